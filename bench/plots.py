@@ -1,0 +1,37 @@
+"""The plot of bench/growth.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def growth_plot(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Write growth.png and growth.svg: documents a second, and memory, against documents."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    millions = [row["documents"] / 1e6 for row in rows]
+    figure, (speed, memory) = plt.subplots(2, 1, sharex=True, figsize=(8, 6), constrained_layout=True)
+    speed.plot(millions, [row["rate"] for row in rows], color="tab:blue")
+    speed.set_ylabel("documents/s (each 100,000)")
+    for key, label, color in (
+        ("resident_mb", "resident", "tab:blue"),
+        ("anonymous_mb", "of it the process's own", "tab:orange"),
+        ("mapped_mb", "of it file-backed", "tab:green"),
+    ):
+        if all(row[key] is not None for row in rows):
+            memory.plot(millions, [row[key] for row in rows], label=label, color=color)
+    memory.axhline(2**30 / 1e6, color="grey", linestyle=":", label="1 GiB")
+    memory.set_ylabel("memory, MB")
+    memory.set_xlabel("documents, millions")
+    memory.legend(loc="best", fontsize="small")
+    for axes in (speed, memory):
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    for suffix in (".png", ".svg"):
+        figure.savefig(out / f"growth{suffix}", dpi=120)
+    plt.close(figure)

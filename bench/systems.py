@@ -1,0 +1,150 @@
+"""The peers, each run as it is best run: `python -m bench.systems NAME FILE --pairs OUT`, one process a system.
+
+Every document is compared with the earlier ones and then added; what a peer finds is checked by the similarity of the
+signatures (128 components). What is measured starts when the first byte is read and ends when the last pair is known:
+imports and the choice of the bands (datasketch integrates for some tenths of a second) are not charged to the peers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from bench.corpora import corpus, read_documents
+from bench.process import own_peak
+from bench.tokens import SIZE, TOKENIZERS, shingles
+
+COMPONENTS = 128
+BATCH = 128  # documents handed to a library at a time, where it has a call for many
+
+Documents = Iterator[tuple[str, str]]
+# Takes (id, text) in order, yields (position of the older, position of the newer).
+System = Callable[[Iterator[str]], Iterator[tuple[int, int]]]
+
+
+def datasketch(threshold: float, tokenizer: str, *, fast_hash: bool = False, check: bool = True) -> System:
+    """MinHashLSH with the bands it chooses for the threshold, MinHash.generator (its bulk path), then MinHash.jaccard.
+
+    `fast_hash`: mmh3 instead of the default SHA-1, the change that its documentation advises for speed.
+    """
+    import mmh3
+    from datasketch import MinHash, MinHashLSH
+
+    index = MinHashLSH(threshold=threshold, num_perm=COMPONENTS)
+    options = {"hashfunc": mmh3.mmh3_32_uintdigest} if fast_hash else {}
+    words, _ = TOKENIZERS[tokenizer]
+
+    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
+        encoded = ([shingle.encode() for shingle in shingles(words(text))] for text in texts)
+        sketches: list[MinHash] = []
+        for newer, sketch in enumerate(MinHash.generator(encoded, num_perm=COMPONENTS, **options)):
+            for older in index.query(sketch):
+                if not check or sketches[older].jaccard(sketch) >= threshold:
+                    yield older, newer
+            index.insert(newer, sketch)
+            sketches.append(sketch)
+
+    return run
+
+
+def rensa(threshold: float, tokenizer: str, *, check: bool = True) -> System:
+    """RMinHashLSH with 16 bands of 8, RMinHash.from_token_sets for a batch at a time, then RMinHash.jaccard."""
+    from rensa import RMinHash, RMinHashLSH
+
+    index = RMinHashLSH(threshold, COMPONENTS, 16)
+    words, _ = TOKENIZERS[tokenizer]
+
+    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
+        sketches: list[RMinHash] = []
+        while batch := [shingles(words(text)) for text in islice(texts, BATCH)]:
+            for sketch in RMinHash.from_token_sets(batch, num_perm=COMPONENTS, seed=42):
+                newer = len(sketches)
+                for older in index.query(sketch):
+                    if not check or sketches[older].jaccard(sketch) >= threshold:
+                        yield older, newer
+                index.insert(newer, sketch)
+                sketches.append(sketch)
+
+    return run
+
+
+def gaoya(threshold: float, tokenizer: str) -> System:
+    """MinHashStringIndex, 16 bands of 8, with its own words, its own 3-word shingles and its own check, all in Rust.
+
+    It is given the words with blanks between them, for which its tokenizer gives the same words as the definition.
+    Texts of less than three words, which it has no shingle for, are given as one token.
+    """
+    from gaoya.minhash import MinHashStringIndex
+
+    index = MinHashStringIndex(
+        hash_size=32, jaccard_threshold=threshold, num_bands=16, band_size=8, analyzer="word", lowercase=False,
+        ngram_range=(SIZE, SIZE), id_container="smallvec",
+    ).minhash_index  # without the wrapper in Python around it  # fmt: skip
+    _, line = TOKENIZERS[tokenizer]
+
+    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
+        for newer, text in enumerate(texts):
+            words = line(text)
+            first = words.split(None, SIZE - 1)
+            if len(first) == SIZE:
+                for older in index.query(words):
+                    yield older, newer
+                index.insert_document(newer, words)
+            else:
+                tokens = [" ".join(first)]
+                for older in index.query_tokens(tokens):
+                    yield older, newer
+                index.insert_tokens(newer, tokens)
+
+    return run
+
+
+SYSTEMS: dict[str, Callable[[float, str], System]] = {
+    "datasketch": datasketch,
+    "datasketch-mmh3": partial(datasketch, fast_hash=True),
+    "datasketch-unchecked": partial(datasketch, check=False),
+    "rensa": rensa,
+    "rensa-unchecked": partial(rensa, check=False),
+    "gaoya": gaoya,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.systems", description="Run one peer over one file and print what it took as JSON.",
+        epilog="example: python -m bench.systems gaoya posts-5k.jsonl --corpus posts-5k --pairs found.tsv",
+    )  # fmt: skip
+    parser.add_argument("system", choices=SYSTEMS)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--corpus", required=True, help="name of the corpus, for its text fields")
+    parser.add_argument("--threshold", type=float, default=0.8)
+    parser.add_argument("--tokenizer", choices=TOKENIZERS, default="regex")
+    parser.add_argument("--pairs", type=Path, required=True, help="where to write the pairs, id and id a line")
+    given = parser.parse_args()
+    # The Rust libraries read this when they start their pool of threads, which is not before their first call.
+    os.environ.setdefault("RAYON_NUM_THREADS", "1")
+    system = SYSTEMS[given.system](given.threshold, given.tokenizer)
+
+    ids: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for document, text in read_documents(given.file, corpus(given.corpus).text_fields):
+            ids.append(document)
+            yield text
+
+    start, cpu = time.perf_counter(), time.process_time()
+    found = list(system(texts()))
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    given.pairs.write_text("".join(f"{ids[older]}\t{ids[newer]}\n" for older, newer in found), encoding="utf-8")
+    json.dump({"seconds": seconds, "cpu": cpu_seconds, "documents": len(ids), "peak": own_peak()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

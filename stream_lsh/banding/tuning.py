@@ -1,0 +1,227 @@
+"""From the threshold and the recall wanted at it to signature size K, bands b and rows r (MMDS 3.4.2-3.4.3).
+
+Plain arithmetic and no imports that take time: the settings call `choose` at every start. The fast signature's curve
+is a little steeper than 1-(1-s^r)^b, so what is promised here is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from stream_lsh.errors import UsageError
+
+USUAL_SIGNATURE_SIZE = 128
+"""Components a signature has at least, whatever the bands use: the similarity estimated from it has a standard error
+of at most 0.5 / sqrt(128) = 0.044."""
+
+LIMIT = 160
+"""Components a signature gets at most unless the user sets its size."""
+
+LARGEST_SIGNATURE_SIZE = 4096
+MOST_BANDS = 1024
+MOST_ROWS = 64
+
+FEWEST_GOOD_ROWS = 3
+"""Below 3 rows a band is so weak a filter that unrelated documents meet in it all the time, and its components must be
+stored with 32 bits instead of 16. Rather than that the signature grows from 128 to the limit."""
+
+_EPSILON = 1e-12  # a recall that is met exactly in theory counts as met in floating point
+
+
+class Banding(NamedTuple):
+    """K components a signature, of which the first b * r form b bands of r rows."""
+
+    signature_size: int
+    bands: int
+    rows: int
+
+    def probability(self, similarity: float) -> float:
+        """P(candidate) of a pair of this Jaccard similarity: 1 - (1 - s^r)^b."""
+        return probability(similarity, self.bands, self.rows)
+
+    @property
+    def halfway(self) -> float:
+        """(1/b)^(1/r): the similarity around which the curve rises most steeply (MMDS 3.4.2)."""
+        return float((1.0 / self.bands) ** (1.0 / self.rows))
+
+
+def probability(similarity: float, bands: int, rows: int) -> float:
+    """P(candidate | s) = 1 - (1 - s^r)^b (MMDS 3.4.2), accurate down to the smallest probabilities."""
+    hit = similarity**rows
+    return 1.0 if hit >= 1.0 else -math.expm1(bands * math.log1p(-hit))
+
+
+def bands_needed(threshold: float, recall: float, rows: int) -> int:
+    """The fewest bands of `rows` rows with which a pair at the threshold becomes a candidate with P >= recall.
+
+    `threshold**rows` must not underflow to 0.
+    """
+    hit = threshold**rows
+    if hit >= 1.0:
+        return 1
+    bands = max(1, math.floor(math.log1p(-recall) / math.log1p(-hit)) - 1)
+    while probability(threshold, bands, rows) < recall - _EPSILON:
+        bands += 1
+    return bands
+
+
+def choose(
+    threshold: float,
+    recall: float,
+    signature_size: int | None = None,
+    bands: int | None = None,
+    rows: int | None = None,
+) -> Banding:
+    """K, b and r for a threshold and the recall wanted at it; what the caller fixes stays as it is.
+
+    False candidates cost a verification, missed pairs are lost for good: so recall is a condition, and among what meets
+    it the largest r wins, because unrelated documents meet in about b * s^r of the bands. With nothing fixed, K is 128
+    if 3 rows or more fit into it, else the largest r that fits into 160 counts; 0.8 at 0.999 gives 18 bands of 5 rows
+    with K = 128, 0.5 at 0.999 gives 52 of 3 with K = 156. Bands *and* rows fixed are the curve: recall is what it is.
+
+    Raises UsageError, with what is reachable and the remedy, when no choice meets threshold and recall.
+    """
+    _check(threshold, recall, signature_size, bands, rows)
+    if bands is not None and rows is not None:
+        return _sized(signature_size, bands, rows)
+    if rows is not None:
+        return _with_rows(threshold, recall, signature_size, rows)
+    if bands is not None:
+        return _with_bands(threshold, recall, signature_size, bands)
+    limits = [signature_size] if signature_size is not None else [USUAL_SIGNATURE_SIZE, LIMIT]
+    best = None
+    for limit in limits:
+        best = _most_rows(threshold, recall, limit) or best
+        if best is not None and best[1] >= FEWEST_GOOD_ROWS:
+            break
+    if best is None:
+        raise _too_small(threshold, recall, limits[-1], 1)
+    return _sized(signature_size, *best)
+
+
+def alternatives(threshold: float, recall: float, chosen: Banding, reach: int = 2) -> list[Banding]:
+    """The bandings with up to `reach` rows fewer or more that keep recall at the threshold, the chosen one as it is."""
+    found = []
+    for rows in range(max(1, chosen.rows - reach), chosen.rows + reach + 1):
+        if rows == chosen.rows:
+            found.append(chosen)
+            continue
+        bands = _fit(threshold, recall, rows, LARGEST_SIGNATURE_SIZE)
+        if bands is not None and rows <= MOST_ROWS:
+            found.append(_sized(None, bands, rows))
+    return found
+
+
+def false_candidates(
+    banding: Banding, documents: float, background: Iterable[tuple[float, float]], threshold: float = 1.0
+) -> float:
+    """Expected candidates below the threshold that a new document meets among `documents` older ones.
+
+    `background` is a histogram of the similarity of random pairs, as (similarity, number of pairs) with the pairs of
+    similarity 0 included: documents * mean of P(candidate | s) over the pairs with s < threshold.
+    """
+    pairs = 0.0
+    candidates = 0.0
+    for similarity, count in background:
+        pairs += count
+        if similarity < threshold:
+            candidates += count * banding.probability(similarity)
+    return documents * candidates / pairs if pairs else 0.0
+
+
+def _fit(threshold: float, recall: float, rows: int, limit: int) -> int | None:
+    """The bands that `rows` rows need, if there can be so many within `limit` components."""
+    # 1 - (1-p)^b <= b p: with too small a chance per band there is nothing to search for.
+    if threshold**rows * MOST_BANDS < recall:
+        return None
+    bands = bands_needed(threshold, recall, rows)
+    return bands if bands <= MOST_BANDS and bands * rows <= limit else None
+
+
+def _most_rows(threshold: float, recall: float, limit: int) -> tuple[int, int] | None:
+    """(b, r) with the largest r that keeps b * r within the limit. b * r grows with r almost always, not always."""
+    for rows in range(min(limit, MOST_ROWS), 0, -1):
+        bands = _fit(threshold, recall, rows, limit)
+        if bands is not None:
+            return bands, rows
+    return None
+
+
+def _with_rows(threshold: float, recall: float, signature_size: int | None, rows: int) -> Banding:
+    limit = signature_size if signature_size is not None else LARGEST_SIGNATURE_SIZE
+    bands = _fit(threshold, recall, rows, limit)
+    if bands is None:
+        raise _too_small(threshold, recall, limit, rows)
+    return _sized(signature_size, bands, rows)
+
+
+def _with_bands(threshold: float, recall: float, signature_size: int | None, bands: int) -> Banding:
+    limit = signature_size if signature_size is not None else max(LIMIT, bands)
+    if bands > limit:
+        return _sized(signature_size, bands, 1)  # raises: not even one row a band
+    for rows in range(min(limit // bands, MOST_ROWS), 0, -1):
+        if probability(threshold, bands, rows) >= recall - _EPSILON:
+            return _sized(signature_size, bands, rows)
+    needed = _fit(threshold, recall, 1, LARGEST_SIGNATURE_SIZE)
+    raise _unreachable(
+        threshold, recall, f"bands = {bands}", bands, 1, [f"set bands to {needed} or more"] if needed else []
+    )
+
+
+def _sized(signature_size: int | None, bands: int, rows: int) -> Banding:
+    used = bands * rows
+    if signature_size is None:
+        if used > LARGEST_SIGNATURE_SIZE:
+            raise UsageError(
+                f"bands = {bands} of rows = {rows} need {used:,} signature components, and {LARGEST_SIGNATURE_SIZE:,} "
+                "is the most there can be: set fewer bands or rows."
+            )
+        signature_size = max(USUAL_SIGNATURE_SIZE, -(-used // 4) * 4)
+    elif used > signature_size:
+        raise UsageError(
+            f"bands = {bands} of {rows} row{'s' if rows > 1 else ''} need {used:,} signature components, but "
+            f"signature_size is {signature_size:,}: set it to {used:,} or more, or fewer bands or rows."
+        )
+    return Banding(signature_size, bands, rows)
+
+
+def _too_small(threshold: float, recall: float, limit: int, rows: int) -> UsageError:
+    """A signature of `limit` components has too few bands of `rows` rows: what it reaches, and what to change."""
+    remedies = []
+    needed = _fit(threshold, recall, rows, LARGEST_SIGNATURE_SIZE)
+    if needed is not None and limit < needed * rows:
+        remedies.append(f"set signature_size to {-(-needed * rows // 4) * 4} or more")
+    if rows > 1:
+        fewer = _most_rows(threshold, recall, limit)
+        if fewer is not None and fewer[1] < rows:
+            remedies.append(f"set rows to {fewer[1]} or less")
+    what = f"{limit:,} signature components" + (f" in bands of {rows} rows" if rows > 1 else "")
+    return _unreachable(threshold, recall, what, min(limit // rows, MOST_BANDS), rows, remedies)
+
+
+def _unreachable(threshold: float, recall: float, what: str, bands: int, rows: int, remedies: list[str]) -> UsageError:
+    # Rounded down, so that the advice works when it is followed to the letter.
+    reachable = math.floor(probability(threshold, bands, rows) * 1e5) / 1e5 if bands else 0.0
+    if reachable > 0:
+        remedies = [f"ask for recall {reachable:g} or less, which is reachable", *remedies]
+    options = ", or ".join([*remedies, "raise the threshold"])
+    return UsageError(f"recall {recall:g} at threshold {threshold:g} cannot be had with {what}: {options}.")
+
+
+def _check(threshold: float, recall: float, signature_size: int | None, bands: int | None, rows: int | None) -> None:
+    if not 0.0 < threshold <= 1.0:
+        raise UsageError(f"threshold is {threshold:g}, but it is a Jaccard similarity: set it above 0 and at most 1.")
+    if not 0.0 < recall < 1.0:
+        raise UsageError(
+            f"recall is {recall:g}, but it is a probability that hashing can come near and never reach: "
+            "set it above 0 and below 1, for example 0.999."
+        )
+    for name, value, most in (
+        ("signature_size", signature_size, LARGEST_SIGNATURE_SIZE),
+        ("bands", bands, MOST_BANDS),
+        ("rows", rows, MOST_ROWS),
+    ):
+        if value is not None and not 1 <= value <= most:
+            raise UsageError(f"{name} is {value:,}: set it to a number from 1 to {most:,}.")

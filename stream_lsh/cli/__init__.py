@@ -1,0 +1,52 @@
+"""The command line: `stream-lsh`. One file a command, imported when it is called, so that `--help` is there at once."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import click
+
+from stream_lsh.cli.group import LazyGroup
+
+# Name -> what it does, in the order of the help; the command is the attribute of the same name in stream_lsh.cli.<name>.
+COMMANDS = {
+    "dedup": "Pass on the unique documents of a feed, as the very bytes that came in.",
+    "pairs": "Report the pairs of near-duplicates in a feed.",
+    "query": "Show what is similar to a text, without adding it.",
+    "tune": "Choose signature size, bands and rows for a threshold and a recall.",
+    "evaluate": "Compare what the engine finds with exhaustive comparison, or with given pairs.",
+    "info": "Show what an index holds.",
+    "demo": "Make a small news feed, run the job on it and show what it found.",
+}
+EXAMPLES = """\
+stream-lsh demo
+stream-lsh dedup feed.jsonl > unique.jsonl
+producer | stream-lsh pairs --state index - | consumer
+stream-lsh query "some text" --state index
+"""
+
+
+def _print_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        try:
+            number = metadata.version("stream-lsh")
+        except metadata.PackageNotFoundError:
+            number = "(not installed)"
+        click.echo(f"stream-lsh {number}")
+        context.exit()
+
+
+main = LazyGroup(
+    name="stream-lsh",
+    commands_help=COMMANDS,
+    package="stream_lsh.cli",
+    examples=EXAMPLES,
+    help="Find near-duplicates in a stream of documents: JSON lines in, verdicts and pairs out, an index that survives.",
+    params=[
+        click.Option(
+            ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
+            help="Show the version and exit.",
+        )
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""The banding curve on a terminal and as an image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stream_lsh.banding.tuning import Banding
+from stream_lsh.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from stream_lsh.evaluation.sample import Background
+
+WIDTH, HEIGHT = 60, 10  # characters; with the labels 68 columns and 14 lines
+SUFFIXES = (".png", ".svg")
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+
+def terminal_plot(banding: Banding, threshold: float, *, unicode: bool = True) -> list[str]:
+    """P(candidate) over similarity as lines of at most 80 columns; plain ASCII if not `unicode`."""
+    heights = [banding.probability((column + 0.5) / WIDTH) * HEIGHT for column in range(WIDTH)]
+    lines = []
+    for row in range(HEIGHT - 1, -1, -1):
+        label = f"{100 * (row + 1) / HEIGHT:4.0f} %" if row in (HEIGHT - 1, HEIGHT // 2 - 1) else "      "
+        cells = (_cell(height - row, unicode) for height in heights)
+        lines.append(f"{label} {'│' if unicode else '|'}{''.join(cells)}".rstrip())
+    step = WIDTH // 10
+    tick, line = ("┴", "─") if unicode else ("+", "-")
+    lines.append(f"   0 % {'└' if unicode else '+'}" + (line * (step - 1) + tick) * 10)
+    lines.append(" " * 7 + "0" + "".join(f"{number / 10:>{step}.1f}" for number in range(1, 11)))
+    marks = sorted([(threshold, "threshold"), (banding.halfway, "(1/b)^(1/r)")])
+    for similarity, name in marks:
+        column = 7 + min(WIDTH, round(similarity * WIDTH))
+        label = f"{name} {similarity:.3g}"
+        arrow = "↑" if unicode else "^"
+        left = column + 2 + len(label) <= 80
+        text = f"{arrow} {label}" if left else f"{label} {arrow}"
+        lines.append(" " * (column if left else column - len(label) - 1) + text)
+    return lines
+
+
+def _cell(filled: float, unicode: bool) -> str:
+    if unicode:
+        return _EIGHTHS[max(0, min(8, round(filled * 8)))]
+    return "#" if filled >= 0.5 else " "
+
+
+def check_plot(path: Path) -> None:
+    """Raises UsageError unless the suffix says which image to write."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--plot {path}: the suffix says what to write, and it must be {' or '.join(SUFFIXES)}.")
+
+
+def write_plot(
+    path: Path, banding: Banding, threshold: float, others: list[Banding], background: Background | None
+) -> None:
+    """Write the curve, those of the alternatives and the background as PNG or SVG; the same input gives the same bytes.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context({"svg.hashsalt": "stream-lsh", "font.size": 9}):
+        figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+        grid = [number / 400 for number in range(401)]
+        if background is not None and background.pairs:
+            _draw_background(axes, background)
+        for other in others:
+            if other != banding:
+                label = f"{other.bands} × {other.rows}"
+                axes.plot(grid, [other.probability(s) for s in grid], linewidth=0.8, alpha=0.6, label=label)
+        label = f"{banding.bands} bands × {banding.rows} rows"
+        axes.plot(grid, [banding.probability(s) for s in grid], color="black", linewidth=2, label=label)
+        found = banding.probability(threshold)
+        axes.axvline(
+            threshold, color="tab:red", linewidth=1, label=f"threshold {threshold:g}: {100 * found:.4g} % found"
+        )
+        axes.axvline(
+            banding.halfway, color="tab:gray", linewidth=1, linestyle=":", label=f"(1/b)^(1/r) = {banding.halfway:.3f}"
+        )
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="Jaccard similarity s", ylabel="P(candidate) = 1 - (1 - s^r)^b")
+        axes.legend(loc="upper left", fontsize=8)
+        try:
+            metadata = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
+            figure.savefig(path, format=path.suffix.lower()[1:], dpi=150, metadata=metadata)
+        except OSError as error:
+            raise OutputError(f"--plot {path} cannot be written: {error.strerror or error}.") from None
+        finally:
+            pyplot.close(figure)
+
+
+def _draw_background(axes: object, background: Background) -> None:
+    """How many pairs of the sample are how similar, on a logarithmic scale of its own."""
+    counts = background.counts[:1000].reshape(50, 20).sum(axis=1)
+    counts[-1] += background.counts[1000]
+    right = axes.twinx()  # type: ignore[attr-defined]
+    right.bar([(i + 0.5) / 50 for i in range(50)], counts, width=0.02, color="tab:blue", alpha=0.25)
+    right.set_yscale("log")
+    right.set_ylabel("pairs of the sample", color="tab:blue")

@@ -1,0 +1,30 @@
+"""`stream-lsh dedup`: the unique documents of a feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stream_lsh.cli.group import Command
+from stream_lsh.cli.running import INPUT_HELP, job_options, run_job
+
+EXAMPLES = """
+stream-lsh dedup feed.jsonl > unique.jsonl
+stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --state index --unique unique.jsonl.zst --verdicts verdicts.jsonl
+producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --text-field body - | consumer
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="Pass on the documents that are not near-duplicates of an earlier one: unchanged, in order, at once.\n"
+    + INPUT_HELP
+    + """
+The unique documents go to standard output, unless --unique names a file or another output is given as -.""",
+)
+@job_options("unique")
+@click.pass_context
+def dedup(context: click.Context, **_: Any) -> None:
+    run_job(context, "unique", "stream-lsh dedup feed.jsonl > unique.jsonl")

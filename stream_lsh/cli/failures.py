@@ -1,0 +1,131 @@
+"""How the program ends: a message that a person understands on standard error, and an exit code that a script can test.
+
+    0 done    1 an error without a code of its own    2 usage    3 state    4 input    5 output
+    130 Ctrl-C    141 the reader of an output has gone away    143 SIGTERM
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from stream_lsh.errors import OutputError, StreamLshError, UsageError
+
+_RESUMES, _COMMAND = "stream_lsh.resumes", "stream_lsh.command"  # keys of click's meta, which the contexts of a run share
+INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: ends the work in the same way as Ctrl-C."""
+
+
+def set_resumes(context: click.Context, state: Path | None) -> None:
+    """Remember whether the same command would go on where this one stops, for the message if it is stopped."""
+    context.meta[_RESUMES] = state is not None
+
+
+def name_command(context: click.Context) -> None:
+    """Remember which command runs, for the hint at its help."""
+    context.meta[_COMMAND] = context.command_path
+
+
+def complain(message: str) -> None:
+    """One message on standard error; nothing if that is closed as well."""
+    try:
+        click.echo(f"stream-lsh: {message}", err=True)
+    except OSError:
+        _discard(2)
+
+
+def _discard(descriptor: int) -> None:
+    # Whatever is still buffered goes nowhere: the interpreter would print an error when it fails to flush at exit.
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)
+    except OSError:
+        pass
+
+
+def _flush() -> None:
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+
+
+def _raise_terminated(_: int, __: FrameType | None) -> None:
+    raise Terminated
+
+
+@contextmanager
+def _sigterm_stops() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler, and only it would receive the signal
+        return
+    before = signal.signal(signal.SIGTERM, _raise_terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stopped(context: click.Context, what: str) -> str:
+    resumes = context.meta.get(_RESUMES)
+    if resumes is None:
+        return what
+    if resumes:
+        return f"{what}; run the same command again to go on"
+    return f"{what}; with --state DIR the same command would go on from here"
+
+
+def _explain(error: OSError, context: click.Context) -> str:
+    where = f" {error.filename}" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        again = " and run the same command again to go on" if context.meta.get(_RESUMES) else ""
+        target = f"writing{where}" if where else "writing"
+        return f"no space left while {target}; make room{again}"
+    return f"{where.strip()}: {error.strerror}" if where and error.strerror else str(error)
+
+
+@contextmanager
+def guarded(context: click.Context) -> Iterator[None]:
+    """Run a command: expected errors, interrupts and broken pipes become a message and an exit code."""
+    code = 0
+    try:
+        with _sigterm_stops():
+            yield
+            _flush()
+    except UsageError as error:
+        complain(f"{error}\nTry '{context.meta.get(_COMMAND, context.command_path)} --help'.")
+        code = error.exit_code
+    except StreamLshError as error:
+        complain(str(error))
+        code = error.exit_code
+    except Terminated:
+        complain(_stopped(context, "terminated"))
+        code = TERMINATED
+    except KeyboardInterrupt:
+        complain(_stopped(context, "interrupted"))
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = READER_GONE
+    except OSError as error:
+        complain(_explain(error, context))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = OutputError.exit_code if full else StreamLshError.exit_code
+    if code:
+        try:
+            _flush()
+        except (OSError, ValueError):
+            pass
+        if code == READER_GONE:
+            _discard(1)
+        context.exit(code)

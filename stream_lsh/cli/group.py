@@ -1,0 +1,100 @@
+"""The click group that imports a command when it is called, and commands whose help has sections and examples."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from stream_lsh.cli.failures import guarded, name_command
+
+
+def write_examples(formatter: click.HelpFormatter, examples: str) -> None:
+    """The examples as they are, a line each: click would wrap them into a paragraph."""
+    lines = [line for line in examples.splitlines() if line.strip()]
+    if lines:
+        with formatter.section("Example" if len(lines) == 1 else "Examples"):
+            for line in lines:
+                formatter.write(f"{'':{formatter.current_indent}}{line.strip()}\n")
+
+
+class Option(click.Option):
+    """An option with the section of the help it belongs to."""
+
+    def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.section = section
+
+
+class Command(click.Command):
+    """A command whose help lists its options by section and ends with examples."""
+
+    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.examples = examples
+
+    def invoke(self, ctx: click.Context) -> Any:
+        name_command(ctx)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        # One width for all sections, so that the descriptions stand under each other.
+        width = max((len(left) for records in sections.values() for left, _ in records), default=0)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(left.ljust(min(width, 30)), right) for left, right in records])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        write_examples(formatter, self.examples)
+
+
+class LazyGroup(click.Group):
+    """Commands by name from modules of a package: `package.<name>` has the attribute `<name>`."""
+
+    def __init__(
+        self, *args: Any, commands_help: Mapping[str, str], package: str, examples: str = "", **attributes: Any
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.commands_help = commands_help
+        self.package = package
+        self.examples = examples
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands_help)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands_help:
+            return None
+        command = getattr(importlib.import_module(f"{self.package}.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands_help:
+            near = difflib.get_close_matches(args[0], self.commands_help, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(self.commands_help)}."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.commands_help.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        write_examples(formatter, self.examples)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with guarded(ctx):
+            return super().invoke(ctx)

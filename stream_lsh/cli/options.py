@@ -1,0 +1,137 @@
+"""The options that commands share, each declared once; those of the engine come from the model of the settings."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import click
+from click.core import ParameterSource
+from pydantic.fields import FieldInfo
+
+from stream_lsh.cli.group import Option
+from stream_lsh.settings import Settings
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+SIMILARITY, DOCUMENTS, INDEX, OUTPUTS, RUNNING = "Similarity", "Documents", "Index", "Outputs", "Running"
+SECTIONS = {
+    SIMILARITY: (
+        "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
+        "against", "max_matches",
+    ),
+    DOCUMENTS: ("id_field", "text_field", "time_field", "set_field", "max_document_bytes"),
+    INDEX: ("shards", "bucket_size", "followers", "memory_documents"),
+}  # fmt: skip
+SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
+METAVARS = {
+    "threshold": "S", "recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
+    "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES",
+}  # fmt: skip
+
+
+def _metavar(name: str, field: FieldInfo) -> str:
+    if name in METAVARS:
+        return METAVARS[name]
+    if get_origin(field.annotation) is Literal:
+        return "|".join(get_args(field.annotation))
+    return "FIELD" if name.endswith("_field") else "N"
+
+
+def _repeatable(annotation: Any) -> bool:
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    return any(get_origin(kind) is tuple for kind in kinds)
+
+
+def _shown(default: Any) -> str:
+    if default is None or isinstance(default, bool):
+        return ""
+    return f"  [{', '.join(default) if isinstance(default, tuple) else default}]"
+
+
+def setting(name: str) -> Option:
+    """The option of one setting. Its value stays text: the model checks it, whatever source it comes from."""
+    field = Settings.model_fields[name]
+    section = next(title for title, names in SECTIONS.items() if name in names)
+    flag = name.replace("_", "-")
+    repeatable = _repeatable(field.annotation)
+    help_text = (field.description or "") + ("; repeatable" if repeatable else "")
+    if field.annotation is bool:
+        return Option([f"--{flag}/--no-{flag}", name], default=None, help=help_text, section=section)
+    return Option(
+        [f"--{flag}", name], metavar=_metavar(name, field), multiple=repeatable, default=None, section=section,
+        help=help_text + _shown(field.default),
+    )  # fmt: skip
+
+
+def config_option() -> Option:
+    """`--config FILE`: settings as TOML."""
+    return Option(
+        ["--config"], type=click.Path(path_type=Path), metavar="FILE", section=RUNNING,
+        help="TOML file with settings, named as the options with _ for -; the command line wins over STREAM_LSH_* "
+        "variables, those over the file",
+    )  # fmt: skip
+
+
+def state_option(*, required: bool = False) -> Option:
+    """`--state DIR`: the persistent index."""
+    text = "folder of the index" if required else "folder of a persistent index, made if missing; without it: temporary"
+    return Option(
+        ["--state"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", required=required, section=INDEX,
+        help=text,
+    )  # fmt: skip
+
+
+def quiet_option() -> Option:
+    """`--quiet`: neither progress nor summary."""
+    return Option(["--quiet", "-q"], is_flag=True, section=RUNNING, help="no progress and no summary, only errors")
+
+
+def output_options(standard: str) -> list[Option]:
+    """The four outputs; `standard` is the one that goes to standard output if nothing else is said."""
+    texts = {
+        "unique": "the unique documents, the bytes that came in",
+        "pairs": "the pairs of near-duplicates",
+        "verdicts": "one verdict for every document",
+        "dead_letters": "what could not be processed, with the reason",
+    }
+    return [
+        Option(
+            [f"--{name.replace('_', '-')}", name], metavar="FILE", section=OUTPUTS,
+            help=text + ("; default: standard output" if name == standard else ""),
+        )
+        for name, text in texts.items()
+    ]  # fmt: skip
+
+
+def with_options(options: Iterable[click.Parameter]) -> Callable[[Function], Function]:
+    """Decorator: give a command these options, in this order (click collects them from the last to the first)."""
+    collected = list(options)
+
+    def decorate(function: Function) -> Function:
+        known: list[click.Parameter] = getattr(function, "__click_params__", [])
+        function.__click_params__ = known + collected[::-1]  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def settings_options(names: Iterable[str] = SETTINGS) -> list[Option]:
+    """The options of these settings, and --config; read them with `load_settings`."""
+    return [*(setting(name) for name in names), config_option()]
+
+
+def load_settings(context: click.Context) -> Settings:
+    """The settings of a command with `settings_options`; only what stands on the line is given.
+
+    Raises:
+        UsageError: naming the setting, its value and where it came from.
+    """
+    given = {
+        name: context.params[name]
+        for name in SETTINGS
+        if name in context.params and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    return Settings.load(context.params.get("config"), **given)

@@ -1,0 +1,30 @@
+"""`stream-lsh pairs`: the pairs of near-duplicates in a feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stream_lsh.cli.group import Command
+from stream_lsh.cli.running import INPUT_HELP, job_options, run_job
+
+EXAMPLES = """
+stream-lsh pairs feed.jsonl > pairs.jsonl
+stream-lsh pairs archive/ --threshold 0.5 --max-matches 0 --pairs pairs.jsonl.gz
+producer | stream-lsh pairs --state index - | consumer
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="Report every pair of a document and an earlier one that are near-duplicates, each as soon as it is found.\n"
+    + INPUT_HELP
+    + """
+The pairs go to standard output, unless --pairs names a file or another output is given as -.""",
+)
+@job_options("pairs")
+@click.pass_context
+def pairs(context: click.Context, **_: Any) -> None:
+    run_job(context, "pairs", "stream-lsh pairs feed.jsonl > pairs.jsonl")

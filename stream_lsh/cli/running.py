@@ -1,0 +1,135 @@
+"""What `dedup` and `pairs` share: one run of the job from a command line."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from stream_lsh.cli.failures import complain, set_resumes
+from stream_lsh.cli.options import (
+    DOCUMENTS,
+    INDEX,
+    SECTIONS,
+    SIMILARITY,
+    config_option,
+    load_settings,
+    output_options,
+    quiet_option,
+    setting,
+    state_option,
+    with_options,
+)
+from stream_lsh.cli.progress import progress_display
+from stream_lsh.cli.summary import summary_lines
+from stream_lsh.errors import UsageError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
+STANDARD = "-"
+INPUT_HELP = """
+INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input, which is
+also what is read if there is no INPUT and something is piped in. Several are read one after the other.
+"""
+
+
+def job_options(standard: str) -> Callable[[Function], Function]:
+    """Decorator: INPUT, the outputs, the index and all settings; `standard` is the output of the command."""
+
+    options = [
+        *output_options(standard),
+        *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
+        state_option(),
+        *(setting(name) for name in SECTIONS[INDEX]),
+        config_option(),
+        quiet_option(),
+    ]
+
+    def decorate(function: Function) -> Function:
+        return click.argument("inputs", nargs=-1, metavar="[INPUT ...]")(with_options(options)(function))
+
+    return decorate
+
+
+def run_job(context: click.Context, standard: str, example: str) -> None:
+    """Run the job that the command line describes, with progress and summary on standard error.
+
+    Raises:
+        StreamLshError, KeyboardInterrupt, OSError: for `failures.guarded` to explain.
+    """
+    given = context.params
+    inputs = chosen_inputs(given["inputs"], example)
+    outputs = chosen_outputs(given, standard, inputs)
+    settings = load_settings(context)
+    state: Path | None = given["state"]
+    set_resumes(context, state)
+
+    from stream_lsh.embedded.job import Job  # here, because it takes numba and RocksDB with it
+
+    job = Job(settings, inputs, outputs, state)
+    with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
+        summary = job.run(progress)
+    if not given["quiet"]:
+        lines = summary_lines(summary, max_matches=settings.max_matches, dead_letters=outputs.get("dead_letters"))
+        complain("\n  ".join(lines))
+
+
+def chosen_inputs(inputs: Sequence[str], example: str) -> list[str]:
+    """The inputs; none at all means standard input, unless that is a terminal, where it would look like a hang.
+
+    Raises:
+        UsageError: no input, or standard input twice.
+    """
+    if not inputs:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError(f"no INPUT: name a file, a folder, or - for standard input; for example: {example}")
+        return [STANDARD]
+    if list(inputs).count(STANDARD) > 1:
+        raise UsageError("standard input (-) is given more than once; it can be read only once")
+    return list(inputs)
+
+
+def chosen_outputs(given: Mapping[str, str | None], standard: str, inputs: Sequence[str]) -> dict[str, str]:
+    """Where each output goes. `standard` goes to standard output unless it is given or another one goes there.
+
+    Raises:
+        UsageError: two outputs in one place, or an output over an input.
+    """
+    outputs = {name: path for name in OUTPUTS if (path := given.get(name)) is not None}
+    if standard not in outputs and STANDARD not in outputs.values():
+        outputs[standard] = STANDARD
+    places: dict[object, str] = {}
+    for name, path in outputs.items():
+        if not path:
+            raise UsageError(f"--{_flag(name)} is empty; give a file, or - for standard output")
+        place = _place(path)
+        if place in places:
+            where = "standard output" if path == STANDARD else path
+            raise UsageError(f"--{_flag(places[place])} and --{_flag(name)} both go to {where}; give each its own")
+        places[place] = name
+    for path in inputs:
+        if path != STANDARD and _place(path) in places:
+            name = places[_place(path)]
+            raise UsageError(f"--{_flag(name)} {outputs[name]} would overwrite the input {path}; give another file")
+    return outputs
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _place(path: str) -> object:
+    """What all names of one file have in common: its inode, or where it would be. A device such as /dev/null is shared."""
+    if path == STANDARD:
+        return STANDARD
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    return object() if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)

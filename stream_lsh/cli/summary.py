@@ -1,0 +1,70 @@
+"""What a run did, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stream_lsh.cli.wording import count, duration, per_second, share, size
+
+if TYPE_CHECKING:
+    from stream_lsh.embedded.job import Summary
+
+REASONS = {
+    "not_json": "not JSON",
+    "missing_field": "a field is missing",
+    "empty": "no text",
+    "too_large": "too large",
+    "id_reused": "the id belongs to another text",
+}
+
+
+def summary_lines(summary: Summary, *, max_matches: int, dead_letters: str | None) -> Iterator[str]:
+    """The summary of a run, line by line; counts of zero that say nothing are left out."""
+    for name in summary.already_done:
+        yield f"{name} was finished by an earlier run: nothing to add"
+    if summary.resumed_from:
+        yield f"went on after {count(summary.resumed_from, 'document')} of an earlier run"
+    if summary.documents or not summary.already_done:
+        yield from _documents(summary, max_matches, dead_letters)
+    if summary.state is not None:
+        space = f", {size(summary.index_bytes)}" if summary.index_bytes else ""
+        yield f"index {summary.state}: {count(summary.index_documents, 'document')}{space}"
+
+
+def _documents(summary: Summary, max_matches: int, dead_letters: str | None) -> Iterator[str]:
+    rate = f" ({per_second(summary.documents / summary.seconds)})" if summary.seconds and summary.documents else ""
+    yield f"{count(summary.documents, 'document')} in {duration(summary.seconds)}{rate}"
+    rejected = sum(summary.rejected.values())
+    rows = [
+        ("unique", summary.unique, True),
+        ("near-duplicate" if summary.near_duplicates == 1 else "near-duplicates", summary.near_duplicates, True),
+        ("exact duplicate" if summary.exact_duplicates == 1 else "exact duplicates", summary.exact_duplicates, True),
+        ("redelivered (same id, same text)", summary.redelivered, False),
+        ("rejected" + _reasons(summary.rejected), rejected, False),
+    ]
+    width = max(len(f"{number:,}") for _, number, _ in rows)
+    for text, number, always in rows:
+        if number or always:
+            part = f" {share(number, summary.documents):>5}" if summary.documents else ""
+            yield f"  {number:>{width},}{part}  {text}"
+    yield f"{count(summary.pairs, 'pair')} of similar documents"
+    if rejected and dead_letters is None:
+        yield "rejected documents are kept, with the reason, if --dead-letters FILE is given"
+    elif rejected:
+        yield f"rejected documents are in {'standard output' if dead_letters == '-' else dead_letters}"
+    if summary.truncated:
+        have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"
+        yield f"{have} more than {count(max_matches, 'match', 'matches')}, the best are reported; --max-matches 0 reports all"
+    if summary.unread:
+        yield (
+            f"{count(summary.unread, 'candidate')} in crowded buckets not looked at; "
+            "larger --bucket-size and --followers look at more"
+        )
+
+
+def _reasons(rejected: dict[str, int]) -> str:
+    if not rejected:
+        return ""
+    ordered = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
+    return ": " + ", ".join(f"{number:,} {REASONS.get(reason, reason.replace('_', ' '))}" for reason, number in ordered)

@@ -1,0 +1,50 @@
+"""Figures as a person reads them: counts, sizes, times, shares."""
+
+from __future__ import annotations
+
+
+def count(number: int, noun: str = "", plural: str | None = None) -> str:
+    """`1,234 documents`; the plural is the noun and an s unless given."""
+    if not noun:
+        return f"{number:,}"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(octets: int) -> str:
+    """`512 B`, `1.5 MB`: powers of 1000, three digits."""
+    value = float(octets)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{octets} B" if unit == "B" else f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:,.3g} TB" if value < 999.5 else f"{value:,.0f} TB"
+
+
+def duration(seconds: float) -> str:
+    """`0.35 s`, `12 s`, `3 min 20 s`, `2 h 05 min`, `3 d 4 h`."""
+    if seconds < 9.95:
+        return f"{seconds:.2g} s" if seconds >= 0.01 else "0 s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes // 1440} d {minutes % 1440 // 60} h"
+
+
+def per_second(rate: float) -> str:
+    """`38,211/s`, `3.2/s`."""
+    return f"{rate:,.0f}/s" if rate >= 9.95 else f"{rate:.1f}/s"
+
+
+def share(part: float, whole: float) -> str:
+    """`42 %`, `0.3 %`; nothing of nothing is 0 %; less than all never reads 100 %."""
+    if not whole or not part:
+        return "0 %"
+    percent = 100 * part / whole
+    if percent < 1:
+        return f"{percent:.1g} %"
+    return f"{min(percent, 100 if part >= whole else 99):.0f} %"

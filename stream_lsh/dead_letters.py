@@ -1,0 +1,45 @@
+"""Dead letters: what could not be processed, why, where it stood, and its original bytes."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+
+import orjson
+
+KEPT_BYTES = 64 * 1024
+"""How much of a line that is too large is kept."""
+
+
+def dead_letter(
+    reason: str, detail: str, input: str, line: int, offset: int, raw: bytes, size: int | None = None
+) -> bytes:
+    """One JSON line, with its newline, for a document that cannot be processed.
+
+    raw: its bytes without the newline. size: its full size if `raw` is only its beginning; the letter then has
+    `truncated` and `size`. Bytes that are not UTF-8 stand in base64 under `original_base64`.
+    """
+    letter: dict[str, object] = {
+        "reason": reason,
+        "detail": detail,
+        "input": input,
+        "line": line,
+        "offset": offset,
+    }
+    try:
+        # The cut may have gone through a character: its beginning is left off then.
+        original, used = codecs.utf_8_decode(raw, "strict", size is None)
+        letter["original"] = original
+        if size is not None and used < len(raw) - 3:
+            raise UnicodeError
+    except UnicodeError:
+        letter.pop("original", None)
+        letter["original_base64"] = base64.b64encode(raw).decode("ascii")
+    if size is not None:
+        letter["truncated"] = True
+        letter["size"] = size
+    try:
+        return orjson.dumps(letter, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # a file name that is not UTF-8 comes as lone surrogates
+        return json.dumps(letter, separators=(",", ":")).encode("ascii") + b"\n"

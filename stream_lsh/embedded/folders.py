@@ -1,0 +1,150 @@
+"""A folder of text files as an input: each file a document, its relative path the id, its contents the text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from stream_lsh.dead_letters import KEPT_BYTES
+from stream_lsh.documents import LINE_ID, Fields, Position, Rejection
+from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity
+from stream_lsh.embedded.lines import Lines
+from stream_lsh.errors import InputError, UsageError
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class FolderInput(Input):
+    """Files are taken in the order of their relative paths; line n is file n, offsets add up their sizes.
+
+    A document's raw bytes are the JSON line {"id", "text"}; of a file that can't be one (not UTF-8, too large), the
+    file's own. The names of fields in the settings do not apply here.
+    """
+
+    def __init__(self, name: str, fields: Fields) -> None:
+        self._limit = fields.max_document_bytes
+        parsed = replace(
+            fields,
+            id_field=LINE_ID if fields.id_field == LINE_ID else "id",
+            text_fields=("text",),
+            # The limit holds for the file. As JSON a byte takes up to six; the path is short.
+            max_document_bytes=6 * self._limit + (1 << 20),
+        )
+        super().__init__(name, parsed)
+        self._files: list[tuple[str, int]] | None = None
+
+    def check(self) -> None:
+        if self.fields.set_field is not None or self.fields.time_field is not None:
+            option = "--set-field" if self.fields.set_field is not None else "--time-field"
+            raise UsageError(f"{self.name} is a folder of text files, which have no fields: leave out {option}.")
+        if not self._list():
+            raise InputError(f"there is no file in the folder {self.name}.")
+        for path, _ in self._list():
+            if not os.access(self._path(path), os.R_OK):
+                raise InputError(f"cannot read {self._path(path)}: permission denied.")
+
+    def identity(self) -> InputIdentity | None:
+        files = self._list()
+        return InputIdentity(*self._identity(len(files)), size=len(files))
+
+    def _identity(self, head_bytes: int) -> tuple[str, str, int]:
+        files = self._list()[:head_bytes]
+        head = hashlib.sha256(b"".join(os.fsencode(path) + b"\0%d\0" % size for path, size in files))
+        return str(Path(self.name).resolve()), head.hexdigest(), len(files)
+
+    @property
+    def size(self) -> int | None:
+        return sum(size for _, size in self._list())
+
+    def lines(
+        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
+    ) -> Iterator[Lines]:
+        files = self._list()
+        if len(files) < position.line:
+            raise InputError(
+                f"{self.name} has become shorter: {position.line} files of it were read before, now it has "
+                f"{len(files)}. Put them back, or start with an empty state directory."
+            )
+        offset = position.offset
+        self.raw_position = offset
+        pieces: list[bytes] = []
+        offsets: list[int] = []
+        rejected: dict[int, Rejection] = {}
+        size = 0
+        number = position.line
+        for path, _ in files[position.line :]:
+            line, length, rejection = self._read(path)
+            if rejection is not None:
+                rejected[len(pieces)] = rejection
+            pieces.append(line)
+            offsets.append(offset)
+            offset += length
+            self.raw_position = offset
+            size += len(line)
+            number += 1
+            if size >= max_bytes or len(pieces) == max_documents:
+                yield _lines(pieces, offsets, rejected, Position(offset, number))
+                pieces, offsets, rejected, size = [], [], {}, 0
+        if pieces:
+            yield _lines(pieces, offsets, rejected, Position(offset, number))
+
+    def _path(self, path: str) -> Path:
+        return Path(self.name) / path
+
+    def _list(self) -> list[tuple[str, int]]:
+        """Relative paths and sizes, once and for all: what comes later is for another run."""
+        if self._files is None:
+            found = []
+            try:
+                for folder, _, names in os.walk(self.name, onerror=_raise):
+                    for name in names:
+                        path = Path(folder) / name
+                        status = path.stat()
+                        if stat.S_ISREG(status.st_mode):
+                            found.append((path.relative_to(self.name).as_posix(), status.st_size))
+            except OSError as error:
+                raise InputError(f"cannot read {error.filename or self.name}: {error.strerror}.") from None
+            self._files = sorted(found, key=lambda file: os.fsencode(file[0]))
+        return self._files
+
+    def _read(self, path: str) -> tuple[bytes, int, Rejection | None]:
+        """The document's raw bytes, the size of its file, and why it can't be a JSON line."""
+        limit = self._limit
+        try:
+            with self._path(path).open("rb") as file:
+                data = file.read(limit + 1)
+                size = os.fstat(file.fileno()).st_size if len(data) > limit else len(data)
+        except OSError as error:
+            raise InputError(f"cannot read {self._path(path)}: {error.strerror}.") from None
+        if len(data) > limit:
+            detail = f"the file {path} has {size} bytes, more than {limit}"
+            return data[:KEPT_BYTES], size, Rejection("too_large", detail, size if size > KEPT_BYTES else None)
+        try:
+            text = data.removeprefix(_BOM).decode("utf-8")
+        except UnicodeDecodeError as error:
+            return data, size, Rejection("not_utf8", f"byte {error.start + 1} of the file {path} is not UTF-8")
+        document = {"id": path, "text": text}
+        try:
+            line = orjson.dumps(document)
+        except TypeError:  # a file name that is not UTF-8 comes as lone surrogates
+            line = json.dumps(document, separators=(",", ":")).encode("ascii")
+        return line, size, None
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _lines(pieces: list[bytes], offsets: list[int], rejected: dict[int, Rejection], position: Position) -> Lines:
+    ends = np.cumsum([len(piece) + 1 for piece in pieces], dtype=np.int64) - 1
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
+    numbers = np.arange(position.line - len(pieces) + 1, position.line + 1)
+    return Lines(b"\n".join(pieces), starts, ends, numbers, np.array(offsets, np.int64), rejected, position)

@@ -1,0 +1,292 @@
+"""Inputs of the embedded engine: files, compressed files, standard input, pipes and folders, read from a position."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import stat
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_lsh.documents import Batch, Fields, Position, parse_lines
+from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
+from stream_lsh.embedded.lines import Lines, LineSplitter
+from stream_lsh.errors import InputError
+
+MAX_BYTES = 1 << 20
+MAX_DOCUMENTS = 2048
+HEAD_BYTES = 4096
+STANDARD_INPUT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InputIdentity:
+    """What tells an input from another when a run goes on: absolute path, hash of its first bytes, size then.
+
+    Of a folder: hash of the names and sizes of its first `head_bytes` files, size = number of files.
+    """
+
+    path: str
+    head: str
+    head_bytes: int
+    size: int
+
+
+class Input(ABC):
+    """One input. `name`: the argument it was opened from."""
+
+    def __init__(self, name: str, fields: Fields) -> None:
+        self.name = name
+        self.fields = fields
+        self.raw_position = 0
+        """Raw (compressed) bytes read so far, of `size`."""
+
+    @staticmethod
+    def open(argument: str, fields: Fields) -> Input:
+        """The input that an argument of the command line means; nothing is read yet."""
+        from stream_lsh.embedded.folders import FolderInput
+
+        if argument != "-" and Path(argument).is_dir():
+            return FolderInput(argument, fields)
+        return LineInput(argument, fields)
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises InputError if the input can't be read at all; reads nothing of a pipe."""
+
+    @abstractmethod
+    def identity(self) -> InputIdentity | None:
+        """None for what can't be read again: standard input and pipes."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """Raw bytes of the whole input, None if unknown."""
+
+    @abstractmethod
+    def lines(
+        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
+    ) -> Iterator[Lines]:
+        """The lines from a position on, without parsing; see `batches`."""
+
+    def matches(self, identity: InputIdentity) -> bool:
+        """Whether this is the input of that identity, perhaps with more at its end. Raises InputError."""
+        return self._identity(identity.head_bytes) == (identity.path, identity.head, identity.head_bytes)
+
+    @abstractmethod
+    def _identity(self, head_bytes: int) -> tuple[str, str, int] | None: ...
+
+    def batches(
+        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
+    ) -> Iterator[Batch]:
+        """Documents from a position on, each batch as soon as its lines are there.
+
+        A batch has at most `max_documents` documents and `max_bytes` bytes (but at least one document). What can be
+        read again (`identity()` is not None) is read from the position; a pipe from where it is, which is then called
+        that position. Raises InputError after the last complete line if the input is damaged, and at once if it has
+        become shorter than the position.
+        """
+        return map(self.parse, self.lines(position, max_bytes, max_documents))
+
+    def parse(self, lines: Lines) -> Batch:
+        """Documents of lines of this input."""
+        parsed = parse_lines(
+            lines.data,
+            lines.starts,
+            lines.ends,
+            self.fields,
+            input=self.name,
+            line_numbers=lines.numbers,
+            rejected=lines.rejected,
+        )
+        return Batch(
+            parsed.ids,
+            parsed.texts,
+            parsed.ends,
+            parsed.times,
+            parsed.rejected,
+            data=lines.data,
+            line_starts=lines.starts,
+            line_ends=lines.ends,
+            input=self.name,
+            line_numbers=lines.numbers,
+            offsets=lines.offsets,
+            position=lines.position,
+        )
+
+
+class LineInput(Input):
+    """JSON lines: a file, compressed if its suffix says so, a named pipe, or `-` for standard input."""
+
+    def __init__(self, name: str, fields: Fields) -> None:
+        super().__init__(name, fields)
+        self._decompress = None if name == "-" else decompressor(name)
+
+    def check(self) -> None:
+        if self.name == "-":
+            return
+        self._status()
+        if not os.access(self.name, os.R_OK):
+            raise InputError(f"cannot read {self.name}: permission denied.")
+        if self._regular():
+            os.close(self._open())
+
+    def identity(self) -> InputIdentity | None:
+        found = self._identity(HEAD_BYTES)
+        return InputIdentity(*found, size=self._status().st_size) if found else None
+
+    def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
+        if self.name == "-" or not self._regular():
+            return None
+        descriptor = self._open()
+        try:
+            head = os.pread(descriptor, head_bytes, 0)
+        finally:
+            os.close(descriptor)
+        return str(Path(self.name).resolve()), hashlib.sha256(head).hexdigest(), len(head)
+
+    @property
+    def size(self) -> int | None:
+        if self.name == "-":
+            status = os.fstat(STANDARD_INPUT)
+            return status.st_size if stat.S_ISREG(status.st_mode) else None
+        return self._status().st_size if self._regular() else None
+
+    def lines(
+        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
+    ) -> Iterator[Lines]:
+        descriptor = STANDARD_INPUT if self.name == "-" else self._open()
+        splitter = None
+        try:
+            blocks = self._blocks(descriptor, max_bytes)
+            if self._decompress is not None:
+                blocks = self._decompress(blocks)
+            mid_line = False
+            if position.offset and self.name != "-" and self._regular():
+                if self._decompress is not None:
+                    blocks, mid_line = self._skip(blocks, position)
+                else:
+                    mid_line = self._seek(descriptor, position)
+            splitter = LineSplitter(position, self.fields.max_document_bytes, max_documents, mid_line=mid_line)
+            yield from splitter.split(blocks)
+        except Damaged as error:
+            read = f"{splitter.position.line} lines before it were read" if splitter else "nothing new was read"
+            raise InputError(
+                f"{self.name} cannot be read to its end: {error}; {read}. Replace the file by a whole one."
+            ) from None
+        except OSError as error:
+            line = splitter.position.line if splitter else position.line
+            raise InputError(f"cannot read {self.name} after line {line}: {error.strerror}.") from None
+        finally:
+            if self.name != "-":
+                os.close(descriptor)
+
+    def _status(self) -> os.stat_result:
+        try:
+            return Path(self.name).stat()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"cannot read {self.name}: {why}.") from None
+
+    def _regular(self) -> bool:
+        return stat.S_ISREG(self._status().st_mode)
+
+    def _open(self) -> int:
+        try:
+            return os.open(self.name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
+
+    def _blocks(self, descriptor: int, max_bytes: int) -> Iterator[bytes]:
+        """What is there, as soon as anything is, at most `max_bytes` at once."""
+        pipe = not stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if pipe:
+            _widen(descriptor)
+        first = True
+        while True:
+            block = _read(descriptor, max_bytes)
+            # A pipe hands over 64 KiB at most. Taking more is worth it only if it takes no waiting.
+            ended = not block
+            if pipe and 4096 <= len(block) < max_bytes:
+                pieces = [block]
+                size = len(block)
+                while size < max_bytes and _ready(descriptor, 0):
+                    piece = _read(descriptor, max_bytes - size)
+                    if not piece:
+                        ended = True
+                        break
+                    pieces.append(piece)
+                    size += len(piece)
+                block = b"".join(pieces)
+            if first and self._decompress is None and (suffix := compression_of(block)):
+                raise InputError(
+                    f"{self.name} is compressed but its name does not say so: "
+                    + ("decompress it on the way in." if self.name == "-" else f"let it end in {suffix}.")
+                )
+            first = False
+            self.raw_position += len(block)
+            if block:
+                yield block
+            if ended:
+                return
+
+    def _seek(self, descriptor: int, position: Position) -> bool:
+        """Goes to the position; whether that is not behind a newline."""
+        size = os.fstat(descriptor).st_size
+        if size < position.offset:
+            self._shrunk(size, position)
+        os.lseek(descriptor, position.offset, os.SEEK_SET)
+        self.raw_position = position.offset
+        return os.pread(descriptor, 1, position.offset - 1) != b"\n"
+
+    def _skip(self, blocks: Iterator[bytes], position: Position) -> tuple[Iterator[bytes], bool]:
+        """Drops what is before the position; what follows, and whether the position is not behind a newline."""
+        left = position.offset
+        for block in blocks:
+            if len(block) >= left:
+                return _with_first(block[left:], blocks), block[left - 1] != 10
+            left -= len(block)
+        self._shrunk(position.offset - left, position)
+        raise AssertionError
+
+    def _shrunk(self, size: int, position: Position) -> None:
+        raise InputError(
+            f"{self.name} has become shorter: {position.offset} bytes of it were read before, now it has {size}. "
+            "Put the file back, or start with an empty state directory."
+        )
+
+
+def _with_first(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from blocks
+
+
+def _read(descriptor: int, count: int) -> bytes:
+    """os.read that waits also where the descriptor is set not to (a terminal or pipe shared with such a program)."""
+    while True:
+        try:
+            return os.read(descriptor, count)
+        except BlockingIOError:
+            _ready(descriptor, None)
+
+
+def _ready(descriptor: int, milliseconds: int | None) -> bool:
+    """Whether there is something to read (or the end), waiting so long for it; None = as long as it takes."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(milliseconds))
+
+
+def _widen(descriptor: int) -> None:
+    """Lets a pipe hold 1 MiB where the system can, for larger batches of a fast feed."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, 1 << 20)

@@ -1,0 +1,228 @@
+"""The whole job in one process: inputs -> sign -> match -> judge -> outputs, committed together, resumable at any point."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stream_lsh.documents import Batch, Fields, Position
+from stream_lsh.embedded.feed import Feed, Source
+from stream_lsh.embedded.pipeline import chain
+from stream_lsh.embedded.report import Counts, Progress, Summary
+from stream_lsh.embedded.sink import Sink
+from stream_lsh.errors import StreamLshError
+from stream_lsh.index.index import Index, SignedBatch, disk_bytes
+from stream_lsh.judging.verdicts import Kind, judge
+from stream_lsh.settings import Settings
+
+COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
+PROGRESS_SECONDS = 0.2
+DEAD_LETTERS = "dead-letters.jsonl"
+
+
+class Job:
+    """One run over some inputs.
+
+    Args:
+        inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `dead_letters` to a path or "-".
+        state: folder of the persistent index; without it a temporary one. Dead letters that have no output go there.
+
+    Everything that a commit makes durable is written in one atomic step after the outputs are on disk: the new rows, how far each
+    input was read, and how long each output is. So a run that is killed goes on as if nothing had happened.
+    """
+
+    def __init__(
+        self, settings: Settings, inputs: Sequence[str], outputs: Mapping[str, str], state: Path | None = None
+    ) -> None:
+        self._settings = settings
+        self._inputs = list(inputs)
+        self._outputs = dict(outputs)
+        self._state = state
+
+    def run(self, progress: Callable[[Progress], None] = lambda _: None) -> Summary:
+        """Run to the end of the inputs.
+
+        Raises:
+            StreamLshError: with everything before the error written and committed. KeyboardInterrupt and BrokenPipeError likewise.
+        """
+        if self._state is not None:
+            return self._run(self._state, progress)
+        with tempfile.TemporaryDirectory(prefix="stream-lsh-") as folder:
+            return self._run(Path(folder), progress)
+
+    def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
+        persistent = self._state is not None
+        fields = Fields(
+            self._settings.id_field, self._settings.text_field, self._settings.time_field, self._settings.set_field,
+            self._settings.max_document_bytes,
+        )  # fmt: skip
+        index = Index(self._settings, folder, durable=persistent)
+        try:
+            job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
+            feed = Feed(self._inputs, fields, index.store)
+            outputs = dict(self._outputs)
+            if persistent and "dead_letters" not in outputs:
+                outputs["dead_letters"] = str(folder / DEAD_LETTERS)
+            resuming = bool(job["open"])
+            sink = Sink(outputs, job["outputs"], resuming, self._state, self._settings.verify)
+            try:
+                run = _Run(index, feed, sink, job, progress, sync=persistent)
+                return run.go(self._state)
+            finally:
+                sink.close()
+        finally:
+            index.close()
+
+
+class _Run:
+    """The loop of a job, and what it has to remember."""
+
+    def __init__(
+        self,
+        index: Index,
+        feed: Feed,
+        sink: Sink,
+        job: dict[str, Any],
+        progress: Callable[[Progress], None],
+        *,
+        sync: bool,
+    ) -> None:
+        self._index = index
+        self._feed = feed
+        self._sink = sink
+        self._progress = progress
+        self._sync = sync
+        self._seq: int = job["next_seq"]
+        self._resumed_from: int = job["done_in_job"] if job["open"] else 0
+        self._counts = Counts()
+        self._started = self._committed = self._shown = time.monotonic()
+        self._dirty = False
+        self._reached: dict[int, tuple[Source, Position, bool]] = {}
+        self._current: Source | None = None
+
+    def go(self, state: Path | None) -> Summary:
+        already = tuple(source.input.name for source in self._feed.sources if source.done_before)
+        if len(already) == len(self._feed.sources):
+            self._sink.finish()
+            return self._summary(already, state)
+        stage, stop = chain(self._feed.batches(), self._sign)
+        error: BaseException | None = None
+        try:
+            self._commit(open=True)
+            self._loop(stage)
+        except BaseException as caught:
+            error = caught
+        finally:
+            stop()
+        self._close(error)
+        if error is not None:
+            raise error
+        self._sink.done(state)
+        return self._summary(already, state)
+
+    def _sign(self, item: tuple[Source, Batch]) -> tuple[Source, Batch, SignedBatch]:
+        return *item, self._index.sign(item[1])
+
+    def _loop(self, stage: Any) -> None:
+        while True:
+            try:
+                item = stage.get(COMMIT_SECONDS / 2 if self._dirty else None)
+            except StopIteration:
+                return
+            if item is not None:
+                self._take(*item)
+            now = time.monotonic()
+            if self._dirty and (now - self._committed >= COMMIT_SECONDS or self._index.full):
+                self._commit(open=True)
+            if now - self._shown >= PROGRESS_SECONDS:
+                self._shown = now
+                self._show()
+
+    def _take(self, source: Source, batch: Batch, signed: SignedBatch) -> None:
+        if self._current is not None and self._current is not source:
+            self._finish_source(self._current)
+        self._current = source
+        found = self._index.match(signed, self._seq)
+        judgement = judge(
+            found,
+            batch.ids,
+            self._seq,
+            self._index.settings.max_matches,
+            lambda s, row: self._index.shards[s].ids.read(row),
+        )
+        # From here to the position nothing may come between: a commit must see all of a batch or nothing.
+        self._dirty = True
+        reasons = self._sink.write(batch, judgement)
+        self._seq += len(batch)
+        self._counts.add(judgement, reasons)
+        self._reached[id(source)] = (source, batch.position, False)
+
+    def _finish_source(self, source: Source) -> None:
+        _, position, _ = self._reached.get(id(source), (source, source.start, False))
+        self._reached[id(source)] = (source, position, True)
+
+    def _commit(self, *, open: bool) -> None:
+        facts: dict[str, Any] = {}
+        for source, position, done in self._reached.values():
+            fact = source.fact(position, done)
+            if fact is not None:
+                facts[fact[0]] = fact[1]
+        self._reached = {}
+        facts["job"] = {
+            "next_seq": self._seq,
+            "open": open,
+            "done_in_job": self._resumed_from + self._counts.documents if open else 0,
+            "outputs": self._sink.checkpoint(self._sync),
+            "time": int(time.time()),
+        }
+        self._index.commit(facts)
+        self._committed = time.monotonic()
+        self._dirty = False
+
+    def _close(self, error: BaseException | None) -> None:
+        """The last commit. After an error the job stays open, unless it reads a pipe, which cannot be read again."""
+        complete = error is None
+        if complete:
+            for source in self._feed.sources:
+                if not source.done_before:
+                    self._finish_source(source)
+        try:
+            if complete or self._feed.pipes or not self._sync:
+                self._sink.finish()
+            self._commit(open=not complete)
+        except (StreamLshError, OSError):
+            # The first error is the one to report; what was not committed is done again by the next run.
+            if complete:
+                raise
+
+    def _show(self) -> None:
+        counts = self._counts
+        progress = Progress(
+            counts.documents, counts.duplicates, counts.kinds[Kind.REJECTED], counts.kinds[Kind.REDELIVERED],
+            counts.pairs, self._feed.read, self._feed.total, time.monotonic() - self._started,
+        )  # fmt: skip
+        self._progress(progress)
+
+    def _summary(self, already: Iterable[str], state: Path | None) -> Summary:
+        self._show()
+        counts = self._counts
+        return Summary(
+            documents=counts.documents,
+            unique=counts.kinds[Kind.UNIQUE],
+            near_duplicates=counts.kinds[Kind.NEAR_DUPLICATE],
+            exact_duplicates=counts.kinds[Kind.EXACT_DUPLICATE],
+            redelivered=counts.kinds[Kind.REDELIVERED],
+            rejected=counts.rejected,
+            pairs=counts.pairs,
+            truncated=counts.truncated,
+            unread=int(sum(shard.unread.sum() for shard in self._index.shards)),
+            index_documents=self._index.count,
+            index_bytes=disk_bytes(state) if state is not None else None,
+            seconds=time.monotonic() - self._started,
+            resumed_from=self._resumed_from,
+            already_done=tuple(already),
+            state=str(state) if state is not None else None,
+        )

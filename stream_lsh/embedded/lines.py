@@ -1,0 +1,157 @@
+"""Lines out of a stream of bytes: numbered, placed, batched as they come, and never too much of one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.dead_letters import KEPT_BYTES
+from stream_lsh.documents import Position, Rejection
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """Lines that are not blank, as data[starts[i]:ends[i]] without their newlines; see `documents.Batch`."""
+
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    rejected: dict[int, Rejection]
+    position: Position
+
+
+class LineSplitter:
+    """Cuts blocks into lines from a position on.
+
+    A line longer than `max_line` bytes is skipped to its end; only its beginning is kept. The last line needs no
+    newline. Blank lines are counted, and left out. A byte order mark at the very beginning is left out.
+    """
+
+    def __init__(self, position: Position, max_line: int, max_lines: int, *, mid_line: bool = False) -> None:
+        """mid_line: the byte before the position is not a newline, so that one right behind it ends no line."""
+        self._offset = position.offset
+        self._line = position.line
+        self._max_line = max_line
+        self._max_lines = max_lines
+        self._mid_line = mid_line
+        # The line that has begun: its pieces; of one that is too large only the beginning.
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    @property
+    def position(self) -> Position:
+        """Behind the last complete line."""
+        return Position(self._offset, self._line)
+
+    def split(self, blocks: Iterable[bytes]) -> Iterator[Lines]:
+        """The lines of each block as soon as it is there."""
+        for block in blocks:
+            if self._mid_line and block:
+                self._mid_line = False
+                if block[0] == 10:
+                    self._offset += 1
+                    block = block[1:]
+            last = block.rfind(b"\n")
+            if last < 0:
+                self._keep(block)
+                continue
+            if self._size > self._limit:
+                first = block.find(b"\n")
+                self._keep(block[:first])
+                yield from self._too_large(1)
+                block = block[first + 1 :]
+                last -= first + 1
+            self._pieces.append(block[: last + 1])
+            data = b"".join(self._pieces)
+            self._pieces, self._size = [], 0
+            if data:
+                yield from self._complete(data)
+            self._keep(block[last + 1 :])
+        if self._size > self._limit:
+            yield from self._too_large(0)
+        elif self._size:
+            data = b"".join(self._pieces)
+            self._pieces, self._size = [], 0
+            yield from self._complete(data)
+
+    def _keep(self, piece: bytes) -> None:
+        """Adds a piece without newline to the line that has begun."""
+        if not piece:
+            return
+        kept = KEPT_BYTES + len(_BOM)
+        if self._size <= self._limit or self._size < kept:
+            self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > self._limit and (len(self._pieces) > 1 or len(piece) > kept):
+            self._pieces = [b"".join(self._pieces)[:kept]]
+
+    @property
+    def _limit(self) -> int:
+        """What the line that has begun may hold; the first one perhaps also a byte order mark, which does not count."""
+        return self._max_line + (len(_BOM) if self._offset == 0 else 0)
+
+    def _too_large(self, newline: int) -> Iterator[Lines]:
+        """The line that has begun, now complete, as a rejected one."""
+        data = b"".join(self._pieces)
+        offset, size = self._offset, self._size
+        self._offset += size + newline
+        if offset == 0 and data.startswith(_BOM):
+            data = data[len(_BOM) :]
+            offset, size = len(_BOM), size - len(_BOM)
+        data = data[:KEPT_BYTES]
+        self._line += 1
+        self._pieces, self._size = [], 0
+        yield Lines(
+            data,
+            np.zeros(1, np.int64),
+            np.array([len(data)], np.int64),
+            np.array([self._line], np.int64),
+            np.array([offset], np.int64),
+            {0: self._rejection(size)},
+            self.position,
+        )
+
+    def _rejection(self, size: int) -> Rejection:
+        detail = f"the line has {size} bytes, more than {self._max_line}"
+        return Rejection("too_large", detail, size if size > KEPT_BYTES else None)
+
+    def _complete(self, data: bytes) -> Iterator[Lines]:
+        """Batches of the lines in `data`, which begins and ends with a line."""
+        buffer = np.frombuffer(data, np.uint8)
+        all_ends = np.flatnonzero(buffer == 10)
+        if data[-1] != 10:
+            all_ends = np.append(all_ends, len(data))
+        all_starts = np.empty_like(all_ends)
+        all_starts[0] = 0
+        all_starts[1:] = all_ends[:-1] + 1
+        begin, line = self._offset, self._line
+        if begin == 0 and data.startswith(_BOM):
+            all_starts[0] = len(_BOM)
+        for first in range(0, len(all_ends), self._max_lines):
+            starts, ends = all_starts[first : first + self._max_lines], all_ends[first : first + self._max_lines]
+            numbers = line + first + 1 + np.arange(len(starts))
+            self._offset = begin + min(int(ends[-1]) + 1, len(data))
+            self._line = line + first + len(starts)
+            # A blank line begins with white space; what else does is rare enough to look at one by one.
+            blank = starts == ends
+            for i in np.flatnonzero(~blank & (buffer[np.minimum(starts, len(data) - 1)] <= 32)).tolist():
+                blank[i] = not data[int(starts[i]) : int(ends[i])].strip(b" \t\r")
+            if blank.any():
+                starts, ends, numbers = starts[~blank], ends[~blank], numbers[~blank]
+                if not len(starts):
+                    continue
+            rejected = {}
+            sizes = ends - starts
+            if sizes.max() > self._max_line:
+                ends = ends.copy()
+                for i in np.flatnonzero(sizes > self._max_line).tolist():
+                    rejected[i] = self._rejection(int(sizes[i]))
+                    ends[i] = starts[i] + min(int(sizes[i]), KEPT_BYTES)
+            yield Lines(data, starts, ends, numbers, begin + starts, rejected, self.position)

@@ -1,0 +1,346 @@
+"""Outputs of the embedded engine: complete lines only, and a file that a run can go on with to the byte."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import lzma
+import os
+import select
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+from stream_lsh.errors import OutputError, UsageError
+
+FRAME_BYTES = 256 * 1024
+"""A compressed output begins a new frame behind the line that reaches this many uncompressed bytes."""
+
+_END_BYTES = 64
+STANDARD_OUTPUT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OutputState:
+    """Where an output stands, to go on from after a crash.
+
+    length: of the file in bytes; -1 if it can't be cut (a pipe, a terminal). tail: complete lines that are to go into
+    the next frame of a compressed file. end: the last bytes before `length`, to know the file again by.
+    """
+
+    length: int
+    tail: bytes = b""
+    end: bytes = b""
+
+
+class Output:
+    """A file, compressed if its suffix says so, or standard output. Made by `create`, `resume` or `standard`."""
+
+    def __init__(self, name: str, descriptor: int, length: int, compress: Callable[[bytes], bytes] | None) -> None:
+        self.name = name
+        self._descriptor = descriptor
+        self._regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._length = length
+        self._compress = compress
+        self._tail = bytearray()
+        self._end = _bytes_before(descriptor, length) if self._regular and length else b""
+        self._closed = False
+
+    @classmethod
+    def create(cls, path: str | Path, overwrite: bool = False) -> Output:
+        """A new file, or a named pipe or device. Raises OutputError, also for a file with content to be kept."""
+        name = str(path)
+        try:
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            _sync_folder(Path(name).parent)
+        except FileExistsError:
+            descriptor = cls._open_existing(name, overwrite)
+        except (OSError, ValueError) as error:
+            raise _refused("create", name, error) from None
+        return cls(name, descriptor, 0, compressor(name))
+
+    @staticmethod
+    def _open_existing(name: str, overwrite: bool) -> int:
+        try:
+            status = Path(name).stat()
+            regular = stat.S_ISREG(status.st_mode)
+            if regular and status.st_size and not overwrite:
+                raise OutputError(
+                    f"{name} is there already, with {status.st_size} bytes in it: "
+                    "remove it, choose another name, or allow to overwrite it."
+                )
+            descriptor = os.open(name, (os.O_RDWR if regular else os.O_WRONLY) | os.O_CLOEXEC)
+            if regular:
+                os.ftruncate(descriptor, 0)
+        except OSError as error:
+            raise _refused("write", name, error) from None
+        return descriptor
+
+    @classmethod
+    def resume(cls, path: str | Path, state: OutputState) -> Output:
+        """Goes on with a file: cuts off what was written after the state, so that it can be written again.
+
+        Raises OutputError if the file is missing, shorter than the state says, or another one.
+        """
+        name = str(path)
+        if state.length < 0:
+            return cls.create(path, overwrite=False)
+        try:
+            descriptor = os.open(name, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise OutputError(
+                f"{name} is missing, which the run to be continued has written {state.length} bytes of: "
+                "put the file back, or start with an empty state directory."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise _refused("write", name, error) from None
+        try:
+            _check_length(name, descriptor, state)
+            os.ftruncate(descriptor, state.length)
+            os.lseek(descriptor, state.length, os.SEEK_SET)
+        except OSError as error:
+            os.close(descriptor)
+            raise _refused("write", name, error) from None
+        except OutputError:
+            os.close(descriptor)
+            raise
+        output = cls(name, descriptor, state.length, compressor(name))
+        output._tail += state.tail
+        return output
+
+    @classmethod
+    def standard(cls, state: OutputState | None = None) -> Output:
+        """Standard output. If it is a file now and was then, it goes on like one: needs `>>` from the shell."""
+        descriptor = STANDARD_OUTPUT
+        name = "standard output"
+        try:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            appending = bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND)
+            if not regular:
+                return cls(name, descriptor, 0, None)
+            if state is None or state.length < 0:
+                length = os.lseek(descriptor, 0, os.SEEK_END if appending else os.SEEK_CUR)
+                return cls(name, descriptor, length, None)
+            size = os.fstat(descriptor).st_size
+            at = size if appending else os.lseek(descriptor, 0, os.SEEK_CUR)
+            if size < state.length or at < state.length:
+                raise OutputError(
+                    f"the run to be continued has written {state.length} bytes to standard output, which the shell "
+                    f"has emptied since ({size} bytes are left): redirect with >> instead of >, or name the file by "
+                    "--unique, --pairs or --verdicts FILE; or start with an empty state directory."
+                )
+            _check_length(name, descriptor, state)
+            os.ftruncate(descriptor, state.length)
+            os.lseek(descriptor, state.length, os.SEEK_SET)
+        except OSError as error:
+            raise _refused("write to", name, error) from None
+        return cls(name, descriptor, state.length, None)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it is a file that can be cut back to a checkpoint."""
+        return self._regular
+
+    def write(self, data: bytes) -> None:
+        """Adds complete lines.
+
+        Raises OutputError if they can't be written (the file then ends with a complete line), BrokenPipeError if
+        nobody reads the pipe any more.
+        """
+        if self._compress is None:
+            self._write(data)
+            return
+        self._tail += data
+        begin = 0
+        while len(self._tail) - begin >= FRAME_BYTES:
+            # The first line end at which the frame is full: where the frames are cut depends on the lines alone.
+            end = self._tail.find(b"\n", begin + FRAME_BYTES - 1) + 1
+            if not end:
+                break
+            self._write(self._compress(bytes(self._tail[begin:end])))
+            begin = end
+        if begin:
+            del self._tail[:begin]
+
+    def checkpoint(self, sync: bool) -> OutputState:
+        """The state to resume from. `sync`: the file is on the disk when this returns."""
+        if not self._regular:
+            # Nothing can be taken back from a pipe, so nothing may wait for a next time.
+            self._write_tail()
+            return OutputState(-1)
+        if sync:
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise _refused("write", self.name, error) from None
+        return OutputState(self._length, bytes(self._tail), self._end)
+
+    def finish(self) -> None:
+        """Writes what is pending; the file is complete, though more may be added. An empty one gets an empty frame."""
+        self._write_tail()
+        if self._compress is not None and self._length == 0:
+            self._write(self._compress(b""))
+
+    def close(self) -> None:
+        """Closes the file without writing what is pending (that is `finish`)."""
+        if not self._closed and self._descriptor != STANDARD_OUTPUT:
+            os.close(self._descriptor)
+        self._closed = True
+
+    def _write_tail(self) -> None:
+        if self._tail and self._compress is not None:
+            self._write(self._compress(bytes(self._tail)))
+            self._tail.clear()
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        written = 0
+        try:
+            while written < len(data):
+                try:
+                    written += os.write(self._descriptor, view[written:])
+                except BlockingIOError:
+                    _wait(self._descriptor)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._cut(data, written)
+            raise _refused("write", self.name, error) from None
+        except BaseException:  # Ctrl-C
+            self._cut(data, 0)
+            raise
+        self._account(data)
+
+    def _account(self, data: bytes) -> None:
+        self._length += len(data)
+        self._end = (self._end + data[-_END_BYTES:])[-_END_BYTES:]
+
+    def _cut(self, data: bytes, written: int) -> None:
+        """After a write that failed half-way: leaves complete lines (of a compressed file, frames) only."""
+        if not self._regular:
+            return
+        kept = data[: data.rfind(b"\n", 0, written) + 1] if self._compress is None else b""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, self._length + len(kept))
+            os.lseek(self._descriptor, self._length + len(kept), os.SEEK_SET)
+            self._account(kept)
+
+
+def compressor(name: str) -> Callable[[bytes], bytes] | None:
+    """The function that makes a frame of some bytes, by the suffix of a file name; None for a plain file.
+
+    The same bytes always make the same frame.
+    """
+    return next((function for suffix, function in _BY_SUFFIX.items() if name.endswith(suffix)), None)
+
+
+def _gzip(data: bytes) -> bytes:
+    member = zlib.compressobj(6, zlib.DEFLATED, 31)  # zlib's own header, which has no time and no name
+    return member.compress(data) + member.flush()
+
+
+def _xz(data: bytes) -> bytes:
+    return lzma.compress(data, lzma.FORMAT_XZ, preset=2)
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
+
+
+_BY_SUFFIX: dict[str, Callable[[bytes], bytes]] = {".gz": _gzip, ".xz": _xz, ".zst": _zstd}
+
+
+def check_distinct(outputs: Mapping[str, str], inputs: Iterable[str] = ()) -> None:
+    """Raises UsageError if two outputs (option -> path, `-` = standard output) are one file, or one is an input."""
+    seen: dict[tuple[object, ...], str] = {}
+    for path in inputs:
+        for key in _keys(path, 0):
+            seen[key] = f"the input {path}"
+    for option, path in outputs.items():
+        for key in _keys(path, STANDARD_OUTPUT):
+            if (other := seen.get(key)) is not None:
+                raise UsageError(f"{option} and {other} are the same file, {path}: give each a file of its own.")
+        for key in _keys(path, STANDARD_OUTPUT):
+            seen[key] = option
+
+
+def _keys(path: str, standard: int) -> list[tuple[object, ...]]:
+    """What identifies the file a path means; nothing for devices, which may be shared."""
+    keys: list[tuple[object, ...]] = []
+    status = None
+    with contextlib.suppress(OSError, ValueError):
+        status = os.fstat(standard) if path == "-" else Path(path).stat()
+    if status is not None and (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
+        keys.append((status.st_dev, status.st_ino))
+    if path == "-" and standard == STANDARD_OUTPUT:
+        keys.append(("-",))
+    elif path != "-" and (status is None or stat.S_ISREG(status.st_mode)):
+        keys.append((os.path.realpath(path),))
+    return keys
+
+
+def _check_length(name: str, descriptor: int, state: OutputState) -> None:
+    """Raises OutputError if the open file is not the one of the state."""
+    size = os.fstat(descriptor).st_size
+    if size < state.length:
+        raise OutputError(
+            f"{name} has {size} bytes, fewer than the {state.length} that the run to be continued has written: "
+            "put the file back, or start with an empty state directory."
+        )
+    if state.end and _bytes_before(descriptor, state.length)[-len(state.end) :] not in (state.end, b""):
+        raise OutputError(
+            f"{name} is not the file that the run to be continued has written (its bytes before {state.length} are "
+            "others): put the file back, or start with an empty state directory."
+        )
+
+
+def _bytes_before(descriptor: int, length: int) -> bytes:
+    """The last bytes before `length`; nothing if they can't be read."""
+    begin = max(0, length - _END_BYTES)
+    with contextlib.suppress(OSError):
+        return os.pread(descriptor, length - begin, begin)
+    with contextlib.suppress(OSError):  # standard output is open for writing only
+        readable = os.open(f"/dev/fd/{descriptor}", os.O_RDONLY)
+        try:
+            return os.pread(readable, length - begin, begin)
+        finally:
+            os.close(readable)
+    return b""
+
+
+def _wait(descriptor: int) -> None:
+    """Until a descriptor that is set not to wait takes more."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    poll.poll()
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file's name is on the disk too."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _refused(what: str, name: str, error: OSError | ValueError) -> OutputError:
+    number = getattr(error, "errno", None)
+    remedy = {
+        errno.ENOSPC: "make room on the disk, then run the same command again",
+        errno.EDQUOT: "make room within the quota, then run the same command again",
+        errno.EFBIG: "raise the limit on file sizes (ulimit -f), or write to another file system",
+        errno.EIO: "the disk or its connection fails; write to another one",
+        errno.EACCES: "change its permissions, or write to another place",
+        errno.EPERM: "change its permissions, or write to another place",
+        errno.EROFS: "the file system is read-only; write to another one",
+        errno.ENOENT: "create the folder first",
+        errno.EISDIR: "name a file, not a folder",
+    }.get(number or 0, "see to it, or write to another file")
+    return OutputError(f"cannot {what} {name}: {getattr(error, 'strerror', None) or error}; {remedy}.")

@@ -1,0 +1,97 @@
+"""Reading, signing and matching side by side: two threads feed the caller's.
+
+Signing and compression release the interpreter's lock, parsing does not; queues of two batches keep all of them busy and memory bounded.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+DEPTH = 2  # batches waiting between two stages
+
+
+class _End:
+    """The end of a stream, and the error that ended it."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+class Stage(Generic[A]):
+    """Runs an iterable in a thread of its own; iterate over the stage to get its items.
+
+    An error in the thread is raised to the consumer after the items before it.
+    """
+
+    def __init__(self, items: Iterable[A], name: str) -> None:
+        self._queue: queue.Queue[A | _End] = queue.Queue(DEPTH)
+        self._stopped = threading.Event()
+        # A daemon: it may be blocked in reading a pipe for ever, which must not keep the process alive.
+        self._thread = threading.Thread(target=self._run, args=(items,), name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self, items: Iterable[A]) -> None:
+        error: BaseException | None = None
+        try:
+            for item in items:
+                if not self._put(item):
+                    return
+        except BaseException as caught:
+            error = caught
+        self._put(_End(error))
+
+    def _put(self, item: A | _End) -> bool:
+        while not self._stopped.is_set():
+            try:
+                self._queue.put(item, timeout=0.2)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def get(self, timeout: float | None = None) -> A | None:
+        """The next item, or None if none came in time.
+
+        Raises:
+            StopIteration: at the end. The error that ended the items, if any.
+        """
+        try:
+            item = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        if isinstance(item, _End):
+            self._queue.put(item)
+            if item.error is not None:
+                raise item.error
+            raise StopIteration
+        return item
+
+    def __iter__(self) -> Iterator[A]:
+        while True:
+            try:
+                item = self.get()
+            except StopIteration:
+                return
+            if item is not None:
+                yield item
+
+    def stop(self) -> None:
+        """Let the thread end; items under way are dropped."""
+        self._stopped.set()
+
+
+def chain(items: Iterable[A], work: Callable[[A], B]) -> tuple[Stage[B], Callable[[], None]]:
+    """Items made in one thread and worked on in another; returns the last stage and what stops both."""
+    first = Stage(items, "read")
+    second = Stage(map(work, first), "sign")
+
+    def stop() -> None:
+        first.stop()
+        second.stop()
+
+    return second, stop

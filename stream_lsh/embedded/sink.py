@@ -1,0 +1,165 @@
+"""The outputs of a job: which lines go where, and where each stood at the last commit."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents import Batch, Rejection
+from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct
+from stream_lsh.errors import OutputError
+from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, verdict_lines
+
+STANDARD = "-"
+SPOOL = "standard-output"
+COPY_BYTES = 1 << 20
+
+
+class Sink:
+    """The outputs, opened to go on where `known` says that they stood.
+
+    Args:
+        paths: `unique`, `pairs`, `verdicts`, `dead_letters` to a path or "-". known: states by place, from the index.
+        resuming: an interrupted run goes on: what was written after the last commit is cut off.
+        state: folder of the index; without one, files are overwritten.
+    """
+
+    def __init__(
+        self, paths: Mapping[str, str], known: Mapping[str, Any], resuming: bool, state: Path | None, verified: str
+    ) -> None:
+        check_distinct(paths)
+        self._known = dict(known)
+        self._verified = verified
+        self._spool: Output | None = None
+        self._outputs: dict[str, Output] = {}
+        try:
+            for name, path in paths.items():
+                before = _unpacked(known.get(_place(path)))
+                if path == STANDARD:
+                    self._outputs[name] = self._standard(before if resuming else None, state)
+                elif state is None:
+                    self._outputs[name] = Output.create(path, overwrite=True)
+                elif before is not None and (resuming or Path(path).exists()):
+                    self._outputs[name] = Output.resume(path, before)
+                else:
+                    self._outputs[name] = Output.create(path)
+        except BaseException:
+            self.close()
+            raise
+        self._places = {name: _place(path) for name, path in paths.items()}
+
+    def _standard(self, before: OutputState | None, state: Path | None) -> Output:
+        """Standard output. With a state folder what goes into a file is also kept there until the job is done, because the shell's
+        `>` empties the file when the same command line is run again."""
+        if state is None or not stat.S_ISREG(os.fstat(STANDARD_OUTPUT).st_mode):
+            return Output.standard()
+        path = state / SPOOL
+        if before is None or before.length < 0:
+            self._spool = Output.create(path, overwrite=True)
+            return Output.standard()
+        self._spool = Output.resume(path, before)
+        if os.fstat(STANDARD_OUTPUT).st_size == 0:
+            output = Output.standard()
+            with path.open("rb") as file:
+                while block := file.read(COPY_BYTES):
+                    output.write(block)
+            return output
+        return Output.standard(before)
+
+    def write(self, batch: Batch, judgement: Judgement) -> list[str]:
+        """Write what follows from a batch; returns the reasons of its rejections."""
+        unique = self._outputs.get("unique")
+        if unique is not None and (lines := raw_lines(batch, judgement.kinds == Kind.UNIQUE)):
+            self._put(unique, lines)
+        pairs = self._outputs.get("pairs")
+        if pairs is not None and (lines := pair_lines(judgement, self._verified)):
+            self._put(pairs, lines)
+        verdicts = self._outputs.get("verdicts")
+        if verdicts is not None:
+            self._put(verdicts, verdict_lines(judgement))
+        rejected = dict(batch.rejected)
+        for i in np.flatnonzero(judgement.kinds == Kind.REJECTED).tolist():
+            if i not in rejected:
+                rejected[i] = EMPTY if i not in judgement.id_reused else ID_REUSED
+        dead = self._outputs.get("dead_letters")
+        if dead is not None and rejected:
+            self._put(dead, b"".join([batch.dead_letter(i, rejected[i]) for i in sorted(rejected)]))
+        return [rejected[i].reason for i in sorted(rejected)]
+
+    def _put(self, output: Output, lines: bytes) -> None:
+        output.write(lines)
+        if self._spool is not None and output is not self._spool and output.name == "standard output":
+            self._spool.write(lines)
+
+    def checkpoint(self, sync: bool) -> dict[str, Any]:
+        """Where the outputs stand, for the index's next commit."""
+        for name, output in self._outputs.items():
+            kept = self._spool if self._spool is not None and self._places[name] == STANDARD else output
+            self._known[self._places[name]] = _packed(kept.checkpoint(sync))
+            if kept is not output:
+                output.checkpoint(sync)
+        return self._known
+
+    def finish(self) -> None:
+        """Complete all files: nothing is pending any more."""
+        for output in self._outputs.values():
+            output.finish()
+
+    def done(self, state: Path | None) -> None:
+        """The job is finished and committed."""
+        if self._spool is not None and state is not None:
+            (state / SPOOL).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        for output in (*self._outputs.values(), *([self._spool] if self._spool else [])):
+            output.close()
+
+
+ID_REUSED = Rejection("id_reused", "the id was there before with another text")
+EMPTY = Rejection("empty", "nothing of the text is left to compare after normalisation")
+
+
+def raw_lines(batch: Batch, chosen: NDArray[np.bool_]) -> bytes:
+    """The bytes of the chosen documents as they came in, each with a newline; neighbours are copied in one piece."""
+    at = np.flatnonzero(chosen)
+    if not len(at):
+        return b""
+    starts, ends = batch.line_starts[at], batch.line_ends[at]
+    breaks = np.flatnonzero(starts[1:] != ends[:-1] + 1) + 1
+    firsts = starts[np.concatenate(([0], breaks))].tolist()
+    lasts = ends[np.concatenate((breaks - 1, [len(at) - 1]))].tolist()
+    data = memoryview(batch.data)
+    parts: list[bytes | memoryview] = []
+    for first, last in zip(firsts, lasts, strict=True):
+        parts += [data[first:last], b"\n"]
+    return b"".join(parts)
+
+
+def _place(path: str) -> str:
+    return STANDARD if path == STANDARD else os.path.realpath(path)
+
+
+def _packed(state: OutputState) -> dict[str, Any]:
+    return {
+        "length": state.length,
+        "tail": base64.b64encode(state.tail).decode(),
+        "end": base64.b64encode(state.end).decode(),
+    }
+
+
+def _unpacked(value: Any) -> OutputState | None:
+    if value is None:
+        return None
+    try:
+        return OutputState(value["length"], base64.b64decode(value["tail"]), base64.b64decode(value["end"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"the index's record of an output is damaged ({error}); start with an empty state folder"
+        ) from None

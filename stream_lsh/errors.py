@@ -1,0 +1,33 @@
+"""Every error a user can meet: a whole sentence that names the file or setting and the remedy, and an exit code."""
+
+from __future__ import annotations
+
+
+class StreamLshError(Exception):
+    """Base of all expected errors; the command line prints its message and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class UsageError(StreamLshError):
+    """A setting or an argument is wrong."""
+
+    exit_code = 2
+
+
+class StateError(StreamLshError):
+    """The index on disk cannot be used as it is."""
+
+    exit_code = 3
+
+
+class InputError(StreamLshError):
+    """An input cannot be read (single bad documents are dead letters, not errors)."""
+
+    exit_code = 4
+
+
+class OutputError(StreamLshError):
+    """An output cannot be written."""
+
+    exit_code = 5

@@ -1,0 +1,132 @@
+"""Advice on k, measured: how much unrelated documents share at several lengths of the shingles (MMDS 3.2.2).
+
+"k should be picked large enough that the probability of any given shingle appearing in any given document is low."
+And no larger: a changed word changes k shingles, so with each step more of what was edited is missed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from stream_lsh.banding.tuning import Banding, false_candidates
+from stream_lsh.evaluation.exact import Ranked
+from stream_lsh.evaluation.sample import Background, Sample, background
+from stream_lsh.evaluation.shares import few, percent
+from stream_lsh.settings import Settings, parse_shingles
+from stream_lsh.signing.settings import SigningSettings
+from stream_lsh.signing.signer import Signer
+
+LOW_CHANCE = 0.01
+"""MMDS's "low": at most this share of a document's shingles is in a typical other document."""
+
+BEARABLE = 10.0
+"""False candidates a document that cost no more than signing it (some 0.1 to 1 µs each)."""
+
+# Scripts written without spaces: Thai to Lao, Myanmar, Khmer, kana, Han. Only to see which lengths are worth trying.
+_CONTINUOUS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+_LETTER = re.compile(r"\w")
+
+
+@dataclass(frozen=True)
+class Length:
+    """One length of the shingles, and what it does to a sample."""
+
+    shingles: str  # as in the setting `shingles`
+    chance: float  # P(a shingle of a document is in a typical other one)
+    mean: float  # mean similarity of the pairs below the threshold
+    tail: float  # similarity that 1 of 1,000 pairs below the threshold exceeds
+    candidates: float  # expected false candidates a document
+
+    @property
+    def enough(self) -> bool:
+        return self.chance <= LOW_CHANCE
+
+
+def measure(sample: Sample, signing: SigningSettings) -> Background:
+    """The similarity of all pairs of the sample, with these shingles."""
+    signed = Signer(signing).sign(sample.texts, sample.ends, want_shingles=True)
+    return background(Ranked.of(signed.shingles, signed.offsets))
+
+
+def measure_lengths(sample: Sample, settings: Settings, documents: float) -> Iterator[Length]:
+    """The lengths worth trying on these texts, ascending, each measured when it is asked for."""
+    for shingles, signing in lengths(settings, continuous_share(sample)):
+        yield length_of(shingles, measure(sample, signing), settings.banding, settings.threshold, documents)
+
+
+def length_of(shingles: str, found: Background, banding: Banding, threshold: float, documents: float) -> Length:
+    """What a background says about the length of the shingles it was measured with."""
+    return Length(
+        shingles,
+        chance=found.typical_chance(),
+        mean=found.mean(threshold),
+        tail=found.quantile(0.999, threshold),
+        candidates=false_candidates(banding, documents, found.histogram(), threshold),
+    )
+
+
+def lengths(settings: Settings, continuous: float) -> list[tuple[str, SigningSettings]]:
+    """Lengths to try, with the one that is set among them: words, characters, or characters of continuous scripts."""
+    kind, k, continuous_k = parse_shingles(settings.shingles, settings.set_field)
+    signing = settings.signing
+    if kind == "set":
+        return []
+    if kind == "chars":
+        return [(f"chars:{n}", replace(signing, k=n)) for n in sorted({3, 4, 5, 6, 7, 8, 9, 10, 12, k})]
+    if continuous > 0.5 and settings.tokens == "unicode":
+        tried = sorted({4, 6, 8, 10, 12, continuous_k})
+        return [(f"words:{k}/{n}", replace(signing, continuous_k=n)) for n in tried]
+    tried = sorted({1, 2, 3, 4, 5, k})
+    # k words weigh as much as continuous_k characters: keep what a character weighs.
+    return [(f"words:{n}", replace(signing, k=n, continuous_k=max(1, (8 * n + 1) // 3))) for n in tried]
+
+
+def current_length(settings: Settings, continuous: float) -> str:
+    """The name that `lengths` gives to the length that is set."""
+    kind, k, continuous_k = parse_shingles(settings.shingles, settings.set_field)
+    if kind == "words" and continuous > 0.5 and settings.tokens == "unicode":
+        return f"words:{k}/{continuous_k}"
+    return f"{kind}:{k}"
+
+
+def continuous_share(sample: Sample) -> float:
+    """Share of letters in scripts without spaces, from the first 200 kB of the sample."""
+    text = sample.texts[:200_000].decode("utf-8", "ignore")
+    letters = len(_LETTER.findall(text))
+    return len(_CONTINUOUS.findall(text)) / letters if letters else 0.0
+
+
+def advise(lengths: Sequence[Length], current: str) -> str:
+    """One or two sentences about k; `lengths` ascend and `current` is one of them.
+
+    The shortest length is enough whose shingles are rare by chance. Where none is, the documents have passages in
+    common (formulas, boilerplate) that longer shingles hardly cure: then the false candidates decide.
+    """
+    here = next(length for length in lengths if length.shingles == current)
+    enough = next((length for length in lengths if length.enough), None)
+    if enough is None:
+        text = (
+            f"Even with {lengths[-1].shingles} a typical other document has {percent(lengths[-1].chance)} of a "
+            "document's shingles: these texts have passages in common, such as formulas or boilerplate."
+        )
+        bearable = next((length for length in lengths if length.candidates <= BEARABLE), None)
+        if here.candidates <= BEARABLE:
+            return f"{text} {current} is all right all the same, because its false candidates are few."
+        if bearable is not None:
+            return f"{text} {bearable.shingles} brings the false candidates down to {few(bearable.candidates)}."
+        return f"{text} Taking these out of the texts helps more than longer shingles; so does a larger signature_size."
+    if here.shingles == enough.shingles:
+        return f"{current} is right: the shortest with which a typical other document has 1 % of the shingles or less."
+    if here.enough:
+        return (
+            f"{current} is long enough, and {enough.shingles} is too: shorter shingles find more of what was edited, "
+            "as each changed word changes k of them, and longer ones are surer that two texts have a source in common."
+        )
+    return (
+        f"{current} is too short: a typical other document has {percent(here.chance)} of a document's shingles by "
+        f"chance. {enough.shingles} is long enough ({percent(enough.chance)})."
+    )

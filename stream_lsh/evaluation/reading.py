@@ -1,0 +1,41 @@
+"""Inputs of `tune` and `evaluate`: the documents that the engine would take, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stream_lsh.documents import Batch, Columns, Fields, Position
+from stream_lsh.embedded.inputs import Input
+from stream_lsh.settings import Settings
+
+
+def fields_of(settings: Settings) -> Fields:
+    """The part of the settings that parsing needs. Event times play no role here."""
+    return Fields(
+        id_field=settings.id_field,
+        text_fields=settings.text_field,
+        set_field=settings.set_field,
+        max_document_bytes=settings.max_document_bytes,
+    )
+
+
+def read_batches(settings: Settings, inputs: Sequence[str]) -> Iterator[Batch]:
+    """The documents of all inputs, one input after the other.
+
+    Raises:
+        InputError: an input cannot be read; all are looked at before the first is read.
+    """
+    opened = [Input.open(name, fields_of(settings)) for name in inputs]
+    for source in opened:
+        source.check()
+    for source in opened:
+        yield from source.batches(Position())
+
+
+def texts_of(columns: Columns) -> Iterator[tuple[int, bytes]]:
+    """(place, UTF-8 text) of the documents that are not rejected."""
+    start = 0
+    for place, end in enumerate(columns.ends.tolist()):
+        if place not in columns.rejected:
+            yield place, columns.texts[start:end]
+        start = end

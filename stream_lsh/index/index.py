@@ -1,0 +1,226 @@
+"""The index: P shards over one store, and the order in which a batch goes through them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.documents import Columns
+from stream_lsh.errors import StateError
+from stream_lsh.index import match as kernel
+from stream_lsh.index.match import Documents
+from stream_lsh.index.postings import Postings, Workers
+from stream_lsh.index.shard import Matches, Shard
+from stream_lsh.index.store import Store, name_key
+from stream_lsh.index.texts import TextFrame, compress
+from stream_lsh.settings import Settings
+from stream_lsh.signing.murmur import murmur128
+from stream_lsh.signing.signer import Signed, Signer
+
+FORMAT = 1
+COMPRESSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SignedBatch:
+    """A batch after signing: all that can be computed without knowing any other document."""
+
+    columns: Columns
+    signed: Signed
+    owner: NDArray[np.int64]  # shard that stores each document
+    documents: Documents  # with `owned` for shard 0; `owned_by` makes the others
+    frames: tuple[list[TextFrame], ...]  # one list a shard
+
+
+class Index:
+    """Signing and matching against a persistent index.
+
+    Args:
+        folder: where it lives (created if missing). durable: wait for the disk at every commit.
+
+    Raises:
+        StateError: for other settings, another format, another process, damage; the message names the file and the remedy.
+    """
+
+    def __init__(self, settings: Settings, folder: Path, *, durable: bool = True) -> None:
+        self.settings = settings
+        self.folder = folder
+        self._signer = Signer(settings.signing)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"state folder {folder} cannot be made: {error.strerror}") from None
+        self.store = Store(folder / "db", sync=durable)
+        try:
+            self._open_format()
+            postings = folder / "postings"
+            rebuild = not postings.exists()
+            postings.mkdir(exist_ok=True)
+            self._workers = Workers()
+            self.shards = [
+                Shard(
+                    number, settings, self.store, postings, self._shingle,
+                    Postings(postings, number, self.store, self._workers, rebuild=rebuild),
+                )
+                for number in range(settings.shards)
+            ]  # fmt: skip
+        except BaseException:
+            self.store.close()
+            raise
+        self._pool = ThreadPoolExecutor(settings.shards, "shard") if settings.shards > 1 else None
+        self._batches = 0
+
+    def _open_format(self) -> None:
+        found = self.store.named("index")
+        if found is None:
+            facts = {"format": FORMAT, "created": int(time.time()), "settings": self.settings.answers, "fingerprint": self.settings.fingerprint}
+            self.store.write({name_key("index"): orjson.dumps(facts)})
+            return
+        if found.get("format") != FORMAT:
+            raise StateError(f"{self.store.path} has format {found.get('format')}, this version reads {FORMAT}; start a new folder and feed it again")
+        if found["fingerprint"] != self.settings.fingerprint:
+            mine, theirs = self.settings.answers, found["settings"]
+            other = ", ".join(f"{name} = {theirs.get(name)!r} (now {mine[name]!r})" for name in mine if theirs.get(name) != mine[name])
+            raise StateError(f"the index in {self.folder} was made with other settings: {other}; use those, or another --state folder")
+
+    @property
+    def count(self) -> int:
+        """Number of documents stored."""
+        return sum(int(shard.rows.count[0]) for shard in self.shards)
+
+    def sign(self, columns: Columns) -> SignedBatch:
+        """Signatures, fingerprints, keys, and compressed texts of a batch; may run beside `match` in another thread."""
+        exact = self.settings.verify == "exact"
+        n = len(columns.ids)
+        signed = self._signer.sign(columns.texts, columns.ends, want_shingles=exact)
+        ids = murmur128(b"".join(columns.ids), np.cumsum([len(i) for i in columns.ids], dtype=np.int64))
+        valid = signed.sizes > 0
+        valid[list(columns.rejected)] = False
+        owner = (ids[:, 0] % np.uint64(self.settings.shards)).astype(np.int64)
+        documents = Documents(
+            valid, valid & (owner == 0), ids, signed.fingerprints, kernel.all_keys(signed.keys, ids, signed.fingerprints),
+            signed.signatures, signed.sizes, np.zeros(n, np.int64), columns.times,
+        )  # fmt: skip
+        frames: tuple[list[TextFrame], ...] = tuple([] for _ in self.shards)
+        if exact:
+            frames = tuple(
+                compress(columns.texts, columns.ends, np.flatnonzero(valid & (owner == number)), COMPRESSION)
+                for number in range(self.settings.shards)
+            )
+        return SignedBatch(columns, signed, owner, documents, frames)
+
+    def match(self, batch: SignedBatch, first_seq: int) -> list[Matches]:
+        """Match and store a batch whose documents have the numbers first_seq, first_seq + 1, ...: one result a shard.
+
+        Batches must come in order, from one thread.
+        """
+        self._maintain()
+        batch.documents.seqs[:] = np.arange(first_seq, first_seq + len(batch.columns.ids))
+        if self.settings.against == "unique":
+            found = self._match_stepwise(batch)
+        elif self._pool is None:
+            found = [self.shards[0].match(batch.documents, batch.signed.shingles, batch.signed.offsets)]
+        else:
+            found = list(self._pool.map(lambda shard: self._match_shard(shard, batch), self.shards))
+        for shard, matches, frames in zip(self.shards, found, batch.frames, strict=True):
+            shard.keep(matches, batch.columns.ids, frames, batch.signed.shingles, batch.signed.offsets)
+        return found
+
+    def query(self, batch: SignedBatch) -> list[Matches]:
+        """Match a batch without storing anything."""
+        nothing = batch.documents._replace(owned=np.zeros(len(batch.columns.ids), np.bool_))
+        return [self._look(shard, nothing, batch) for shard in self.shards]
+
+    def _look(self, shard: Shard, documents: Documents, batch: SignedBatch) -> Matches:
+        step = shard.step(documents, batch.signed.shingles, batch.signed.offsets)
+        for i in range(len(documents.valid)):
+            step.run(i, i + 1, kernel.ASK)
+        return step.matches()
+
+    def _owned(self, shard: Shard, batch: SignedBatch) -> Documents:
+        return batch.documents._replace(owned=batch.documents.valid & (batch.owner == shard.number))
+
+    def _match_shard(self, shard: Shard, batch: SignedBatch) -> Matches:
+        return shard.match(self._owned(shard, batch), batch.signed.shingles, batch.signed.offsets)
+
+    def _match_stepwise(self, batch: SignedBatch) -> list[Matches]:
+        """`against unique`: whether a document may be met by later ones is known only when all shards have answered for it."""
+        n = len(batch.columns.ids)
+        steps = [shard.step(self._owned(shard, batch), batch.signed.shingles, batch.signed.offsets) for shard in self.shards]
+        if len(steps) == 1:
+            start, decision = 0, kernel.OPEN
+            while True:
+                reached, matched = steps[0].run(start, n, decision)
+                if reached >= n:
+                    return [steps[0].matches()]
+                start, decision = reached, kernel.NOT_UNIQUE if matched else kernel.UNIQUE
+        for i in range(n):
+            matched = False
+            for step in steps:
+                matched |= step.run(i, i + 1, kernel.ASK)[1]
+            owner = steps[batch.owner[i]]
+            if owner.status[i] == kernel.NEW:
+                owner.run(i, i + 1, kernel.NOT_UNIQUE if matched else kernel.UNIQUE)
+        return [step.matches() for step in steps]
+
+    def _shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        signed = self._signer.sign(texts, ends, want_shingles=True)
+        return signed.shingles, signed.offsets
+
+    def _maintain(self) -> None:
+        self._batches += 1
+        for shard in self.shards:
+            shard.postings.poll()
+            if self._batches % 64 == 0:
+                shard.release()
+
+    @property
+    def full(self) -> bool:
+        """Whether `commit` is due before another batch, because memory segments must be flushed."""
+        return any(shard.full for shard in self.shards)
+
+    def commit(self, facts: Mapping[str, Any]) -> None:
+        """Make everything up to now durable, together with the given facts (JSON by name), in one atomic write."""
+        values = {name_key(name): orjson.dumps(value) for name, value in facts.items()}
+        for shard in self.shards:
+            values.update(shard.take())
+            values.update(shard.postings.take())
+        self.store.write(values)
+        for shard in self.shards:
+            shard.postings.committed()
+            if shard.full:
+                shard.flush()
+
+    def close(self) -> None:
+        """Close without committing: what was not committed is gone."""
+        try:
+            for shard in self.shards:
+                shard.postings.finish()
+            if any(shard.postings.changed for shard in self.shards):
+                values: dict[bytes, bytes] = {}
+                for shard in self.shards:
+                    values.update(shard.manifest())
+                self.store.write(values)
+                for shard in self.shards:
+                    shard.postings.committed()
+        finally:
+            self._workers.close()
+            if self._pool is not None:
+                self._pool.shutdown()
+            for shard in self.shards:
+                shard.close()
+            self.store.close()
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes that a folder's files take."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+

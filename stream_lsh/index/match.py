@@ -1,0 +1,482 @@
+"""The kernel of the index: documents in the order of the log against the buckets of one shard.
+
+Each document sees all rows before it, those of its own batch included, so that the answers do not depend on how the log was
+cut into batches. The rules that keep buckets small and lose nobody (docs/architecture.md, "Buckets"):
+
+- Copies: a document with the fingerprint of an earlier row is posted under its fingerprint only; whoever meets that row meets its copies.
+- Followers: a document is not posted in a bucket where an earlier row (the leader) agrees with it on at least `Limits.follow` components;
+  it is posted under the leader's link key instead. Whoever would have met the follower meets the leader.
+- A bucket is read as its oldest and its newest half, up to `bucket_size` rows; followers likewise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.index.memory import COUNT, EMPTY, HEAD, MIDDLE, Memory, append, find, not_empty
+from stream_lsh.index.runs import filter_mask, filter_word
+from stream_lsh.kernels import halves_at, njit, words_at
+
+# Words of a row: fixed ones, then the bit mask of the bands it is posted in, then the signature.
+SEQ, TIME, ID, TEXT, FLAGS, MASK = 0, 1, 2, 4, 6, 7
+FILTER, WORDS, DIRECTORY, ENTRIES, KEYS, POSTED, SIZE, SHIFT = range(8)  # columns of the table of runs: addresses and lengths
+COPY, DUPLICATE = 1, 2  # flags: same text as an earlier row; judged a duplicate under `against unique`
+NEW, REDELIVERED, ID_REUSED, INVALID = 0, 1, 2, 3  # status of a document
+VERIFY, SAME_TEXT, COPY_OF = 0, 1, 2  # kind of a candidate
+NOT_UNIQUE, UNIQUE, OPEN, ASK = 0, 1, -1, -2  # decisions
+EVERYTHING = np.int64(1 << 62)
+
+
+class Documents(NamedTuple):
+    """A batch as the kernel sees it; n documents, b bands, K components."""
+
+    valid: NDArray[np.bool_]  # not rejected
+    owned: NDArray[np.bool_]  # this shard is the one that stores it
+    ids: NDArray[np.uint64]  # [n, 2] hash of the id
+    texts: NDArray[np.uint64]  # [n, 2] fingerprint of the normalised text
+    keys: NDArray[np.uint64]  # [n, b + 2] band keys, then the id's and the text's
+    signatures: NDArray[np.uint16] | NDArray[np.uint32]  # [n, K]
+    sizes: NDArray[np.uint32]
+    seqs: NDArray[np.int64]
+    times: NDArray[np.int64]
+
+
+class Rows(NamedTuple):
+    """The shard's rows: those before `base` mapped from a file, later ones in memory; each also as signature components."""
+
+    base: int
+    flushed: NDArray[np.uint64]
+    recent: NDArray[np.uint64]
+    flushed_components: NDArray[np.uint16] | NDArray[np.uint32]
+    recent_components: NDArray[np.uint16] | NDArray[np.uint32]
+    components_at: int
+
+
+class Limits(NamedTuple):
+    """What the kernel compares with; agreements are numbers of equal signature components."""
+
+    floor: int  # least agreement of a candidate that is verified
+    follow: int  # agreement from which a document follows a leader
+    expand: int  # agreement from which a leader's followers are looked at
+    bucket_half: int
+    followers_half: int
+    copies: int  # copies listed for one candidate, the oldest; the rest is counted
+    unique_only: bool  # stop at every document with candidates, for a decision
+
+
+class Candidates(NamedTuple):
+    """Pairs for verification, in the order of the documents; parallel arrays."""
+
+    document: NDArray[np.int32]  # position in the batch
+    row: NDArray[np.uint32]
+    agreement: NDArray[np.int32]
+    kind: NDArray[np.uint8]  # VERIFY, SAME_TEXT or COPY_OF
+    of: NDArray[np.int32]  # for COPY_OF: position of the candidate it copies
+    more: NDArray[np.int64]  # further copies of this candidate that are not listed
+
+
+@njit
+def link_key(row):  # type: ignore[no-untyped-def]
+    """The key under which the followers of a leader are posted (splitmix64's finaliser of the row)."""
+    x = (np.uint64(row) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return not_empty(x ^ (x >> np.uint64(31)))
+
+
+@njit
+def all_keys(band_keys, ids, texts):  # type: ignore[no-untyped-def]
+    """Band keys, the id's and the text's side by side, none of them the empty key: uint64[n, b + 2]."""
+    n, b = band_keys.shape
+    keys = np.empty((n, b + 2), np.uint64)
+    for i in range(n):
+        for j in range(b):
+            keys[i, j] = not_empty(band_keys[i, j])
+        keys[i, b] = not_empty(ids[i, 0])
+        keys[i, b + 1] = not_empty(texts[i, 0])
+    return keys
+
+
+@njit
+def passing(keys, runs):  # type: ignore[no-untyped-def]
+    """Which runs may hold each key: a bit a run. One run after the other, so that the memory's latencies overlap."""
+    flat = keys.reshape(-1)
+    masks = np.zeros(len(flat), np.uint32)
+    for r in range(len(runs)):
+        filter = words_at(runs[r, FILTER], runs[r, WORDS])
+        words = np.uint64(runs[r, WORDS])
+        for i in range(len(flat)):
+            mask = filter_mask(flat[i])
+            hit = (filter[filter_word(flat[i], words)] & mask) == mask
+            masks[i] |= np.uint32(hit) << np.uint32(r)
+    return masks.reshape(keys.shape)
+
+
+@njit
+def _range(directory, keys, shift, key):  # type: ignore[no-untyped-def]
+    """Where `key` begins and ends in a run's keys."""
+    entry = np.int64(key >> shift)
+    low, high = np.int64(directory[entry]), np.int64(directory[entry + 1])
+    start, stop = low, high
+    while start < stop:
+        middle = (start + stop) >> 1
+        if keys[middle] < key:
+            start = middle + 1
+        else:
+            stop = middle
+    stop = start
+    if start < high and keys[start] == key:
+        top = high
+        while stop < top:
+            middle = (stop + top) >> 1
+            if keys[middle] <= key:
+                stop = middle + 1
+            else:
+                top = middle
+    return start, stop
+
+
+@njit
+def _gather(key, mask, runs, memory, oldest, newest, ranges, out):  # type: ignore[no-untyped-def]
+    """Rows posted under `key`, ascending: the `oldest` first and the `newest` last ones.
+
+    Returns their number, the (possibly larger) array that holds them, and the number of all.
+    """
+    total = np.int64(0)
+    for r in range(len(runs)):
+        ranges[r, 0] = ranges[r, 1] = 0
+        if mask & (np.uint32(1) << np.uint32(r)):
+            directory = halves_at(runs[r, DIRECTORY], runs[r, ENTRIES])
+            keys = words_at(runs[r, KEYS], runs[r, SIZE])
+            ranges[r, 0], ranges[r, 1] = _range(directory, keys, np.uint64(runs[r, SHIFT]), key)
+            total += ranges[r, 1] - ranges[r, 0]
+    slot = find(memory.keys, memory.shift, key)
+    in_memory = np.int64(0)
+    if memory.keys[slot] != EMPTY:
+        in_memory = np.int64(memory.entries[slot, COUNT])
+    total += in_memory
+    if total == 0:
+        return 0, out, total
+    if total <= oldest + newest:
+        oldest, newest = total, np.int64(0)
+    if oldest + newest > len(out):
+        out = np.empty(2 * (oldest + newest), np.uint32)
+    n = 0
+    at = np.int64(0)  # position of the source's first posting among all
+    for r in range(len(runs)):
+        size = ranges[r, 1] - ranges[r, 0]
+        if size > 0:
+            rows = halves_at(runs[r, POSTED], runs[r, SIZE])
+            head = min(size, max(oldest - at, 0))
+            for i in range(ranges[r, 0], ranges[r, 0] + head):
+                out[n] = rows[i]
+                n += 1
+            for i in range(ranges[r, 0] + max(head, total - newest - at), ranges[r, 1]):
+                out[n] = rows[i]
+                n += 1
+            at += size
+    if in_memory > 0:
+        head = min(in_memory, max(oldest - at, 0))
+        node = memory.entries[slot, HEAD]
+        for _ in range(head):
+            out[n] = memory.rows[node]
+            n += 1
+            node = memory.following[node]
+        if newest > 0 and head < in_memory:
+            if in_memory - head > newest:
+                node = memory.entries[slot, MIDDLE]
+            while node >= 0:
+                out[n] = memory.rows[node]
+                n += 1
+                node = memory.following[node]
+    return n, out, total
+
+
+@njit
+def _probe_filters(key, runs):  # type: ignore[no-untyped-def]
+    mask = np.uint32(0)
+    bits = filter_mask(key)
+    for r in range(len(runs)):
+        filter = words_at(runs[r, FILTER], runs[r, WORDS])
+        if (filter[filter_word(key, np.uint64(runs[r, WORDS]))] & bits) == bits:
+            mask |= np.uint32(1) << np.uint32(r)
+    return mask
+
+
+@njit(inline="always")
+def _word(rows, row, column):  # type: ignore[no-untyped-def]
+    return rows.flushed[row, column] if row < rows.base else rows.recent[row - rows.base, column]
+
+
+@njit
+def _agreement(rows, row, signature):  # type: ignore[no-untyped-def]
+    """Number of components in which the row's signature equals the given one."""
+    at, size = rows.components_at, len(signature)
+    if row < rows.base:
+        other = rows.flushed_components[row, at : at + size]
+    else:
+        other = rows.recent_components[row - rows.base, at : at + size]
+    equal = 0
+    for i in range(size):
+        equal += other[i] == signature[i]
+    return equal
+
+
+@njit
+def _seen(table, row):  # type: ignore[no-untyped-def]
+    """The row's slot in the table of rows met by this document (values are row + 1), or the empty slot where it belongs."""
+    mask = np.int64(len(table) - 1)
+    slot = (np.int64(row) * np.int64(0x9E3779B1)) >> np.int64(7) & mask
+    while table[slot] != 0 and table[slot] != row + 1:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@njit
+def _meet(rows, row, signature, table, agreements, met, n_met):  # type: ignore[no-untyped-def]
+    """The row's agreement with the document, computed once a document; grows the table of rows met.
+
+    Returns agreement, whether the row is new, the arrays and the number of rows met.
+    """
+    slot = _seen(table, row)
+    if table[slot] != 0:
+        return agreements[slot], False, table, agreements, met, n_met
+    if 2 * (n_met + 1) > len(table):
+        old, old_agreements = table, agreements
+        table = np.zeros(4 * len(old), np.int64)
+        agreements = np.empty(4 * len(old), np.int32)
+        grown = np.empty(4 * len(met), np.int64)
+        grown[:n_met] = met[:n_met]
+        met = grown
+        for i in range(n_met):
+            slot = _seen(table, met[i])
+            table[slot] = met[i] + 1
+            agreements[slot] = old_agreements[_seen(old, met[i])]
+        slot = _seen(table, row)
+    agreement = np.int32(_agreement(rows, row, signature))
+    table[slot] = row + 1
+    agreements[slot] = agreement
+    met[n_met] = row
+    return agreement, True, table, agreements, met, n_met + 1
+
+
+@njit
+def _emit(found, n, document, row, agreement, kind, of):  # type: ignore[no-untyped-def]
+    """Append a candidate, growing the arrays (columns document, row, agreement, kind, of, more) when they are full."""
+    if n == len(found):
+        grown = np.empty((2 * n, 6), np.int64)
+        grown[:n] = found
+        found = grown
+    found[n, 0] = document
+    found[n, 1] = row
+    found[n, 2] = agreement
+    found[n, 3] = kind
+    found[n, 4] = of
+    found[n, 5] = 0
+    return found, n + 1
+
+
+@njit
+def insert(rows, count, row, memory, limits, documents, i, flags, mask, links, n_links):  # type: ignore[no-untyped-def]
+    """Store document i of the batch as the next row and post it."""
+    b = documents.keys.shape[1] - 2
+    words = rows.recent[row - rows.base]
+    words[SEQ] = np.uint64(documents.seqs[i])
+    words[TIME] = np.uint64(documents.times[i])
+    for k in range(2):
+        words[ID + k] = documents.ids[i, k]
+        words[TEXT + k] = documents.texts[i, k]
+    words[FLAGS] = np.uint64(flags) | (np.uint64(documents.sizes[i]) << np.uint64(32))
+    for k in range(len(mask)):
+        words[MASK + k] = mask[k]
+    rows.recent_components[row - rows.base, rows.components_at : rows.components_at + documents.signatures.shape[1]] = (
+        documents.signatures[i]
+    )
+    count[0] = row + 1
+    post(memory, limits, documents.keys[i], b, np.uint32(row), flags, mask, links, n_links)
+
+
+@njit
+def post(memory, limits, keys, b, row, flags, mask, links, n_links):  # type: ignore[no-untyped-def]
+    """Post a row under its id, its text, the bands of its mask, and its leaders' link keys."""
+    m = memory
+    append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, keys[b], row, EVERYTHING)
+    if flags & DUPLICATE:
+        return
+    append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, keys[b + 1], row, EVERYTHING)
+    for j in range(b):
+        if mask[j >> 6] & (np.uint64(1) << np.uint64(j & 63)):
+            append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, keys[j], row, limits.bucket_half)
+    for k in range(n_links):
+        key = link_key(links[k])
+        append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, key, row, limits.followers_half)
+
+
+@njit
+def replay(rows, memory, limits, keys, first, last, links):  # type: ignore[no-untyped-def]
+    """Post the rows [first, last) again, whose words are in `rows.recent`, with links int64[m, 2] (row, leader) in order of rows."""
+    b = keys.shape[1] - 2
+    mask_words = (b + 63) >> 6
+    leaders = np.empty(b, np.int64)
+    at = 0
+    for row in range(first, last):
+        n = 0
+        while at < len(links) and links[at, 0] == row:
+            leaders[n] = links[at, 1]
+            n += 1
+            at += 1
+        words = rows.recent[row - rows.base]
+        flags = np.int64(words[FLAGS] & np.uint64(0xFFFFFFFF))
+        mask = words[MASK : MASK + mask_words]
+        post(memory, limits, keys[row - first], b, np.uint32(row), flags, mask, leaders, n)
+
+
+@njit
+def match(start, stop, decision, documents, masks, rows, count, memory, runs, limits, status, row_of, unread):  # type: ignore[no-untyped-def]
+    """Match and store the documents [start, stop) of a batch.
+
+    decision: under `limits.unique_only` the verdict on document `start`, if it is known: UNIQUE or NOT_UNIQUE; else OPEN
+        (stop where there are candidates) or ASK (stop at the first new document in any case).
+    runs int64[k, 8]: the table of runs, oldest first. masks: `passing` of the documents' keys.
+    count int64[1]: number of rows, advanced. status uint8[n], row_of int64[n] (-1: not stored here): filled.
+    unread int64[2]: advanced by the numbers of bucket entries and followers that were not read.
+
+    Returns the position reached (smaller than `stop` where a decision is needed), the candidates int64[m, 6] (columns as
+    `Candidates`), and the links int64[l, 2] made (row, leader).
+    """
+    b = documents.keys.shape[1] - 2
+    ranges = np.zeros((max(1, len(runs)), 2), np.int64)
+    out = np.empty(1024, np.uint32)
+    table = np.zeros(1024, np.int64)
+    agreements = np.empty(1024, np.int32)
+    met = np.empty(1024, np.int64)
+    expanded = np.empty(b * 2 * limits.bucket_half, np.int64)
+    mask = np.zeros((b + 63) >> 6, np.uint64)
+    leaders = np.empty(b, np.int64)
+    found = np.empty((256, 6), np.int64)
+    n_found = 0
+    links = np.empty((256, 2), np.int64)
+    n_links = 0
+    for i in range(start, stop):
+        row_of[i] = -1
+        if not documents.valid[i]:
+            status[i] = INVALID
+            continue
+        status[i] = NEW
+        if documents.owned[i]:
+            n, out, _ = _gather(documents.keys[i, b], masks[i, b], runs, memory, EVERYTHING, np.int64(0), ranges, out)
+            for k in range(n):
+                row = np.int64(out[k])
+                if _word(rows, row, ID) == documents.ids[i, 0] and _word(rows, row, ID + 1) == documents.ids[i, 1]:
+                    same = _word(rows, row, TEXT) == documents.texts[i, 0] and _word(rows, row, TEXT + 1) == documents.texts[i, 1]
+                    status[i] = REDELIVERED if same else ID_REUSED
+                    row_of[i] = row
+                    break
+            if status[i] != NEW:
+                continue
+        first = n_found
+        n_met = 0
+        n_expanded = 0
+        copies = 0
+        n, out, total = _gather(
+            documents.keys[i, b + 1], masks[i, b + 1], runs, memory, np.int64(limits.copies), np.int64(0), ranges, out
+        )
+        for k in range(n):
+            row = np.int64(out[k])
+            if _word(rows, row, TEXT) == documents.texts[i, 0] and _word(rows, row, TEXT + 1) == documents.texts[i, 1]:
+                _, new, table, agreements, met, n_met = _meet(
+                    rows, row, documents.signatures[i], table, agreements, met, n_met
+                )
+                found, n_found = _emit(found, n_found, i, row, documents.signatures.shape[1], SAME_TEXT, -1)
+                copies += 1
+        if copies > 0:
+            found[n_found - 1, 5] = total - n
+        mask[:] = 0
+        n_leaders = 0
+        for j in range(b):
+            n, out, total = _gather(
+                documents.keys[i, j], masks[i, j], runs, memory,
+                np.int64(limits.bucket_half), np.int64(limits.bucket_half), ranges, out,
+            )  # fmt: skip
+            unread[0] += total - n
+            leader = np.int64(-1)
+            for k in range(n):
+                row = np.int64(out[k])
+                agreement, new, table, agreements, met, n_met = _meet(
+                    rows, row, documents.signatures[i], table, agreements, met, n_met
+                )
+                if new:
+                    if agreement >= limits.floor:
+                        found, n_found = _emit(found, n_found, i, row, agreement, VERIFY, -1)
+                    if agreement >= limits.expand:
+                        expanded[n_expanded] = row
+                        n_expanded += 1
+                if leader < 0 and agreement >= limits.follow:
+                    leader = row
+            if leader < 0:
+                mask[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
+            else:
+                known = False
+                for k in range(n_leaders):
+                    known = known or leaders[k] == leader
+                if not known:
+                    leaders[n_leaders] = leader
+                    n_leaders += 1
+        for e in range(n_expanded):
+            key = link_key(expanded[e])
+            bits = _probe_filters(key, runs) if expanded[e] < rows.base else np.uint32(0)
+            n, out, total = _gather(
+                key, bits, runs, memory, np.int64(limits.followers_half), np.int64(limits.followers_half), ranges, out
+            )
+            unread[1] += total - n
+            for k in range(n):
+                row = np.int64(out[k])
+                agreement, new, table, agreements, met, n_met = _meet(
+                    rows, row, documents.signatures[i], table, agreements, met, n_met
+                )
+                if new and agreement >= limits.floor:
+                    found, n_found = _emit(found, n_found, i, row, agreement, VERIFY, -1)
+        for c in range(first, n_found):
+            if found[c, 3] != VERIFY:
+                continue
+            leading = found[c, 1]
+            key = not_empty(_word(rows, leading, TEXT))
+            bits = _probe_filters(key, runs) if leading < rows.base else np.uint32(0)
+            n, out, total = _gather(key, bits, runs, memory, np.int64(limits.copies), np.int64(0), ranges, out)
+            found[c, 5] = total - n
+            for k in range(n):
+                row = np.int64(out[k])
+                if row != leading and _word(rows, row, TEXT + 1) == _word(rows, leading, TEXT + 1):
+                    found, n_found = _emit(found, n_found, i, row, found[c, 2], COPY_OF, c)
+        for k in range(n_met):  # emptying from the last slot filled keeps the probe chains whole
+            table[_seen(table, met[n_met - 1 - k])] = 0
+        flags = COPY if copies > 0 else 0
+        if limits.unique_only:
+            decided = decision >= 0 and i == start
+            if not decided and (n_found > first or decision == ASK):
+                return i, found[:n_found], links[:n_links]
+            if decided:
+                n_found = first
+                flags = 0 if decision == UNIQUE else DUPLICATE
+        if documents.owned[i]:
+            if flags != 0:
+                mask[:] = 0
+                n_leaders = 0
+            row = count[0]
+            row_of[i] = row
+            insert(rows, count, row, memory, limits, documents, i, flags, mask, leaders, n_leaders)
+            for k in range(n_leaders):
+                if n_links == len(links):
+                    grown_links = np.empty((2 * n_links, 2), np.int64)
+                    grown_links[:n_links] = links
+                    links = grown_links
+                links[n_links, 0] = row
+                links[n_links, 1] = leaders[k]
+                n_links += 1
+    return stop, found[:n_found], links[:n_links]
+
+
+__all__ = ["Candidates", "Documents", "Limits", "Memory", "Rows", "all_keys", "match", "passing", "replay"]

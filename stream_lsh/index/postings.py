@@ -1,0 +1,187 @@
+"""The postings of one shard on disk: runs, written and merged in the background, and the manifest that says which ones count.
+
+A flush makes a run in memory that answers at once and is written by another thread; four adjacent runs of a level are merged into one of the
+next. The manifest goes into the store with the next commit, and files are deleted only after it; whatever else lies in the folder after a crash is swept.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.errors import OutputError, StateError, StreamLshError
+from stream_lsh.index.match import DIRECTORY, ENTRIES, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
+from stream_lsh.index.rows import RowTable
+from stream_lsh.index.runs import REMEDY, Run, merge
+from stream_lsh.index.store import Store, name_key
+
+FANOUT = 4
+MOST = 32  # runs of a shard: bits of the kernel's masks
+
+
+@dataclass
+class Workers:
+    """The two background threads of an index: short writes never wait for a long merge."""
+
+    writes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "write"))
+    merges: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "merge"))
+
+    def close(self) -> None:
+        self.writes.shutdown()
+        self.merges.shutdown()
+
+
+class Postings:
+    """The runs of one shard, oldest first."""
+
+    def __init__(self, folder: Path, shard: int, store: Store, workers: Workers, *, rebuild: bool) -> None:
+        self._folder = folder
+        self._shard = shard
+        self._workers = workers
+        state = None if rebuild else store.named(f"shard/{shard}")
+        self.flushed: int = state["flushed"] if state else 0
+        self._next: int = state["next"] if state else 0
+        names = [item["file"] for item in state["runs"]] if state else []
+        self._runs = [Run.open(folder / name) for name in names]
+        if state:
+            self._verify(state["runs"])
+        self._writing: Future[Run] | None = None
+        self._merging: Future[Run] | None = None
+        self._merged: list[Run] = []
+        self._garbage: list[Path] = []
+        self._values: dict[bytes, bytes] = {}
+        self.changed = rebuild
+        for path in folder.glob(f"run-{shard}-*"):
+            if path.name not in names:
+                path.unlink()
+        self.runs = self._view()
+
+    def _verify(self, listed: list[dict[str, Any]]) -> None:
+        for run, item in zip(self._runs, listed, strict=True):
+            if (run.level, run.first, run.last) != (item["level"], item["first"], item["last"]):
+                raise StateError(f"{run.path} is not the file that the index wrote; {REMEDY.format(self._folder)}")
+
+    def add(self, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int, checksum: int, table: RowTable) -> None:
+        """Add the run of a flush: it answers at once; rows and run become durable in the background."""
+        self.settle()
+        run = Run.of(keys, rows, first, last)
+        self._runs.append(run)
+        path = self._name()
+
+        def write() -> Run:
+            table.sync()
+            run.write(path)
+            return Run.open(path)
+
+        self._values[name_key(f"flush/{self._shard}/{first}")] = orjson.dumps({"last": last, "crc": checksum})
+        self._writing = self._workers.writes.submit(write)
+        while len(self._runs) >= MOST - 1 and self._merging is not None:
+            self._merging.exception()
+            self.poll()
+        self.runs = self._view()
+
+    def poll(self) -> None:
+        """Take over what the background threads have finished; call it between batches."""
+        if self._writing is not None and self._writing.done():
+            run = _result(self._writing)
+            self._writing = None
+            self._runs = [run if old.path is None and old.first == run.first else old for old in self._runs]
+            self.flushed = run.last
+            self._took_over()
+        if self._merging is not None and self._merging.done():
+            run = _result(self._merging)
+            self._merging = None
+            at = self._runs.index(self._merged[0])
+            self._runs[at : at + len(self._merged)] = [run]
+            self._garbage += [old.path for old in self._merged if old.path is not None]
+            self._merged = []
+            self._took_over()
+
+    def settle(self) -> None:
+        """Wait until the last flush is on disk."""
+        if self._writing is not None:
+            self._writing.exception()
+            self.poll()
+
+    def finish(self) -> None:
+        """Wait for all background work."""
+        while self._writing is not None or self._merging is not None:
+            for future in (self._writing, self._merging):
+                if future is not None:
+                    future.exception()
+            self.poll()
+
+    def _took_over(self) -> None:
+        self.changed = True
+        if self._merging is None:
+            for end in range(len(self._runs), FANOUT - 1, -1):
+                last = self._runs[end - FANOUT : end]
+                if all(run.path is not None and run.level == last[0].level for run in last):
+                    path = self._name()
+                    self._merged = last
+                    self._merging = self._workers.merges.submit(_merge_file, last, path)
+                    break
+        self.runs = self._view()
+
+    def manifest(self) -> dict[str, Any]:
+        """What the store must say so that the runs on disk count."""
+        runs = [
+            {"file": run.path.name, "level": run.level, "first": run.first, "last": run.last}
+            for run in self._runs
+            if run.path is not None
+        ]
+        return {"flushed": self.flushed, "next": self._next, "runs": runs}
+
+    def take(self) -> dict[bytes, bytes]:
+        """Further values for the next commit: checksums of flushed rows."""
+        values, self._values = self._values, {}
+        return values
+
+    def committed(self) -> None:
+        """The manifest is durable: files that it no longer names can go."""
+        self.changed = False
+        for path in self._garbage:
+            path.unlink(missing_ok=True)
+        self._garbage = []
+
+    def release(self) -> None:
+        for run in self._runs:
+            run.release()
+
+    def _name(self) -> Path:
+        self._next += 1
+        return self._folder / f"run-{self._shard}-{self._next:06d}.bin"
+
+    def _view(self) -> NDArray[np.int64]:
+        """The table of runs that the kernel reads; `self._runs` keeps the arrays alive."""
+        runs = self._runs
+        if len(runs) > MOST:
+            raise StateError(f"shard {self._shard} has {len(runs)} runs, more than {MOST}; {REMEDY.format(self._folder)}")
+        table = np.zeros((len(runs), 8), np.int64)
+        for line, run in zip(table, runs, strict=True):
+            for column, array in ((FILTER, run.filter), (DIRECTORY, run.directory), (KEYS, run.keys), (POSTED, run.rows)):
+                line[column] = array.ctypes.data
+            line[[WORDS, ENTRIES, SIZE, SHIFT]] = len(run.filter), len(run.directory), len(run.keys), run.shift
+        return table
+
+
+def _merge_file(runs: list[Run], path: Path) -> Run:
+    merge(runs, path)
+    return Run.open(path)
+
+
+def _result(future: Future[Run]) -> Run:
+    error = future.exception()
+    if isinstance(error, OSError):
+        raise OutputError(f"the index cannot be written: {error}; free space and run the same command again to go on") from None
+    if isinstance(error, StreamLshError):
+        raise error
+    return future.result()
+
+

@@ -1,0 +1,121 @@
+"""The rows of one shard as fixed-width words: the latest in memory, earlier ones mapped from a file that only grows.
+
+The file is derived: it can be rebuilt from the store's row values, and what stands behind the flushed rows is overwritten.
+Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `match.SEQ` ...).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.errors import OutputError, StateError
+from stream_lsh.index import match
+from stream_lsh.index.runs import PAGE
+
+
+class RowTable:
+    """Rows [0, base) in the file, [base, count) in `recent`.
+
+    Args:
+        path: the file, created if missing.
+        capacity: rows that `recent` holds.
+        size, bands: K and b. kind: type of a signature component.
+    """
+
+    def __init__(self, path: Path, capacity: int, size: int, bands: int, kind: type[np.unsignedinteger[Any]]) -> None:
+        self.path = path
+        self._kind = kind
+        item = np.dtype(kind).itemsize
+        self._signature_at = match.MASK + (bands + 63) // 64
+        self.width = self._signature_at + -(-size * item // 8)
+        self._components_at = self._signature_at * 8 // item
+        self._size = size
+        self.recent = np.zeros((capacity, self.width), np.uint64)
+        self.base = 0
+        self.count = np.zeros(1, np.int64)
+        self._map: mmap.mmap | None = None
+        self._flushed = np.empty((0, self.width), np.uint64)
+        self._fd = self._open()
+
+    def _open(self) -> int:
+        expected = {"format": 1, "width": self.width, "size": self._size}
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if os.fstat(fd).st_size == 0:
+                os.pwrite(fd, orjson.dumps(expected).ljust(PAGE, b" "), 0)
+            header = orjson.loads(os.pread(fd, PAGE, 0))
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise StateError(f"{self.path} cannot be used: {error}; delete its folder: it is rebuilt from the rows") from None
+        if header != expected:
+            raise StateError(f"{self.path} has format {header} instead of {expected}; delete its folder: it is rebuilt from the rows")
+        return fd
+
+    def map(self, flushed: int) -> None:
+        """Make the first `flushed` rows of the file the mapped ones."""
+        size = PAGE + flushed * self.width * 8
+        found = os.fstat(self._fd).st_size
+        if found < size:
+            raise StateError(f"{self.path} has {found} bytes instead of {size}; delete its folder: it is rebuilt from the rows")
+        if flushed:
+            self._map = mmap.mmap(self._fd, size, access=mmap.ACCESS_COPY)
+            self._map.madvise(mmap.MADV_RANDOM)
+            self._flushed = np.frombuffer(self._map, np.uint64, flushed * self.width, PAGE).reshape(flushed, self.width)
+        self.base = flushed
+
+    def flush(self) -> int:
+        """Append the recent rows to the file and map them; returns their checksum. `sync` makes them durable."""
+        rows = self.recent[: int(self.count[0]) - self.base]
+        view = memoryview(rows).cast("B")
+        checksum = zlib.crc32(view)
+        at = PAGE + self.base * self.width * 8
+        try:
+            while view:
+                written = os.pwrite(self._fd, view, at)
+                at += written
+                view = view[written:]
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be written: {error.strerror}; free space and run again to go on") from None
+        self.map(int(self.count[0]))
+        return checksum
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def release(self) -> None:
+        """Give the mapped pages back (they stay in the system's cache)."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def view(self) -> match.Rows:
+        """The rows as the kernel sees them."""
+        return match.Rows(
+            self.base, self._flushed, self.recent, self._flushed.view(self._kind), self.recent.view(self._kind), self._components_at
+        )
+
+    def words(self, rows: NDArray[np.int64], column: int) -> NDArray[np.uint64]:
+        """One word of each of the given rows."""
+        out = np.empty(len(rows), np.uint64)
+        old = rows < self.base
+        out[old] = self._flushed[rows[old], column]
+        out[~old] = self.recent[rows[~old] - self.base, column]
+        return out
+
+    def signatures(self, first: int, last: int) -> NDArray[Any]:
+        """Signatures of recent rows [first, last)."""
+        components = self.recent[first - self.base : last - self.base].view(self._kind)
+        return np.ascontiguousarray(components[:, self._components_at : self._components_at + self._size])
+
+    def checksum(self, first: int, last: int) -> int:
+        """Checksum of flushed rows [first, last), as `flush` returned it."""
+        return zlib.crc32(memoryview(self._flushed[first:last]).cast("B"))
+
+    def close(self) -> None:
+        os.close(self._fd)

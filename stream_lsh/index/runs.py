@@ -1,0 +1,253 @@
+"""A run: sorted, immutable postings of a range of rows, in a file that is mapped and never changed.
+
+Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1], where the keys with
+given d high bits begin), the keys (uint64[n], ascending) and the rows (uint32[n]), each section padded to 4096 bytes.
+Keys are uniform hashes, so a filter's word and a directory's entry are simply a key's high bits, and building both from sorted keys is sequential.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.errors import StateError
+from stream_lsh.kernels import njit
+
+PAGE = 4096
+MAGIC = b"stream_lsh run 1\n"
+FILTER_BITS = 12  # per key; four bits of one 64-bit word are set: about 1 % of foreign keys pass
+SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("keys", np.uint64), ("rows", np.uint32))
+CHUNK = 1 << 20  # postings merged at a time
+REMEDY = "delete the folder {} and start again: postings are rebuilt from the rows"
+
+
+@dataclass(slots=True)
+class Run:
+    """Postings of the rows [first, last): in memory (path None) or mapped from a file."""
+
+    level: int
+    first: int
+    last: int
+    filter: NDArray[np.uint64]
+    directory: NDArray[np.uint32]
+    keys: NDArray[np.uint64]
+    rows: NDArray[np.uint32]
+    path: Path | None = None
+    map: mmap.mmap | None = field(default=None, repr=False)
+
+    @property
+    def shift(self) -> int:
+        return 64 - (len(self.directory) - 1).bit_length() + 1
+
+    @classmethod
+    def of(cls, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int) -> Self:
+        """A run in memory from postings sorted by key, then row."""
+        filter, directory, shift = _tables(len(keys))
+        _add(keys, 0, filter, directory, np.uint64(shift))
+        _close(directory, len(keys))
+        return cls(0, first, last, filter, directory, keys, rows)
+
+    def write(self, path: Path) -> None:
+        """Write the run's file; it has its name only when it is complete and on disk."""
+        with _Writer(path, self.level, self.first, self.last, len(self.keys), len(self.filter), len(self.directory)) as writer:
+            writer.put("keys", self.keys)
+            writer.put("rows", self.rows)
+            writer.put("filter", self.filter)
+            writer.put("directory", self.directory)
+
+    @classmethod
+    def open(cls, path: Path, check: bool = False) -> Self:
+        """Map a run's file. Header, filter and directory are verified, with `check` keys and rows too.
+
+        Raises:
+            StateError: naming the file, if it is missing, short, or damaged.
+        """
+        try:
+            header = read_header(path)
+            with path.open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError as error:
+            raise StateError(f"{path}: {error.strerror}; {REMEDY.format(path.parent)}") from None
+        arrays = {}
+        for name, kind in SECTIONS:
+            start, count = header[name]["start"], header[name]["count"]
+            arrays[name] = np.frombuffer(mapped, kind, count, start)
+            if (check or name in ("filter", "directory")) and zlib.crc32(arrays[name]) != header[name]["crc"]:
+                raise StateError(f"{path} is damaged ({name}); {REMEDY.format(path.parent)}")
+        mapped.madvise(mmap.MADV_RANDOM)
+        return cls(header["level"], header["first"], header["last"], **arrays, path=path, map=mapped)
+
+    def release(self) -> None:
+        """Give mapped pages of keys and rows back (they stay in the system's cache), so that memory stays bounded."""
+        if self.map is not None:
+            start = -(-(self.filter.nbytes + PAGE) // PAGE) * PAGE
+            start += -(-self.directory.nbytes // PAGE) * PAGE
+            self.map.madvise(mmap.MADV_DONTNEED, start)
+
+
+def merge(runs: Sequence[Run], path: Path) -> None:
+    """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is the new filter and some 40 MB."""
+    n = sum(len(run.keys) for run in runs)
+    filter, directory, shift = _tables(n)
+    level = max(run.level for run in runs) + 1
+    cuts = _cuts(runs, max(1, n // CHUNK))
+    done = 0
+    with _Writer(path, level, runs[0].first, runs[-1].last, n, len(filter), len(directory)) as writer:
+        for low, high in zip(cuts, cuts[1:], strict=False):
+            keys, rows = runs[0].keys[low[0] : high[0]], runs[0].rows[low[0] : high[0]]
+            for run, start, stop in zip(runs[1:], low[1:], high[1:], strict=True):
+                keys, rows = _merge(keys, rows, run.keys[start:stop], run.rows[start:stop])
+            _add(keys, done, filter, directory, np.uint64(shift))
+            done += len(keys)
+            writer.put("keys", keys)
+            writer.put("rows", rows)
+            for run in runs:
+                run.release()
+        _close(directory, n)
+        writer.put("filter", filter)
+        writer.put("directory", directory)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The header of a run's file.
+
+    Raises:
+        StateError: naming the file, if it is no run, short, or of another version.
+    """
+    with path.open("rb") as file:
+        page = file.read(PAGE)
+        size = os.fstat(file.fileno()).st_size
+    try:
+        if not page.startswith(MAGIC):
+            raise ValueError("no run of this version")
+        header: dict[str, Any] = orjson.loads(page[len(MAGIC) :].rstrip(b"\0"))
+        body = header["body"]
+        if zlib.crc32(orjson.dumps(body)) != header["crc"]:
+            raise ValueError("header damaged")
+        if size != body["size"]:
+            raise ValueError(f"{size} bytes instead of {body['size']}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{path} cannot be used: {error}; {REMEDY.format(path.parent)}") from None
+    return dict(body)
+
+
+class _Writer:
+    """Writes a run's sections side by side, then the header, then gives the file its name."""
+
+    def __init__(self, path: Path, level: int, first: int, last: int, n: int, filter: int, directory: int) -> None:
+        self._path = path
+        self._temporary = path.with_suffix(".writing")
+        self._body: dict[str, Any] = {"level": level, "first": first, "last": last}
+        start = PAGE
+        for (name, kind), count in zip(SECTIONS, (filter, directory, n, n), strict=True):
+            self._body[name] = {"start": start, "count": count, "crc": 0}
+            start += -(-count * np.dtype(kind).itemsize // PAGE) * PAGE
+        self._body["size"] = start
+        self._at = {name: self._body[name]["start"] for name, _ in SECTIONS}
+
+    def __enter__(self) -> Self:
+        self._fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        return self
+
+    def put(self, name: str, values: NDArray[Any]) -> None:
+        section = self._body[name]
+        view = memoryview(np.ascontiguousarray(values)).cast("B")
+        section["crc"] = zlib.crc32(view, section["crc"])
+        while view:
+            written = os.pwrite(self._fd, view, self._at[name])
+            self._at[name] += written
+            view = view[written:]
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if kind is None:
+                header = orjson.dumps({"body": self._body, "crc": zlib.crc32(orjson.dumps(self._body))})
+                os.ftruncate(self._fd, self._body["size"])
+                os.pwrite(self._fd, (MAGIC + header).ljust(PAGE, b"\0"), 0)
+                os.fsync(self._fd)
+        finally:
+            os.close(self._fd)
+        if kind is None:
+            self._temporary.rename(self._path)
+            sync_folder(self._path.parent)
+        else:
+            self._temporary.unlink(missing_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Make names given in a folder durable."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _tables(n: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32], int]:
+    """An empty filter, an empty directory with some 16 keys an entry, and the shift from key to entry."""
+    bits = max(1, (max(n, 16) // 16 - 1).bit_length())
+    return np.zeros(max(1, n * FILTER_BITS // 64), np.uint64), np.zeros((1 << bits) + 1, np.uint32), 64 - bits
+
+
+def _cuts(runs: Sequence[Run], chunks: int) -> list[list[int]]:
+    """Positions in each run that cut all of them at the same keys: chunks + 1 lists, one position a run."""
+    bounds = [(i << 64) // chunks for i in range(1, chunks)]
+    inner = [[int(np.searchsorted(run.keys, np.uint64(bound))) for run in runs] for bound in bounds]
+    return [[0] * len(runs), *inner, [len(run.keys) for run in runs]]
+
+
+@njit
+def _add(keys, done, filter, directory, shift):  # type: ignore[no-untyped-def]
+    """Enter sorted keys, which stand at `done` and after in the run, in filter and directory (as counts)."""
+    words = np.uint64(len(filter))
+    for i in range(len(keys)):
+        key = keys[i]
+        filter[filter_word(key, words)] |= filter_mask(key)
+        directory[np.int64(key >> shift) + 1] += np.uint32(1)
+
+
+@njit
+def _close(directory, n):  # type: ignore[no-untyped-def]
+    """Counts become positions."""
+    for i in range(1, len(directory)):
+        directory[i] += directory[i - 1]
+
+
+@njit(inline="always")
+def filter_word(key, words):  # type: ignore[no-untyped-def]
+    return np.int64(((key >> np.uint64(32)) * words) >> np.uint64(32))
+
+
+@njit(inline="always")
+def filter_mask(key):  # type: ignore[no-untyped-def]
+    one, low = np.uint64(1), np.uint64(63)
+    mask = (one << (key & low)) | (one << ((key >> np.uint64(6)) & low))
+    return mask | (one << ((key >> np.uint64(12)) & low)) | (one << ((key >> np.uint64(18)) & low))
+
+
+@njit
+def _merge(keys, rows, more_keys, more_rows):  # type: ignore[no-untyped-def]
+    """Merge two sorted lists of postings; at equal keys the first list's, which are older, come first."""
+    n = len(keys) + len(more_keys)
+    out_keys = np.empty(n, np.uint64)
+    out_rows = np.empty(n, np.uint32)
+    i = j = 0
+    for at in range(n):
+        if j >= len(more_keys) or (i < len(keys) and keys[i] <= more_keys[j]):
+            out_keys[at] = keys[i]
+            out_rows[at] = rows[i]
+            i += 1
+        else:
+            out_keys[at] = more_keys[j]
+            out_rows[at] = more_rows[j]
+            j += 1
+    return out_keys, out_rows

@@ -1,0 +1,116 @@
+"""The durable part of an index: one RocksDB, written in atomic batches.
+
+Keys are a letter for the kind, the shard (uint16) and the first row of the value's rows (uint64), big endian, so that a value is found
+by seeking backwards from a row; other facts (`put` by name) are JSON under `m/NAME`. Values are blobs of many rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+
+from stream_lsh.errors import OutputError, StateError
+
+ROWS, IDS, TEXTS = b"r", b"i", b"t"
+_KEY = struct.Struct(">cHQ")
+
+
+class Store:
+    """A RocksDB database.
+
+    Raises:
+        StateError: where another process has it, or it is damaged; the message names the folder.
+        OutputError: where it cannot be written (disk full).
+    """
+
+    def __init__(self, path: Path, *, sync: bool = True) -> None:
+        self.path = path
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
+        options.set_enable_blob_files(True)
+        options.set_min_blob_size(1024)
+        options.set_write_buffer_size(16 << 20)
+        options.set_max_write_buffer_number(3)
+        options.set_keep_log_file_num(2)
+        options.set_max_open_files(256)
+        options.set_skip_stats_update_on_db_open(True)
+        try:
+            self._db = Rdict(str(path), options)
+        except Exception as error:
+            raise _state_error(path, error) from None
+        self._write_options = WriteOptions()
+        self._write_options.sync = sync
+
+    def write(self, values: Mapping[bytes, bytes]) -> None:
+        """Write all values or none; on disk when it returns (if the store is durable)."""
+        batch = WriteBatch(raw_mode=True)
+        for key, value in values.items():
+            batch.put(key, value)
+        try:
+            self._db.write(batch, self._write_options)
+        except Exception as error:
+            raise OutputError(
+                f"the index in {self.path} cannot be written: {error}; free space and run the same command again to go on"
+            ) from None
+
+    def named(self, name: str) -> Any:
+        """The JSON value stored under a name, or None."""
+        value = self._get(name_key(name))
+        try:
+            return None if value is None else orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise StateError(f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one") from None
+
+    def holding(self, kind: bytes, shard: int, row: int) -> tuple[int, bytes]:
+        """The value of a kind that holds a row: its first row, and its bytes.
+
+        Raises:
+            StateError: if there is none.
+        """
+        try:
+            cursor = self._db.iter(ReadOptions())
+            cursor.seek_for_prev(_KEY.pack(kind, shard, row))
+            if cursor.valid():
+                found_kind, found_shard, first = _KEY.unpack(cursor.key())
+                if (found_kind, found_shard) == (kind, shard):
+                    return first, cursor.value()
+        except struct.error:
+            pass
+        except Exception as error:
+            raise _state_error(self.path, error) from None
+        raise StateError(f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new one")
+
+    def _get(self, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise _state_error(self.path, error) from None
+        return value
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def rows_key(kind: bytes, shard: int, first: int) -> bytes:
+    """The key of a value whose first row is `first`."""
+    return _KEY.pack(kind, shard, first)
+
+
+def name_key(name: str) -> bytes:
+    """The key of a JSON value."""
+    return b"m/" + name.encode()
+
+
+def _state_error(path: Path, error: Exception) -> StateError:
+    text = str(error)
+    if "lock" in text.lower():
+        return StateError(f"the index in {path.parent} is in use by another process; wait for it to end, or use another --state folder")
+    if "no space" in text.lower():
+        return StateError(f"the index in {path.parent} cannot be opened: the disk is full; free space and try again ({text})")
+    return StateError(f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder")

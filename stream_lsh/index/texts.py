@@ -1,0 +1,128 @@
+"""Texts for exact verification: compressed in frames of some 32 documents, read back when a candidate's shingles are not in memory."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from stream_lsh.errors import StateError
+from stream_lsh.index.store import TEXTS, Store, rows_key
+
+FRAME_DOCUMENTS = 32
+FRAME_BYTES = 65536
+CACHED_BYTES = 16 << 20
+_HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
+
+
+@dataclass(frozen=True, slots=True)
+class TextFrame:
+    """Some documents of a batch, compressed before it is known which of them become rows."""
+
+    documents: NDArray[np.int64]  # positions in the batch, ascending
+    ends: NDArray[np.uint32]
+    payload: bytes
+
+
+def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64], level: int) -> list[TextFrame]:
+    """Frames of the given documents of a batch; releases the interpreter's lock while compressing."""
+    compressor = zstandard.ZstdCompressor(level=level, write_content_size=False, write_checksum=True)
+    view = memoryview(texts)
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    sizes = (ends - starts)[documents]
+    frames = []
+    for first, last in _groups(sizes):
+        members = documents[first:last]
+        if members[-1] - members[0] == last - first - 1:
+            data: bytes | memoryview = view[starts[members[0]] : ends[members[-1]]]
+        else:
+            data = b"".join(view[starts[i] : ends[i]] for i in members)
+        bounds = np.cumsum(sizes[first:last]).astype(np.uint32)
+        frames.append(TextFrame(members, bounds, compressor.compress(data)))
+    return frames
+
+
+def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    first, filled = 0, 0
+    for i, size in enumerate(sizes.tolist()):
+        if i > first and (i - first == FRAME_DOCUMENTS or filled + size > FRAME_BYTES):
+            yield first, i
+            first, filled = i, 0
+        filled += size
+    if len(sizes):
+        yield first, len(sizes)
+
+
+class Texts:
+    """The texts of one shard's rows: those not yet committed, a cache, and the store."""
+
+    def __init__(self, store: Store, shard: int) -> None:
+        self._store = store
+        self._shard = shard
+        self._pending: list[tuple[int, bytes]] = []
+        self._cache: OrderedDict[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]] = OrderedDict()
+        self._cached = 0
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64], stored: NDArray[np.bool_]) -> None:
+        """Take the frames of a batch whose documents became the rows `row_of` (where `stored`)."""
+        for frame in frames:
+            slots = np.flatnonzero(stored[frame.documents])
+            if len(slots):
+                first = int(row_of[frame.documents[slots[0]]])
+                size = int(frame.ends[-1])
+                header = _HEADER.pack(len(slots), len(frame.ends), size)
+                value = b"".join((header, slots.astype(np.uint16).tobytes(), frame.ends.tobytes(), frame.payload))
+                self._pending.append((first, value))
+
+    def take(self) -> dict[bytes, bytes]:
+        """What is to be committed; afterwards it is read from the store."""
+        values = {rows_key(TEXTS, self._shard, first): value for first, value in self._pending}
+        self._pending = []
+        return values
+
+    def read(self, row: int) -> memoryview:
+        """The UTF-8 text of a row.
+
+        Raises:
+            StateError: if it is missing or damaged.
+        """
+        first, (slots, ends, data) = self._frame(row)
+        slot = int(slots[row - first])
+        return memoryview(data)[int(ends[slot - 1]) if slot else 0 : int(ends[slot])]
+
+    def _frame(self, row: int) -> tuple[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]]:
+        if self._pending and row >= self._pending[0][0]:
+            first, value = self._pending[bisect_right(self._pending, row, key=lambda item: item[0]) - 1]
+        else:
+            first, value = self._store.holding(TEXTS, self._shard, row)
+        frame = self._cache.get(first)
+        if frame is None:
+            frame = self._open(first, value)
+            self._cache[first] = frame
+            self._cached += len(frame[2])
+            while self._cached > CACHED_BYTES and len(self._cache) > 1:
+                self._cached -= len(self._cache.popitem(last=False)[1][2])
+        else:
+            self._cache.move_to_end(first)
+        if row - first >= len(frame[0]):
+            raise StateError(f"{self._store.path}: the text of row {row} of shard {self._shard} is missing; start a new folder")
+        return first, frame
+
+    def _open(self, first: int, value: bytes) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
+        try:
+            n_rows, n_texts, size = _HEADER.unpack_from(value)
+            at = _HEADER.size
+            slots = np.frombuffer(value, np.uint16, n_rows, at)
+            ends = np.frombuffer(value, np.uint32, n_texts, at + slots.nbytes)
+            payload = memoryview(value)[at + slots.nbytes + ends.nbytes :]
+            return slots, ends, self._decompressor.decompress(payload, max_output_size=size)
+        except (struct.error, ValueError, zstandard.ZstdError) as error:
+            where = f"{self._store.path}: the texts from row {first} of shard {self._shard}"
+            raise StateError(f"{where} are damaged ({error}); start a new folder") from None

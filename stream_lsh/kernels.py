@@ -1,0 +1,68 @@
+"""The one way to compile: numba without the GIL, cached where a cache can be written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+
+def _cache_folder() -> Path | None:
+    """The user's cache folder; a temporary one where the home is read-only; None where nothing can be written."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    temporary = Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}"
+    for folder in (Path(home).expanduser() / "stream-lsh" / "numba", temporary):
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # A foreign folder under /tmp could feed us machine code: use only what is ours.
+            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+                return folder
+        except (OSError, RuntimeError):
+            continue
+    return None
+
+
+_folder = _cache_folder() if "NUMBA_CACHE_DIR" not in os.environ else Path(os.environ["NUMBA_CACHE_DIR"])
+if _folder is not None:
+    os.environ["NUMBA_CACHE_DIR"] = str(_folder)
+
+import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
+import numpy as np  # noqa: E402
+from numba.core import cgutils  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def njit(function: F | None = None, **options: Any) -> Any:
+    """`numba.njit` with `nogil` and, where a folder can be written, `cache`."""
+    settings = {"nogil": True, "cache": _folder is not None, **options}
+    return numba.njit(**settings) if function is None else numba.njit(**settings)(function)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _pointer(typing: Any, address: Any) -> Any:
+    """An address as a pointer."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return numba.types.voidptr(numba.types.int64), code
+
+
+@njit
+def words_at(address, size):  # type: ignore[no-untyped-def]
+    """The uint64[size] array at an address (`array.ctypes.data`), which the caller keeps alive.
+
+    A kernel that gets a varying number of arrays takes a table of addresses: a tuple of arrays would be copied
+    at every call, and a typed list compiled at every start.
+    """
+    return numba.carray(_pointer(address), (size,), np.uint64)
+
+
+@njit
+def halves_at(address, size):  # type: ignore[no-untyped-def]
+    """The uint32[size] array at an address; see `words_at`."""
+    return numba.carray(_pointer(address), (size,), np.uint32)

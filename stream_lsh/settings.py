@@ -1,0 +1,183 @@
+"""One settings model: command line over STREAM_LSH_* variables over a TOML file over the defaults.
+
+Nothing here reads inputs or state; `Settings.signing` and `Settings.fingerprint` are all that the core sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from stream_lsh.banding.tuning import Banding, choose
+from stream_lsh.errors import UsageError
+from stream_lsh.signing.settings import SigningSettings
+
+PREFIX = "STREAM_LSH_"
+STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
+# What an answer depends on: an index made with other values of these gives other answers.
+ANSWERS = (
+    "threshold", "signing", "verify", "against", "shards", "bucket_size", "followers",
+    "id_field", "text_field", "set_field",
+)  # fmt: skip
+
+
+class Settings(BaseSettings):
+    """All settings of the engine; frozen, validated, with the documentation of each beside it."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, validate_default=True)
+
+    threshold: float = Field(0.8, gt=0, le=1, description="Jaccard similarity from which two documents are near-duplicates")
+    recall: float = Field(0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found")
+    signature_size: int | None = Field(None, ge=1, le=4096, description="components K of a signature (default: tuned)")
+    bands: int | None = Field(None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)")
+    rows: int | None = Field(None, ge=1, le=64, description="rows r of a band (default: tuned)")
+    shingles: str = Field("words:3", description="words:K, chars:K, or words:K/C with C characters in scripts without spaces")
+    bag: bool = Field(False, description="count repeated shingles (Jaccard of bags)")
+    normalize: str = Field("lower,space", description="comma list of lower, space, punctuation, markup, nfkc; or none")
+    tokens: Literal["unicode", "word"] = Field("unicode", description="unicode: letters with their marks, a CJK character each; word: Python's \\w+")
+    verify: Literal["exact", "signature"] = Field("exact", description="exact Jaccard of the shingles, or the signature's estimate")
+    against: Literal["any", "unique"] = Field("any", description="compare with every earlier document, or only with unique ones")
+    id_field: str = Field("id", min_length=1, description="field of the id (dotted path); @line: input and line number")
+    text_field: tuple[str, ...] = Field(("text",), description="field of the text; several are joined by a space")
+    time_field: str | None = Field(None, min_length=1, description="field of the event time (ms or s since 1970, or ISO 8601)")
+    set_field: str | None = Field(None, min_length=1, description="field with a list, compared as a set instead of a text")
+    shards: int = Field(1, ge=1, le=64, description="parts of the index, worked on side by side")
+    max_matches: int = Field(100, ge=0, description="best matches reported per document; 0 = all")
+    bucket_size: int = Field(256, ge=2, le=4096, description="documents kept in a bucket: the oldest and the newest half")
+    followers: int = Field(1024, ge=2, le=1048576, description="followers read per leader: the oldest and the newest half")
+    memory_documents: int = Field(65536, ge=16, le=4194304, description="documents whose postings stay in memory until they are flushed")
+    max_document_bytes: int = Field(16 * 2**20, ge=64, le=2**30, description="longest document line; longer ones are dead letters")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `Settings(...)` in Python means what it says; the environment enters only through `load`.
+        return (init_settings,)
+
+    @field_validator("text_field", mode="before")
+    @classmethod
+    def _fields(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("text_field")
+    @classmethod
+    def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not all(value):
+            raise ValueError("at least one field name, none of them empty")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
+        return self
+
+    @cached_property
+    def banding(self) -> Banding:
+        """K, b and r: as given, the rest chosen from threshold and recall (MMDS 3.4.3)."""
+        return choose(self.threshold, self.recall, self.signature_size, self.bands, self.rows)
+
+    @cached_property
+    def signing(self) -> SigningSettings:
+        """What fixes the signature of a text."""
+        kind, k, continuous_k = parse_shingles(self.shingles, self.set_field)
+        steps = [] if self.normalize.strip() in ("", "none") else [s.strip() for s in self.normalize.split(",")]
+        for step in steps:
+            if step not in STEPS:
+                raise ValueError(f"normalize: {step!r} is none of {', '.join(STEPS)}, none")
+        return SigningSettings(
+            kind=kind, k=k, continuous_k=continuous_k, bag=self.bag, tokens=self.tokens,
+            lower="lower" in steps, space="space" in steps, punctuation="punctuation" in steps,
+            markup="markup" in steps, nfkc="nfkc" in steps,
+            signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
+        )  # fmt: skip
+
+    @cached_property
+    def answers(self) -> dict[str, Any]:
+        """The part of the settings that fixes the answers, ready for JSON."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in ANSWERS if name != "signing"}
+        signing = {name: getattr(self.signing, name) for name in SigningSettings.__dataclass_fields__}
+        return json.loads(json.dumps(values | signing))  # type: ignore[no-any-return]  # tuples become lists
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of `answers`, 16 hexadecimal digits: equal where the same documents get the same verdicts."""
+        return hashlib.sha256(json.dumps(self.answers, sort_keys=True).encode()).hexdigest()[:16]
+
+    @classmethod
+    def load(cls, config: Path | None = None, **given: Any) -> Settings:
+        """The settings from all sources; `given` (the command line) wins over the environment, that over the file.
+
+        Raises:
+            UsageError: naming the setting, its value, where it came from and what is allowed.
+        """
+        sources: dict[str, str] = {}
+        values: dict[str, Any] = {}
+        file = _read_toml(config) if config is not None else {}
+        for origin, found in ((f"{config}", file), ("environment", _environment()), ("command line", given)):
+            for name, value in found.items():
+                values[name] = value
+                sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise UsageError(_explain(error, values, sources)) from None
+        except ValueError as error:  # raised by `signing`
+            raise UsageError(str(error)) from None
+
+
+def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:
+    """`words:3`, `words:3/8`, `chars:9` -> kind, k, and k in scripts that are written without spaces."""
+    if set_field is not None:
+        return "set", 1, 1
+    kind, _, size = shingles.partition(":")
+    k, _, continuous = size.partition("/")
+    if kind not in ("words", "chars") or not k.isdecimal() or (continuous and not continuous.isdecimal()):
+        raise ValueError(f"shingles: {shingles!r} is not words:K, words:K/C or chars:K (for example words:3)")
+    # Measured on news-zh: what 3 words are in English, about 8 characters are in Chinese.
+    result = kind, int(k), int(continuous) if continuous else max(1, (8 * int(k) + 1) // 3)
+    if not (1 <= result[1] <= 64 and 1 <= result[2] <= 64):
+        raise ValueError(f"shingles: {shingles!r} must have between 1 and 64 words or characters")
+    return result
+
+
+def _environment() -> dict[str, str]:
+    names = Settings.model_fields
+    return {name: os.environ[PREFIX + name.upper()] for name in names if os.environ.get(PREFIX + name.upper())}
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"settings file {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"settings file {path} is not TOML: {error}") from None
+
+
+def _explain(error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    lines = []
+    for item in error.errors():
+        name = str(item["loc"][0]) if item["loc"] else ""
+        origin = f" (from {sources[name]})" if name in sources else ""
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{name}: there is no such setting{origin}; known are {', '.join(Settings.model_fields)}")
+        elif name:
+            lines.append(f"{name} = {values.get(name)!r}{origin}: {item['msg']}")
+        else:
+            lines.append(str(item["msg"]).removeprefix("Value error, "))
+    return "; ".join(lines)

@@ -1,0 +1,54 @@
+"""The three instructions that Python has no word for: the building blocks of the hashing kernels."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_I64 = ir.IntType(64)
+_I128 = ir.IntType(128)
+
+# Odd, random: the multipliers and seeds of all kernels here (from the digits of pi, as in Blowfish and wyhash).
+SEED_TOKEN = np.uint64(0x243F6A8885A308D3)
+SEED_TAIL = np.uint64(0x13198A2E03707345)
+SEED_LENGTH = np.uint64(0xA4093822299F31D1)
+SEED_SHINGLE = np.uint64(0x082EFA98EC4E6C89)
+SEED_MIX = np.uint64(0x452821E638D01377)
+SEED_BAG = np.uint64(0xBE5466CF34E90C6D)
+SEED_ROUND = np.uint64(0xC0AC29B7C97C50DD)
+SEED_BAND = np.uint64(0x3F84D5B5B5470917)
+SEED_COMPONENT = np.uint64(0x9216D5D98979FB1B)
+
+
+@intrinsic  # type: ignore[misc]
+def fold_multiply(typing_context: Any, a: Any, b: Any) -> Any:
+    """fold_multiply(a, b: uint64) -> uint64: both halves of the 128-bit product, xored (as wyhash mixes)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        product = builder.mul(builder.zext(arguments[0], _I128), builder.zext(arguments[1], _I128))
+        high = builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
+        return builder.xor(high, builder.trunc(product, _I64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic  # type: ignore[misc]
+def load64(typing_context: Any, array: Any, index: Any) -> Any:
+    """load64(array: uint8[:], index) -> uint64: eight bytes from index on, little-endian, at any alignment.
+
+    Nothing is checked: the caller's array reaches at least eight bytes beyond index.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(cgutils.gep_inbounds(builder, data, arguments[1]), _I64.as_pointer())
+        value = builder.load(pointer, align=1)
+        return builder.bswap(value) if sys.byteorder == "big" else value
+
+    return types.uint64(array, types.intp), generate

@@ -1,0 +1,63 @@
+"""Fast Similarity Sketching: signatures in O(n + K log K) that estimate Jaccard as K independent minhashes would.
+
+Dahlgaard, Knudsen, Thorup: Fast Similarity Sketching, FOCS 2017. In round i < K every shingle is thrown into a random
+bin with the value (i, random); in round K + j every shingle goes to bin j. A bin keeps its smallest value, and the
+rounds end when all bins have one. The second half makes the estimate unbiased for the smallest sets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.kernels import njit
+from stream_lsh.signing.bits import SEED_COMPONENT, SEED_MIX, SEED_ROUND, fold_multiply
+
+_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_VALUE = np.uint64((1 << 48) - 1)
+_HALF = np.uint64(32)
+_ROUND = np.uint64(48)
+
+
+def round_seeds(size: int) -> NDArray[np.uint64]:
+    """A random 64-bit number for each of the 2 * size rounds (splitmix64, Steele et al. 2014)."""
+    state = (np.arange(1, 2 * size + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
+@njit
+def sketch(shingles, start, end, seeds, bins, out):  # type: ignore[no-untyped-def]
+    """Writes the signature of the set shingles[start:end] (distinct, at least one) to `out`.
+
+    Args:
+        shingles: uint64; seeds: `round_seeds(K)`; bins: uint64[K], scratch; out: uint16[K] or uint32[K], which
+            takes the low bits of a hash of each bin's smallest value.
+    """
+    size = bins.shape[0]
+    bins[:] = _EMPTY
+    wide = np.uint64(size)
+    filled = np.int64(0)
+    for number in range(size):
+        seed = seeds[number]
+        base = np.uint64(number) << _ROUND
+        for i in range(start, end):
+            hashed = fold_multiply(shingles[i] ^ seed, SEED_ROUND)
+            chosen = np.int64(((hashed >> _HALF) * wide) >> _HALF)
+            old = bins[chosen]
+            filled += np.int64(old == _EMPTY)
+            bins[chosen] = min(old, base | (hashed & _VALUE))
+        if filled == size:
+            break
+    if filled < size:
+        for chosen in range(size):
+            if bins[chosen] == _EMPTY:
+                seed = seeds[size + chosen]
+                base = np.uint64(size + chosen) << _ROUND
+                smallest = _EMPTY
+                for i in range(start, end):
+                    smallest = min(smallest, fold_multiply(shingles[i] ^ seed, SEED_ROUND) & _VALUE)
+                bins[chosen] = base | smallest
+    for chosen in range(size):
+        out[chosen] = fold_multiply(bins[chosen] ^ SEED_COMPONENT, SEED_MIX)

@@ -1,0 +1,51 @@
+"""Recall and precision of the benchmarks, on pairs that can be counted by hand."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from bench.growth import score_generations
+from bench.scoring import Score, ordered, read_truth, score
+
+TRUTH = {("a", "b"): 1.0, ("a", "c"): 0.8, ("b", "d"): 0.79, ("c", "x"): 0.9}
+
+
+def test_score_counts_pairs_at_the_threshold_in_either_order_and_once() -> None:
+    found = score([("b", "a"), ("a", "b"), ("b", "d")], TRUTH, 0.8, set("abcd"))
+    assert found == Score(true=2, reported=2, right=1)
+    assert found.recall == 0.5
+    assert found.precision == 0.5
+
+
+def test_score_leaves_out_what_the_truth_does_not_know() -> None:
+    # x is not among the known ids: neither is its true pair missed, nor is a reported one wrong.
+    assert score([("x", "a"), ("c", "a")], TRUTH, 0.8, set("abcd")) == Score(true=2, reported=1, right=1)
+
+
+def test_nothing_to_find_and_nothing_found_is_perfect() -> None:
+    empty = score([], {}, 0.8, set())
+    assert (empty.recall, empty.precision) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["truth.tsv", "truth.tsv.xz"])
+def test_read_truth(tmp_path: Path, name: str) -> None:
+    text = b"b\ta\t0.8\na\tc\t1.0\n"
+    (tmp_path / name).write_bytes(lzma.compress(text) if name.endswith(".xz") else text)
+    assert read_truth(tmp_path / name) == {("a", "b"): 0.8, ("a", "c"): 1.0}
+
+
+def test_ordered_is_symmetric() -> None:
+    assert ordered("b", "a") == ordered("a", "b") == ("a", "b")
+
+
+def test_generations_are_scored_one_by_one() -> None:
+    reported = [("a", "b"), ("b~1", "a~1"), ("a~1", "z~1"), ("a", "a~1")]
+    found, crossing = score_generations(reported, {("a", "b"): 0.9}, {"a", "b"}, 240_000, 0.8)
+    assert found == Score(true=2, reported=2, right=2)
+    assert crossing == 1
+    # A generation that is not there with all its known posts is not asked for.
+    found, _ = score_generations(reported, {("a", "b"): 0.9}, {"a", "b"}, 120_001, 0.8)
+    assert found == Score(true=1, reported=1, right=1)

@@ -1,0 +1,141 @@
+"""Exhaustive comparison: against the definition, and against the truth files."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from stream_lsh.evaluation.exact import AllPairs, Ranked, exact_pairs, overlap
+
+Flat = tuple[NDArray[np.uint64], NDArray[np.int64]]
+
+
+def flat(sets: list[set[int]]) -> Flat:
+    """Sets of small numbers as arrays; the numbers are spread as hashes are."""
+    members = [(value * 0x9E3779B97F4A7C15) % 2**64 for group in sets for value in group]
+    offsets = np.cumsum([0] + [len(group) for group in sets], dtype=np.int64)
+    return np.array(members, dtype=np.uint64), offsets
+
+
+def by_definition(sets: list[set[int]], threshold: float) -> list[tuple[int, int, float]]:
+    found = []
+    for newer, older in itertools.product(range(len(sets)), repeat=2):
+        union = sets[older] | sets[newer]
+        if older < newer and union:
+            jaccard = len(sets[older] & sets[newer]) / len(union)
+            if jaccard >= threshold:
+                found.append((older, newer, jaccard))
+    return found
+
+
+def listed(sets: list[set[int]], threshold: float, workers: int = 1) -> list[tuple[int, int, float]]:
+    pairs = exact_pairs(*flat(sets), threshold, workers=workers)
+    return list(zip(pairs.older.tolist(), pairs.newer.tolist(), pairs.jaccard.tolist(), strict=True))
+
+
+GROUPS = st.lists(st.sets(st.integers(0, 12), max_size=9), max_size=25)
+
+
+@given(sets=GROUPS, threshold=st.sampled_from([0.01, 0.2, 1 / 3, 0.5, 0.6, 2 / 3, 0.75, 0.8, 0.9, 1.0]))
+@settings(max_examples=200, deadline=None)
+def test_it_is_the_definition(sets: list[set[int]], threshold: float) -> None:
+    assert listed(sets, threshold) == by_definition(sets, threshold)
+
+
+def test_thresholds_that_a_pair_meets_exactly() -> None:
+    # j / n for small numbers: rounding must neither lose nor invent a pair.
+    for size in range(1, 41):
+        for shared in range(1, size + 1):
+            sets = [set(range(size)), set(range(shared))]
+            assert listed(sets, shared / size) == [(0, 1, shared / size)]
+            if shared < size:
+                assert listed(sets, np.nextafter(shared / size, 2)) == []
+
+
+def test_nothing_is_found_among_nothing() -> None:
+    assert listed([], 0.5) == []
+    assert listed([set(), set()], 0.5) == []
+    assert listed([{1}], 0.5) == []
+
+
+def test_chunks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(7)
+    sets = [set(random.integers(0, 60, 30).tolist()) for _ in range(300)]
+    expected = by_definition(sets, 0.4)
+    assert len(expected) > 100
+    monkeypatch.setattr(AllPairs, "CHUNK", 17)
+    seen: list[tuple[int, int]] = []
+    pairs = exact_pairs(*flat(sets), 0.4, workers=3, progress=lambda done, total: seen.append((done, total)))
+    assert list(zip(pairs.older, pairs.newer, pairs.jaccard, strict=True)) == expected
+    assert seen[0] == (17, 300)
+    assert seen[-1] == (300, 300)
+
+
+def test_the_threshold_is_checked() -> None:
+    for threshold in (0.0, -0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="threshold"):
+            exact_pairs(*flat([{1}]), threshold)
+
+
+def test_seconds_is_an_estimate() -> None:
+    assert AllPairs(Ranked.of(*flat([{1, 2}, {2, 3}] * 50)), 0.5).seconds() > 0
+    assert AllPairs(Ranked.of(*flat([])), 0.5).seconds() == 0
+
+
+@given(sets=st.lists(st.sets(st.integers(0, 12), max_size=9), min_size=2, max_size=10))
+@settings(max_examples=50, deadline=None)
+def test_overlap_of_given_pairs(sets: list[set[int]]) -> None:
+    places = list(itertools.product(range(len(sets)), repeat=2))
+    first, second = np.array(places, dtype=np.int64).T
+    expected = [len(sets[i] & sets[j]) / (len(sets[i] | sets[j]) or 1) for i, j in places]
+    assert (
+        overlap(Ranked.of(*flat(sets)), np.ascontiguousarray(first), np.ascontiguousarray(second)).tolist() == expected
+    )
+
+
+def shingled(path: Path, fields: tuple[str, ...], documents: int) -> tuple[list[str], Flat]:
+    from stream_lsh.settings import Settings
+    from stream_lsh.signing.signer import Signer
+
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        parsed = [json.loads(line) for line in itertools.islice(lines, documents)]
+    texts = [" ".join(document[field] for field in fields).encode("utf-8", "surrogatepass") for document in parsed]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    signer = Signer(Settings(shingles="words:3", tokens="word", normalize="lower").signing)
+    signed = signer.sign(b"".join(texts), ends, want_shingles=True)
+    return [document["id"] for document in parsed], (signed.shingles, signed.offsets)
+
+
+def truth(path: Path) -> dict[tuple[str, str], float]:
+    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    rows = [line.split("\t") for line in data.decode().splitlines()]
+    return {(min(a, b), max(a, b)): float(jaccard) for a, b, jaccard in rows}
+
+
+@pytest.mark.parametrize(
+    ("documents", "fields", "count", "pairs"),
+    [
+        ("posts-120k.jsonl.xz", ("title", "text"), 40_000, "posts-40k.word3.pairs.tsv"),
+        ("terms-3k.jsonl.xz", ("text",), 3_000, "terms-3k.word3.pairs.tsv.xz"),
+    ],
+)
+def test_it_reproduces_the_truth_files(
+    shared_data: Path, documents: str, fields: tuple[str, ...], count: int, pairs: str
+) -> None:
+    ids, shingles = shingled(shared_data / documents, fields, count)
+    expected = truth(shared_data / pairs)
+    found = exact_pairs(*shingles, 0.5, workers=2)
+    named = {
+        (min(ids[i], ids[j]), max(ids[i], ids[j])): jaccard
+        for i, j, jaccard in zip(found.older.tolist(), found.newer.tolist(), found.jaccard.tolist(), strict=True)
+    }
+    assert named.keys() == expected.keys()
+    assert all(abs(jaccard - expected[pair]) < 1e-6 for pair, jaccard in named.items())
