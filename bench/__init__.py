@@ -1,1 +1,1 @@
-"""Benchmarks that run from a clone: `python -m bench.peers`, `bench.growth`, `bench.first_verdict`; each has --help."""
+"""Benchmarks that run from a clone: `python -m bench.peers`, .growth, .stages, .first_verdict; each has --help."""

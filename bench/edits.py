@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import numba
 import numpy as np
 import orjson
 from numpy.typing import NDArray
@@ -37,6 +36,7 @@ from numpy.typing import NDArray
 from bench import report
 from bench.corpora import corpus, unpack
 from bench.progress import Pace
+from stream_lsh.kernels import njit
 
 FREQUENT = 64
 COUNTED = 20_000  # posts in which the frequent words are counted
@@ -200,7 +200,7 @@ def _hashes(words: list[str]) -> NDArray[np.uint64]:
     return np.array(sorted(found), np.uint64)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit
 def _mark(
     text: Bytes, spans: NDArray[np.int64], is_word: NDArray[np.bool_], frequent: NDArray[np.uint64], mask: Bytes
 ) -> None:
@@ -246,7 +246,7 @@ def _mark(
                 position += width
 
 
-@numba.njit(cache=True, nogil=True)
+@njit
 def _write(
     rest: Bytes, mask: Bytes, rest_ends: NDArray[np.int64], ids: Bytes, id_ends: NDArray[np.int64],
     times: NDArray[np.int64], table: Bytes, suffix: Bytes, first: int, ends: NDArray[np.int64], out: Bytes,

@@ -15,7 +15,8 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def windows(
     rows: list[dict[str, Any]] = []
     before = 0.0
     for goal in [*range(EVERY, int(total), EVERY), total]:
-        at = end if goal == total else float(seconds[min(np.searchsorted(done, goal), len(seconds) - 1)])
+        at = end if goal == total else float(np.interp(goal, done, seconds))
         place = max(0, min(int(np.searchsorted(seconds, at)) - 1, len(pairs) - 1))
         sample, size = pairs[place]
         rows.append(
@@ -168,7 +169,9 @@ def summary(
     crossing: int,
 ) -> dict[str, Any]:
     """All figures of the run in one row."""
-    early, late = rate_between(rows, *EARLY), rate_between(rows, max(documents - LATE, EVERY), documents)
+    early = late = None
+    if documents >= EARLY[1] + LATE:  # in a shorter run the two would overlap
+        early, late = rate_between(rows, *EARLY), rate_between(rows, documents - LATE, documents)
     warm = {name: _warm(opened, name) for name in ("grown", "small")}
     return {
         "kind": "summary", "documents": documents, "seconds": finished.seconds, "rate": documents / finished.seconds,
@@ -176,7 +179,7 @@ def summary(
         "fall": 1 - late / early if early and late else None,
         "slowest_window": min((row["rate"] for row in rows), default=None),
         "cpu_micros": 1e6 * finished.cpu_seconds / documents,
-        "peak_mb": finished.peak / 1e6, "bytes_a_document": size / documents,
+        "others": finished.others, "peak_mb": finished.peak / 1e6, "bytes_a_document": size / documents,
         "open_cold_seconds": opened[0]["process_seconds"] if opened else None,
         "open_warm_seconds": warm["grown"], "open_small_seconds": warm["small"],
         "recall": found.recall, "precision": found.precision, "true_pairs": found.true,
@@ -193,6 +196,8 @@ def in_words(row: dict[str, Any]) -> str:
         f"recall {row['recall']:.4f} and precision {row['precision']:.4f} against {row['true_pairs']:,} true pairs; "
         f"{row['pairs_of_two_generations']:,} pairs of two generations",
     ]
+    if row["others"] is not None:
+        lines[0] += f", {row['others']:.2f} cores busy with something else meanwhile"
     if row["fall"] is not None:
         change = f"{100 * row['fall']:.1f} % less" if row["fall"] >= 0 else f"{-100 * row['fall']:.1f} % more"
         lines.append(
@@ -208,14 +213,15 @@ def in_words(row: dict[str, Any]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def small_openings(posts: Path, given: argparse.Namespace, options: list[str]) -> list[dict[str, Any]]:
-    """The openings of an index of the first 1,000 posts."""
-    with tempfile.TemporaryDirectory(dir=given.work, prefix="small-") as folder:
+@contextmanager
+def small_index(posts: Path, work: Path, options: list[str]) -> Iterator[Path]:
+    """An index of the first 1,000 posts. Making it also compiles the kernels, if that has not been done before."""
+    with tempfile.TemporaryDirectory(dir=work, prefix="small-") as folder:
         file, state = Path(folder) / "posts.jsonl", Path(folder) / "state"
         with posts.open("rb") as lines:
             file.write_bytes(b"".join(islice(lines, 1000)))
         require_success(watch(pairs_command(file, state, Path(folder) / "pairs.jsonl", options)), "pairs")
-        return openings(state, given.openings, "small")
+        yield state
 
 
 def _warm(opened: list[dict[str, Any]], name: str) -> float | None:
@@ -241,11 +247,12 @@ def run(given: argparse.Namespace) -> None:
     pairs.unlink(missing_ok=True)
     options = comparison_options(given.threshold, ("title", "text")) + shlex.split(given.options)
     watcher = Watcher(state, bounds, counts)
-    finished = watch(pairs_command(file, state, pairs, options), every=given.every, reads=file, on_sample=watcher)
-    require_success(finished, "pairs")
-    size = folder_bytes(state)
-    rows = windows(finished.samples, watcher.disk, bounds, counts, finished.seconds)
-    opened = openings(state, given.openings, "grown") + small_openings(posts, given, options)
+    with small_index(posts, given.work, options) as small:
+        finished = watch(pairs_command(file, state, pairs, options), every=given.every, reads=file, on_sample=watcher)
+        require_success(finished, "pairs")
+        size = folder_bytes(state)
+        rows = windows(finished.samples, watcher.disk, bounds, counts, finished.seconds)
+        opened = openings(state, given.openings, "grown") + openings(small, given.openings, "small")
     truth = read_truth(given.data / corpus("posts-40k").truth)
     known = known_ids(posts, corpus("posts-40k"))
     found, crossing = score_generations(read_pairs(pairs), truth, known, given.documents, given.threshold)

@@ -28,10 +28,12 @@ from bench.systems import SYSTEMS
 from bench.tokens import TOKENIZERS
 
 OURS = "stream-lsh"
-DEFAULT = ("datasketch", "datasketch-mmh3", "rensa", "gaoya", OURS)
+QUIET = 0.1  # cores busy with something else that do not matter
+DEFAULT = ("datasketch", "datasketch-mmh3", "rensa", "gaoya", "gaoya-words", OURS)
 COLUMNS = {
     "system": "system", "rate": "documents/s", "whole": "whole process", "cpu_micros": "CPU µs/document",
     "recall": "recall", "precision": "precision", "peak_mb": "peak MB", "disk": "bytes/document on disk",
+    "others": "other load",
 }  # fmt: skip
 EXAMPLE = "python -m bench.peers --corpora posts-5k --rounds 1 --systems rensa,gaoya,stream-lsh --out results"
 
@@ -49,7 +51,7 @@ def run_peer(system: str, wanted: Corpus, file: Path, given: argparse.Namespace,
     return {
         "documents": own["documents"], "rate": own["documents"] / own["seconds"],
         "whole": own["documents"] / finished.seconds, "cpu_micros": 1e6 * own["cpu"] / own["documents"],
-        "peak_mb": own["peak"] / 1e6, "disk": None, "pairs": found,
+        "peak_mb": own["peak"] / 1e6, "disk": None, "others": finished.others, "pairs": found,
     }  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def run_ours(wanted: Corpus, file: Path, given: argparse.Namespace, folder: Path
     return {
         "documents": wanted.documents, "rate": own_rate(finished.errors), "whole": wanted.documents / finished.seconds,
         "cpu_micros": 1e6 * finished.cpu_seconds / wanted.documents, "peak_mb": finished.peak / 1e6,
-        "disk": size / wanted.documents, "pairs": list(read_pairs(pairs)),
+        "disk": size / wanted.documents, "others": finished.others, "pairs": list(read_pairs(pairs)),
     }  # fmt: skip
 
 
@@ -92,11 +94,14 @@ def measure(wanted: Corpus, systems: list[str], given: argparse.Namespace) -> It
                 "threshold": given.threshold, **row, "recall": found.recall, "precision": found.precision,
                 "true_pairs": found.true, "reported_pairs": found.reported,
             }  # fmt: skip
-            print(
-                f"  {wanted.name}, round {number + 1}: {system} {row['rate'] or row['whole']:,.0f} documents/s",
-                flush=True,
-            )
+            line = f"  {wanted.name}, round {number + 1}: {system} {row['rate'] or row['whole']:,.0f} documents/s"
+            print(line + disturbance(row["others"]), flush=True)
             yield row
+
+
+def disturbance(others: float | None) -> str:
+    """A warning if other processes were at work during a run."""
+    return f" (while {others:.1f} cores were busy with something else)" if others and others > QUIET else ""
 
 
 def summarize(rows: list[dict[str, Any]], systems: list[str]) -> list[dict[str, Any]]:

@@ -31,13 +31,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command took. `peak`: the most memory it ever had resident, bytes."""
+    """What a command took.
+
+    `peak`: the most memory it ever had resident, bytes. `others`: cores that were busy with something else meanwhile
+    (None where the system does not tell); with more than a little of that, the times are worth nothing.
+    """
 
     seconds: float
     code: int
     cpu_seconds: float
     peak: int
     errors: str
+    others: float | None = None
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -68,6 +73,7 @@ def watch(
         environment: variables to set in addition to those of this process.
     """
     with tempfile.TemporaryFile() as errors, (output or Path(os.devnull)).open("wb") as standard:
+        busy, own = _busy_seconds(), time.process_time()
         start = time.perf_counter()
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=standard, stderr=errors, env={**os.environ, **(environment or {})}
@@ -101,7 +107,10 @@ def watch(
         peaks = [sample.peak for sample in samples if sample.peak]
         peak = max(peaks) if peaks else usage.ru_maxrss * (1 if sys.platform == "darwin" else KIB)
         text = errors.read().decode("utf-8", "replace")
-        return Finished(seconds, process.returncode, usage.ru_utime + usage.ru_stime, peak, text, samples)
+        cpu, others = usage.ru_utime + usage.ru_stime, None
+        if busy is not None and (now := _busy_seconds()) is not None:
+            others = max(0.0, now - busy - cpu - (time.process_time() - own)) / seconds
+        return Finished(seconds, process.returncode, cpu, peak, text, others, samples)
 
 
 def folder_bytes(folder: Path) -> int:
@@ -114,6 +123,16 @@ def folder_bytes(folder: Path) -> int:
             except OSError:
                 continue
     return total
+
+
+def _busy_seconds() -> float | None:
+    """Seconds that all processors together have been busy, or taken away by the host, since the system started."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        return None
+    user, nice, system, _, _, *interrupts = (int(value) for value in fields[1:9])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 def _status(pid: int) -> dict[str, int]:

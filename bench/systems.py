@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from bench.corpora import corpus, read_documents
 from bench.process import own_peak
@@ -75,18 +76,39 @@ def rensa(threshold: float, tokenizer: str, *, check: bool = True) -> System:
     return run
 
 
-def gaoya(threshold: float, tokenizer: str) -> System:
-    """MinHashStringIndex, 16 bands of 8, with its own words, its own 3-word shingles and its own check, all in Rust.
-
-    It is given the words with blanks between them, for which its tokenizer gives the same words as the definition.
-    Texts of less than three words, which it has no shingle for, are given as one token.
-    """
+def gaoya_index(threshold: float, *, lowercase: bool) -> Any:
+    """A MinHashStringIndex, 16 bands of 8 and 3-word shingles, without the wrapper in Python around it."""
     from gaoya.minhash import MinHashStringIndex
 
-    index = MinHashStringIndex(
-        hash_size=32, jaccard_threshold=threshold, num_bands=16, band_size=8, analyzer="word", lowercase=False,
+    return MinHashStringIndex(
+        hash_size=32, jaccard_threshold=threshold, num_bands=16, band_size=8, analyzer="word", lowercase=lowercase,
         ngram_range=(SIZE, SIZE), id_container="smallvec",
-    ).minhash_index  # without the wrapper in Python around it  # fmt: skip
+    ).minhash_index  # fmt: skip
+
+
+def gaoya(threshold: float, tokenizer: str) -> System:
+    """MinHashStringIndex as it is meant: the text as it is; lower case, words, shingles, check, all of it in Rust.
+
+    Not quite the same shingles: its words end at ASCII punctuation (also at _) and ASCII blanks, and nowhere else.
+    `tokenizer` does not matter to it.
+    """
+    index = gaoya_index(threshold, lowercase=True)
+
+    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
+        for newer, text in enumerate(texts):
+            for older in index.query(text):
+                yield older, newer
+            index.insert_document(newer, text)
+
+    return run
+
+
+def gaoya_words(threshold: float, tokenizer: str) -> System:
+    """The same with exactly the others' shingles: it is given their words with blanks between them.
+
+    Texts of less than three words, which it has no shingle for, are given as one token.
+    """
+    index = gaoya_index(threshold, lowercase=False)
     _, line = TOKENIZERS[tokenizer]
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
@@ -113,6 +135,7 @@ SYSTEMS: dict[str, Callable[[float, str], System]] = {
     "rensa": rensa,
     "rensa-unchecked": partial(rensa, check=False),
     "gaoya": gaoya,
+    "gaoya-words": gaoya_words,
 }
 
 

@@ -14,7 +14,7 @@ from typing import Self
 import orjson
 
 from stream_lsh.documents import Columns, Document, columns
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.settings import Settings
@@ -80,18 +80,20 @@ class Deduplicator:
 
     Args:
         settings: all defaults if not given. state: folder of the persistent index; without it the index is temporary.
+        read_only: for `query` only; nothing is stored.
 
     Raises:
         StateError: if the folder is in use, damaged, or was made with other settings.
     """
 
-    def __init__(self, settings: Settings | None = None, state: str | Path | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, state: str | Path | None = None, *, read_only: bool = False) -> None:
         self.settings = settings or Settings()
         self._temporary = tempfile.TemporaryDirectory(prefix="stream-lsh-") if state is None else None
         folder = Path(state) if state is not None else Path(self._temporary.name if self._temporary else "")
         self._index = Index(self.settings, folder, durable=state is not None)
+        self._read_only = read_only
         job = self._index.store.named("job") or {}
-        if job.get("open"):
+        if job.get("open") and not read_only:
             self._index.close()
             raise StateError(
                 f"the index in {folder} belongs to an interrupted run of the command line; finish that run first, or use another folder"
@@ -108,6 +110,8 @@ class Deduplicator:
             batch: documents taken at a time. By default 1024 from a sequence, and one by one from anything else, so that a live
                 feed has each verdict at once.
         """
+        if self._read_only:
+            raise UsageError("this Deduplicator is read-only: it answers queries and stores nothing")
         size = batch or (BATCH if isinstance(documents, Sequence) else 1)
         iterator = iter(documents)
         while taken := list(islice(iterator, min(size, BATCH))):
@@ -141,7 +145,8 @@ class Deduplicator:
             return
         self._closed = True
         try:
-            self.commit()
+            if not self._read_only:
+                self.commit()
         finally:
             self._index.close()
             if self._temporary is not None:

@@ -99,6 +99,7 @@ def set_text(value: object, name: str, id: bytes) -> str:
         elif not isinstance(element, str):
             raise Refused("wrong_type", f"{name} holds {_kind(element)}; only strings and integers can be elements", id)
         elements.append(element)
+    elements.sort()  # the order says nothing: equal sets are equal texts, and so exact duplicates
     text = "\x1f".join(elements)
     if "\x1e" in text or text.count("\x1f") >= len(elements) > 0:
         text = "\x1f".join(element.replace("\x1e", "\x1e0").replace("\x1f", "\x1e1") for element in elements)

@@ -116,7 +116,8 @@ def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Byt
                     to += 1
                 inside, end = spans[i, field, 0] + 1, spans[i, field, 1] - 1
                 if kinds[i, field] == PLAIN:
-                    out[to : to + end - inside] = data[inside:end]
+                    for at in range(end - inside):  # a slice: 2 s more to compile, 5 % faster
+                        out[to + at] = data[inside + at]
                     to += end - inside
                 else:
                     to = _unescape(data, inside, end, out, to)

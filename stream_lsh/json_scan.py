@@ -28,7 +28,7 @@ _BLOCK = 32
 _KEY, _FIRST_KEY, _VALUE, _FIRST_VALUE, _NEXT = 0, 1, 2, 3, 4
 
 
-@njit(inline="always")
+@njit
 def _skip_space(data: Bytes, at: int, end: int) -> int:
     while at < end and (data[at] == 32 or data[at] == 9 or data[at] == 13 or data[at] == 10):
         at += 1
@@ -62,7 +62,7 @@ def _utf8_length(data: Bytes, at: int, end: int) -> int:
     return length
 
 
-@njit(inline="always")
+@njit
 def _hex(byte: int) -> int:
     if 48 <= byte <= 57:
         return byte - 48
@@ -101,7 +101,8 @@ def _scan_string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
             if special:
                 break
             at += _BLOCK
-        while True:
+        again = at + _BLOCK  # then blocks are worth another try
+        while at < again:
             if at >= end:
                 return -1, escapes
             byte = data[at]
@@ -110,29 +111,25 @@ def _scan_string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
             if byte < 32:
                 return -1, escapes
             if byte == 92:
-                break
-            if byte > 127:
+                escapes = True
+                if at + 1 >= end:
+                    return -1, escapes
+                kind = data[at + 1]
+                if kind == 117:
+                    if hex_unit(data, at + 2, end) < 0:
+                        return -1, escapes
+                    at += 6
+                elif kind in (34, 92, 47, 98, 102, 110, 114, 116):
+                    at += 2
+                else:
+                    return -1, escapes
+            elif byte > 127:
                 length = _utf8_length(data, at, end)
                 if length == 0:
                     return -1, escapes
                 at += length
             else:
                 at += 1
-                if at & 31 == 0:
-                    break
-        if at < end and data[at] == 92:
-            escapes = True
-            if at + 1 >= end:
-                return -1, escapes
-            kind = data[at + 1]
-            if kind == 117:
-                if hex_unit(data, at + 2, end) < 0:
-                    return -1, escapes
-                at += 6
-            elif kind in (34, 92, 47, 98, 102, 110, 114, 116):
-                at += 2
-            else:
-                return -1, escapes
 
 
 @njit
@@ -314,7 +311,8 @@ def scan_lines(
     keys = np.empty(MAX_KEYS, np.int64)
     stack = np.empty(MAX_DEPTH, np.int64)
     for i in range(len(starts)):
-        kinds[i, :] = MISSING
+        for field in range(kinds.shape[1]):
+            kinds[i, field] = MISSING
         ok = _scan_line(data, starts[i], ends[i], names, name_ends, spans[i], kinds[i], keys, stack)
         status[i] = ACCEPTED if ok else LEFT
 

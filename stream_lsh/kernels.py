@@ -12,9 +12,12 @@ from typing import Any, TypeVar
 def _cache_folder() -> Path | None:
     """The user's cache folder; a temporary one where the home is read-only; None where nothing can be written."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    temporary = Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}"
-    for folder in (Path(home).expanduser() / "stream-lsh" / "numba", temporary):
+    for choose in (
+        lambda: Path(home).expanduser() / "stream-lsh" / "numba",
+        lambda: Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}",
+    ):
         try:
+            folder = choose()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             # A foreign folder under /tmp could feed us machine code: use only what is ours.
             if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
@@ -22,6 +25,11 @@ def _cache_folder() -> Path | None:
         except (OSError, RuntimeError):
             continue
     return None
+
+
+def cold() -> bool:
+    """Whether nothing is compiled yet, so that the first documents have to wait for it."""
+    return _folder is None or next(_folder.rglob("*.nbi"), None) is None
 
 
 _folder = _cache_folder() if "NUMBA_CACHE_DIR" not in os.environ else Path(os.environ["NUMBA_CACHE_DIR"])

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from stream_lsh.banding.tuning import Banding, choose
+from stream_lsh.banding.tuning import SIGNATURE_ERROR, Banding, choose
 from stream_lsh.errors import UsageError
 from stream_lsh.signing.settings import SigningSettings
 
@@ -40,10 +40,12 @@ class Settings(BaseSettings):
     signature_size: int | None = Field(None, ge=1, le=4096, description="components K of a signature (default: tuned)")
     bands: int | None = Field(None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)")
     rows: int | None = Field(None, ge=1, le=64, description="rows r of a band (default: tuned)")
-    shingles: str = Field("words:3", description="words:K, chars:K, or words:K/C with C characters in scripts without spaces")
+    shingles: str = Field("words:3/8", description="words:K/C: K words, or C characters in scripts without spaces; words:K; chars:K")
     bag: bool = Field(False, description="count repeated shingles (Jaccard of bags)")
     normalize: str = Field("lower,space", description="comma list of lower, space, punctuation, markup, nfkc; or none")
-    tokens: Literal["unicode", "word"] = Field("unicode", description="unicode: letters with their marks, a CJK character each; word: Python's \\w+")
+    tokens: Literal["unicode", "word"] | None = Field(
+        None, description="unicode: letters with their marks, a CJK character each (default); word: Python's \\w+ (default for words:K without /C)"
+    )
     verify: Literal["exact", "signature"] = Field("exact", description="exact Jaccard of the shingles, or the signature's estimate")
     against: Literal["any", "unique"] = Field("any", description="compare with every earlier document, or only with unique ones")
     id_field: str = Field("id", min_length=1, description="field of the id (dotted path); @line: input and line number")
@@ -89,7 +91,9 @@ class Settings(BaseSettings):
     @cached_property
     def banding(self) -> Banding:
         """K, b and r: as given, the rest chosen from threshold and recall (MMDS 3.4.3)."""
-        return choose(self.threshold, self.recall, self.signature_size, self.bands, self.rows)
+        # Where the estimate is the last word it must be a good one: a larger signature, with the same bands.
+        error = SIGNATURE_ERROR if self.verify == "signature" else None
+        return choose(self.threshold, self.recall, self.signature_size, self.bands, self.rows, error=error)
 
     @cached_property
     def signing(self) -> SigningSettings:
@@ -99,8 +103,10 @@ class Settings(BaseSettings):
         for step in steps:
             if step not in STEPS:
                 raise ValueError(f"normalize: {step!r} is none of {', '.join(STEPS)}, none")
+        # words:K alone is the textbook's shingle, K consecutive \\w+; with /C it is ours for all scripts.
+        tokens = self.tokens or ("word" if kind == "words" and "/" not in self.shingles else "unicode")
         return SigningSettings(
-            kind=kind, k=k, continuous_k=continuous_k, bag=self.bag, tokens=self.tokens,
+            kind=kind, k=k, continuous_k=continuous_k, bag=self.bag, tokens=tokens,
             lower="lower" in steps, space="space" in steps, punctuation="punctuation" in steps,
             markup="markup" in steps, nfkc="nfkc" in steps,
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
@@ -141,7 +147,7 @@ class Settings(BaseSettings):
 
 
 def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:
-    """`words:3`, `words:3/8`, `chars:9` -> kind, k, and k in scripts that are written without spaces."""
+    """`words:3`, `words:3/8`, `chars:9` -> kind, k, and k in scripts that are written without spaces (without /C: 8/3 of k)."""
     if set_field is not None:
         return "set", 1, 1
     kind, _, size = shingles.partition(":")

@@ -16,6 +16,10 @@ USUAL_SIGNATURE_SIZE = 128
 """Components a signature has at least, whatever the bands use: the similarity estimated from it has a standard error
 of at most 0.5 / sqrt(128) = 0.044."""
 
+SIGNATURE_ERROR = 1 / 80
+"""The standard error at the threshold with which an estimate may decide by itself (`verify = "signature"`): K = 1024 at
+0.8, 1600 at 0.5. Measured on posts at 0.8 (bench/defaults.py): precision 0.96 with K = 128, 0.99 with K = 1024."""
+
 LIMIT = 160
 """Components a signature gets at most unless the user sets its size."""
 
@@ -73,24 +77,43 @@ def choose(
     signature_size: int | None = None,
     bands: int | None = None,
     rows: int | None = None,
+    *,
+    error: float | None = None,
 ) -> Banding:
     """K, b and r for a threshold and the recall wanted at it; what the caller fixes stays as it is.
 
     False candidates cost a verification, missed pairs are lost for good: so recall is a condition, and among what meets
-    it the largest r wins, because unrelated documents meet in about b * s^r of the bands. With nothing fixed, K is 128
-    if 3 rows or more fit into it, else the largest r that fits into 160 counts; 0.8 at 0.999 gives 18 bands of 5 rows
-    with K = 128, 0.5 at 0.999 gives 52 of 3 with K = 156. Bands *and* rows fixed are the curve: recall is what it is.
+    it the largest r wins, because unrelated documents meet in about b * s^r of the bands. Bands may use 128 components,
+    and 160 (or the larger K that is fixed) where 128 leave fewer than 3 rows; K is 128 or what the bands need. So 0.8
+    at 0.999 gives 18 bands of 5 rows with K = 128, and 0.5 at 0.999 gives 52 of 3 with K = 156. Bands *and* rows fixed
+    are the curve: recall is what it is.
+    `error` makes a K that is not fixed large enough for this standard error of the estimate at the threshold (see
+    SIGNATURE_ERROR); bands and rows stay as they are.
 
     Raises UsageError, with what is reachable and the remedy, when no choice meets threshold and recall.
     """
     _check(threshold, recall, signature_size, bands, rows)
+    chosen = _choose(threshold, recall, signature_size, bands, rows)
+    if error is None or signature_size is not None:
+        return chosen
+    # The variance of K components that agree with probability s is s (1-s) / K; fast similarity sketching has no more.
+    needed = min(LARGEST_SIGNATURE_SIZE, math.ceil(threshold * (1 - threshold) / error**2 - _EPSILON))
+    return chosen._replace(signature_size=max(chosen.signature_size, -(-needed // 4) * 4))
+
+
+def _choose(
+    threshold: float, recall: float, signature_size: int | None, bands: int | None, rows: int | None
+) -> Banding:
     if bands is not None and rows is not None:
         return _sized(signature_size, bands, rows)
     if rows is not None:
         return _with_rows(threshold, recall, signature_size, rows)
     if bands is not None:
         return _with_bands(threshold, recall, signature_size, bands)
-    limits = [signature_size] if signature_size is not None else [USUAL_SIGNATURE_SIZE, LIMIT]
+    limits = [USUAL_SIGNATURE_SIZE, LIMIT]
+    if signature_size is not None:
+        # A longer signature is for a better estimate; more bands, which cost time, only where they are needed.
+        limits = [*(limit for limit in limits if limit < signature_size), signature_size]
     best = None
     for limit in limits:
         best = _most_rows(threshold, recall, limit) or best

@@ -8,7 +8,7 @@ import click
 
 from stream_lsh.cli.group import LazyGroup
 
-# Name -> what it does, in the order of the help; the command is the attribute of the same name in stream_lsh.cli.<name>.
+# Name -> what it does, in the order of the help. The command is the attribute of this name in the module of this name.
 COMMANDS = {
     "dedup": "Pass on the unique documents of a feed, as the very bytes that came in.",
     "pairs": "Report the pairs of near-duplicates in a feed.",
@@ -41,7 +41,7 @@ main = LazyGroup(
     commands_help=COMMANDS,
     package="stream_lsh.cli",
     examples=EXAMPLES,
-    help="Find near-duplicates in a stream of documents: JSON lines in, verdicts and pairs out, an index that survives.",
+    help="Find near-duplicates in a stream of documents: JSON lines in, verdicts and pairs out, an index that stays.",
     params=[
         click.Option(
             ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version,

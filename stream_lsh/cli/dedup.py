@@ -26,5 +26,5 @@ The unique documents go to standard output, unless --unique names a file or anot
 )
 @job_options("unique")
 @click.pass_context
-def dedup(context: click.Context, **_: Any) -> None:
+def dedup(context: click.Context, /, **_: Any) -> None:
     run_job(context, "unique", "stream-lsh dedup feed.jsonl > unique.jsonl")

@@ -1,7 +1,7 @@
 """How the program ends: a message that a person understands on standard error, and an exit code that a script can test.
 
-    0 done    1 an error without a code of its own    2 usage    3 state    4 input    5 output
-    130 Ctrl-C    141 the reader of an output has gone away    143 SIGTERM
+0 done, 1 an error without a code of its own, 2 usage, 3 state, 4 input, 5 output, 130 Ctrl-C, 141 the reader of an
+output has gone away, 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -20,7 +20,8 @@ import click
 
 from stream_lsh.errors import OutputError, StreamLshError, UsageError
 
-_RESUMES, _COMMAND = "stream_lsh.resumes", "stream_lsh.command"  # keys of click's meta, which the contexts of a run share
+# Keys of click's meta, which all contexts of a run share.
+_RESUMES, _COMMAND = "stream_lsh.resumes", "stream_lsh.command"
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
 
 
@@ -48,12 +49,10 @@ def complain(message: str) -> None:
 
 def _discard(descriptor: int) -> None:
     # Whatever is still buffered goes nowhere: the interpreter would print an error when it fails to flush at exit.
-    try:
+    with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, descriptor)
         os.close(null)
-    except OSError:
-        pass
 
 
 def _flush() -> None:
@@ -122,10 +121,8 @@ def guarded(context: click.Context) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         code = OutputError.exit_code if full else StreamLshError.exit_code
     if code:
-        try:
+        with suppress(OSError, ValueError):
             _flush()
-        except (OSError, ValueError):
-            pass
         if code == READER_GONE:
             _discard(1)
         context.exit(code)

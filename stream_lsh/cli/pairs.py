@@ -26,5 +26,5 @@ The pairs go to standard output, unless --pairs names a file or another output i
 )
 @job_options("pairs")
 @click.pass_context
-def pairs(context: click.Context, **_: Any) -> None:
+def pairs(context: click.Context, /, **_: Any) -> None:
     run_job(context, "pairs", "stream-lsh pairs feed.jsonl > pairs.jsonl")

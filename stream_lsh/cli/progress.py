@@ -6,8 +6,10 @@ The job calls back a few times a second; the only clock is the one in its report
 from __future__ import annotations
 
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -16,10 +18,12 @@ from stream_lsh.cli.wording import count, duration, per_second, share
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from stream_lsh.embedded.job import Progress
+    from stream_lsh.embedded.report import Progress
 
 WINDOW = 15.0  # seconds that count for the speed: the first document waits for compilation
 FIRST_LINE, NEXT_LINE = 2.0, 10.0
+PATIENCE = 4.0
+NOTHING_YET = "no documents yet (the very first run compiles for about half a minute)"
 
 
 class Speed:
@@ -77,21 +81,25 @@ class Silent:
 
 
 class Lines:
-    """A line after two seconds and every ten from then on."""
+    """A line after two seconds and every ten from then on, and one if there is nothing to report for a while."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], patience: float = PATIENCE) -> None:
         self._write = write
         self._speed = Speed()
         self._due = FIRST_LINE
+        self._waiting = threading.Timer(patience, lambda: write(f"stream-lsh: {NOTHING_YET}"))
+        self._waiting.daemon = True
 
     def __enter__(self) -> Callable[[Progress], None]:
+        self._waiting.start()
         return self.report
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._waiting.cancel()
 
     def report(self, report: Progress) -> None:
         """Write a line if it is time for one."""
+        self._waiting.cancel()
         self._speed.add(report)
         if report.seconds < self._due:
             return
@@ -131,7 +139,9 @@ class Bar:
 
     def __enter__(self) -> Callable[[Progress], None]:
         self._display.start()
-        self._task = self._display.add_task("", total=None, share="", phrases="starting", left="")
+        self._task = self._display.add_task(
+            "", total=None, share="", phrases="starting; the very first run compiles for a while", left=""
+        )
         return self.report
 
     def __exit__(
@@ -176,7 +186,5 @@ def progress_display(*, quiet: bool, writes_standard_output: bool) -> Silent | L
 
 
 def _to_standard_error(line: str) -> None:
-    try:
+    with suppress(OSError):  # nobody reads it any more; the work goes on
         print(line, file=sys.stderr, flush=True)
-    except OSError:
-        pass  # nobody reads it any more; the work goes on

@@ -125,7 +125,7 @@ def _flag(name: str) -> str:
 
 
 def _place(path: str) -> object:
-    """What all names of one file have in common: its inode, or where it would be. A device such as /dev/null is shared."""
+    """What all names of one file have in common: its inode, or where it would be. Devices (/dev/null) may be shared."""
     if path == STANDARD:
         return STANDARD
     try:

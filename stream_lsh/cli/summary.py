@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from stream_lsh.cli.wording import count, duration, per_second, share, size
 
 if TYPE_CHECKING:
-    from stream_lsh.embedded.job import Summary
+    from stream_lsh.embedded.report import Summary
 
 REASONS = {
     "not_json": "not JSON",
-    "missing_field": "a field is missing",
+    "not_utf8": "not UTF-8",
+    "missing_field": "field missing",
     "empty": "no text",
     "too_large": "too large",
-    "id_reused": "the id belongs to another text",
+    "id_reused": "id of another text",
 }
 
 
@@ -46,16 +47,19 @@ def _documents(summary: Summary, max_matches: int, dead_letters: str | None) -> 
     width = max(len(f"{number:,}") for _, number, _ in rows)
     for text, number, always in rows:
         if number or always:
-            part = f" {share(number, summary.documents):>5}" if summary.documents else ""
+            part = f" {share(number, summary.documents):>6}" if summary.documents else ""
             yield f"  {number:>{width},}{part}  {text}"
     yield f"{count(summary.pairs, 'pair')} of similar documents"
-    if rejected and dead_letters is None:
-        yield "rejected documents are kept, with the reason, if --dead-letters FILE is given"
+    if rejected and dead_letters is None and summary.state is not None:
+        yield f"rejected documents are in {summary.state}/dead-letters.jsonl"
+    elif rejected and dead_letters is None:
+        yield "rejected documents are kept, with the reason, if --dead-letters FILE or --state DIR is given"
     elif rejected:
         yield f"rejected documents are in {'standard output' if dead_letters == '-' else dead_letters}"
     if summary.truncated:
         have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"
-        yield f"{have} more than {count(max_matches, 'match', 'matches')}, the best are reported; --max-matches 0 reports all"
+        most = count(max_matches, "match", "matches")
+        yield f"{have} more than {most}, of which the best are reported; --max-matches 0 reports all"
     if summary.unread:
         yield (
             f"{count(summary.unread, 'candidate')} in crowded buckets not looked at; "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,7 @@ stream-lsh tune feed.jsonl --text-field title --text-field body --shingles chars
 """
 SETTINGS = (
     "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens",
-    "id_field", "text_field", "set_field", "max_document_bytes",
+    "verify", "id_field", "text_field", "set_field", "max_document_bytes",
 )  # fmt: skip
 SIMILARITIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 USUAL_DOCUMENTS = 1_000_000
@@ -84,11 +86,12 @@ def tune(
     if plot is not None:
         check_plot(plot)
     drawn = found = None
+    rejected: Counter[str] = Counter()
     if inputs:
         # Here, because it takes numba with it.
         from stream_lsh.evaluation.advice import measure
 
-        drawn = _draw(settings, inputs, sample, limit)
+        drawn = _draw(settings, inputs, sample, limit, rejected)
         found = measure(drawn, settings.signing)
     documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
     unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
@@ -106,7 +109,7 @@ def tune(
     for line in lines:
         click.echo(line if unicode else line.replace("±", "+-"))
     if drawn is not None and found is not None:
-        for line in _sampled(settings, drawn, found, documents):
+        for line in _sampled(settings, drawn, found, documents, rejected):
             click.echo(line)
     if plot is not None:
         write_plot(plot, settings.banding, settings.threshold, others, found)
@@ -116,13 +119,16 @@ def tune(
         click.echo(line)
 
 
-def _draw(settings: Settings, inputs: tuple[str, ...], documents: int, limit: int | None) -> Sample:
+def _draw(
+    settings: Settings, inputs: tuple[str, ...], documents: int, limit: int | None, rejected: Counter[str]
+) -> Sample:
     from stream_lsh.evaluation.reading import read_batches, texts_of
     from stream_lsh.evaluation.sample import draw
 
     def texts() -> Iterator[bytes]:
         number = 0
         for batch in read_batches(settings, inputs):
+            rejected.update(rejection.reason for rejection in batch.rejected.values())
             for _, text in texts_of(batch):
                 if number == limit:
                     return
@@ -151,7 +157,7 @@ def _choice(settings: Settings) -> list[str]:
         f"  found at the threshold   {percent(found)}",
         f"  missed at the threshold  {percent(missed)}{odds}",
         f"  (1/b)^(1/r)              {settings.banding.halfway:.3f}  (the curve is steepest around it)",
-        f"  estimated similarity     ± {error:.3f} at the threshold (standard error of the signature)",
+        f"  estimated similarity     ± {error:.3f} at the threshold (standard error)",
     ]
     if found < settings.recall - 1e-12:
         lines.append(
@@ -164,12 +170,12 @@ def _table(settings: Settings, found: Background | None) -> list[str]:
     from stream_lsh.evaluation.shares import odds, percent
 
     head = f"  {'similarity':>10}  {'found':>10}  {'missed':>10}"
-    lines = [head + (f"  {'sample pairs as similar or more':>32}" if found is not None else "")]
+    lines = [head + (f"  {'pairs of sample >=':>18}" if found is not None else "")]
     for similarity in sorted({*SIMILARITIES, settings.threshold}):
         probability = settings.banding.probability(similarity)
         line = f"  {similarity:>10.4g}  {percent(probability):>10}  {percent(1 - probability):>10}"
         if found is not None:
-            line += f"  {odds(found.above(similarity), found.pairs):>32}"
+            line += f"  {odds(found.above(similarity), found.pairs):>18}"
         lines.append(line + ("  <- threshold" if similarity == settings.threshold else ""))
     return lines
 
@@ -177,7 +183,7 @@ def _table(settings: Settings, found: Background | None) -> list[str]:
 def _beside(settings: Settings, others: list[Banding], found: Background | None, documents: int) -> list[str]:
     from stream_lsh.evaluation.shares import few, percent
 
-    head = f"  {'rows':>4}  {'bands':>5}  {'K':>4}  {'signature':>9}  {'found at threshold':>18}  {'at s = 0.3':>10}"
+    head = f"  {'rows':>4}  {'bands':>5}  {'K':>4}  {'signature':>9}  {'found':>8}  {'at s=0.3':>8}"
     lines = [
         f"Alternatives{f' (false candidates a document among {documents:,})' if found is not None else ''}",
         head + (f"  {'false candidates':>16}" if found is not None else ""),
@@ -186,7 +192,7 @@ def _beside(settings: Settings, others: list[Banding], found: Background | None,
         octets = banding.signature_size * (2 if banding.rows >= FEWEST_GOOD_ROWS else 4)
         line = (
             f"  {banding.rows:>4}  {banding.bands:>5}  {banding.signature_size:>4}  {size(octets):>9}"
-            f"  {percent(banding.probability(settings.threshold)):>18}  {percent(banding.probability(0.3)):>10}"
+            f"  {percent(banding.probability(settings.threshold)):>8}  {percent(banding.probability(0.3)):>8}"
         )
         if found is not None:
             line += f"  {few(false_candidates(banding, documents, found.histogram(), settings.threshold)):>16}"
@@ -194,13 +200,18 @@ def _beside(settings: Settings, others: list[Banding], found: Background | None,
     return lines
 
 
-def _sampled(settings: Settings, drawn: Sample, found: Background, documents: int) -> Iterator[str]:
+def _sampled(
+    settings: Settings, drawn: Sample, found: Background, documents: int, rejected: Counter[str]
+) -> Iterator[str]:
     """What the sample says: false candidates, and the length of the shingles."""
     from stream_lsh.evaluation.advice import advise, continuous_share, current_length, measure_lengths
     from stream_lsh.evaluation.shares import few, percent
 
     yield ""
     yield f"Sample: {count(len(drawn), 'document')} of {drawn.seen:,}, {count(found.pairs, 'pair')}"
+    if rejected:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in rejected.most_common())
+        yield f"  left out because they cannot be used: {reasons}"
     if found.pairs == 0:
         yield "  Too few documents to say anything about false candidates."
         return
@@ -210,7 +221,7 @@ def _sampled(settings: Settings, drawn: Sample, found: Background, documents: in
     # A rate that no pair of the sample shows can still be 3 / pairs (the rule of three, 95 %).
     unseen = 3 / found.pairs * documents
     if unseen >= 1:
-        yield f"  pairs too rare for this sample could add up to {few(unseen)} (95 %); a larger --sample tells"
+        yield f"  pairs too rare for this sample could add {few(unseen)} (95 %): see a larger --sample"
     part = drawn.first(ADVICE_DOCUMENTS)
     share = continuous_share(part)
     lengths: list[Length] = []
@@ -218,18 +229,17 @@ def _sampled(settings: Settings, drawn: Sample, found: Background, documents: in
         if not lengths:
             yield ""
             yield f"Length of the shingles, on {count(len(part), 'document')}"
-            yield (
-                f"  {'shingles':<11}  {'in a typical other document':>27}  {'mean similarity':>15}  "
-                f"{'false candidates':>16}"
-            )
+            yield (f"  {'shingles':<11}  {'in another':>10}  {'mean similarity':>15}  {'false candidates':>16}")
         lengths.append(length)
         here = "  <- set" if length.shingles == current_length(settings, share) else ""
         yield (
-            f"  {length.shingles:<11}  {percent(length.chance):>27}  {length.mean:>15.5f}  "
+            f"  {length.shingles:<11}  {percent(length.chance):>10}  {length.mean:>15.5f}  "
             f"{few(length.candidates):>16}{here}"
         )
     if lengths:
-        yield f"  {advise(lengths, current_length(settings, share))}"
+        yield "  in another: share of a document's shingles that a typical other one has"
+        text = advise(lengths, current_length(settings, share))
+        yield textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  ")
 
 
 def toml_lines(settings: Settings) -> Iterator[str]:

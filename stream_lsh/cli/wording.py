@@ -41,10 +41,12 @@ def per_second(rate: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """`42 %`, `0.3 %`; nothing of nothing is 0 %; less than all never reads 100 %."""
+    """`42 %`, `0.3 %`, `<0.1 %`; nothing of nothing is 0 %; less than all never reads 100 %."""
     if not whole or not part:
         return "0 %"
     percent = 100 * part / whole
+    if percent < 0.1:
+        return "<0.1 %"
     if percent < 1:
         return f"{percent:.1g} %"
     return f"{min(percent, 100 if part >= whole else 99):.0f} %"

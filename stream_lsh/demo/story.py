@@ -1,10 +1,10 @@
 """A made-up news story: sentence templates with open slots, and the facts that fill them.
 
-A story keeps its templates and facts apart, so that an edit (a corrected name, newer figures) is the same story rendered
-with other facts, as in a newsroom.
+A story keeps its templates and facts apart, so that an edit (a corrected name, newer figures) is the same story with
+other facts, as in a newsroom.
 
-Templates know two marks: `[a|b|c]` is one of the alternatives, chosen once when the story is written; `{slot}` is a fact,
-the same wherever it stands. The kind of a fact is its name without digits at the end (`town2` is a town).
+Templates know two marks: `[a|b|c]` is one of the alternatives, chosen once when the story is written; `{slot}` is a
+fact, the same wherever it stands. The kind of a fact is its name without digits at the end (`town2` is a town).
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Story:
     """Templates with their alternatives chosen, and the facts of every slot in them and in the extras."""
 
     desk: Desk
+    topic: Topic
     headline: str
     other_headline: str
     paragraphs: tuple[str, ...]
@@ -65,13 +66,31 @@ class Story:
         """The headline as it is printed."""
         return fill(self.headline, self.facts)
 
-    def body(self) -> list[str]:
-        """The paragraphs as they are printed."""
-        return [fill(paragraph, self.facts) for paragraph in self.paragraphs]
+    def other_title(self) -> str:
+        """Another headline for the same story."""
+        return fill(self.other_headline, self.facts)
+
+    def body(self, added: int = 0) -> list[str]:
+        """The paragraphs as they are printed, and the first `added` of the extras."""
+        return [fill(paragraph, self.facts) for paragraph in (*self.paragraphs, *self.extras[:added])]
+
+    def used(self) -> list[str]:
+        """The facts that the body names, in order, each once."""
+        return list(dict.fromkeys(slot.removesuffix(".last") for text in self.paragraphs for slot in slots(text)))
 
     def with_facts(self, changed: Mapping[str, Fact]) -> Story:
         """The same story with some facts changed."""
         return replace(self, facts={**self.facts, **changed})
+
+    def with_another(self, random: Random, name: str) -> Story:
+        """The same story with another person, place, word or number under this name."""
+        facts = dict(self.facts)
+        before = facts.pop(name), facts.pop(name + ".last", None)
+        while name not in facts or facts[name] == before[0]:
+            facts.pop(name, None)
+            facts.pop(name + ".last", None)
+            find_fact(random, self.desk, self.topic, name, facts)
+        return self.with_facts(facts)
 
 
 def fill(template: str, facts: Mapping[str, Fact]) -> str:
@@ -111,7 +130,7 @@ def write(random: Random, desk: Desk, topic: Topic) -> Story:
     for template in (headline, other, *paragraphs, *extras):
         for slot in slots(template):
             find_fact(random, desk, topic, slot, facts)
-    return Story(desk, headline, other, tuple(paragraphs), extras, facts)
+    return Story(desk, topic, headline, other, tuple(paragraphs), extras, facts)
 
 
 def find_fact(random: Random, desk: Desk, topic: Topic, slot: str, facts: dict[str, Fact]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from stream_lsh.documents import Batch, Fields, Position
 from stream_lsh.embedded.feed import Feed, Source
-from stream_lsh.embedded.pipeline import chain
+from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.report import Counts, Progress, Summary
+from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.index import Index, SignedBatch, disk_bytes
@@ -21,6 +23,8 @@ from stream_lsh.settings import Settings
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
 PROGRESS_SECONDS = 0.2
 DEAD_LETTERS = "dead-letters.jsonl"
+
+_Item = tuple[Source, Batch, SignedBatch]
 
 
 class Job:
@@ -60,21 +64,29 @@ class Job:
             self._settings.max_document_bytes,
         )  # fmt: skip
         index = Index(self._settings, folder, durable=persistent)
-        try:
+        with _closing(index):
             job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
             feed = Feed(self._inputs, fields, index.store)
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
-            resuming = bool(job["open"])
-            sink = Sink(outputs, job["outputs"], resuming, self._state, self._settings.verify)
+            sink = Sink(outputs, self._inputs, job["outputs"], bool(job["open"]), self._state, self._settings.verify)
             try:
-                run = _Run(index, feed, sink, job, progress, sync=persistent)
-                return run.go(self._state)
+                return _Run(index, feed, sink, job, progress, sync=persistent).go(self._state)
             finally:
                 sink.close()
-        finally:
+
+
+@contextmanager
+def _closing(index: Index) -> Iterator[None]:
+    """Close the index at the end; if closing fails too, the first error is the one to report."""
+    try:
+        yield
+    except BaseException:
+        with suppress(StreamLshError):
             index.close()
+        raise
+    index.close()
 
 
 class _Run:
@@ -100,6 +112,7 @@ class _Run:
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False
+        self._torn = False
         self._reached: dict[int, tuple[Source, Position, bool]] = {}
         self._current: Source | None = None
 
@@ -108,28 +121,30 @@ class _Run:
         if len(already) == len(self._feed.sources):
             self._sink.finish()
             return self._summary(already, state)
+        self._commit(open=True)
         stage, stop = chain(self._feed.batches(), self._sign)
         error: BaseException | None = None
-        try:
-            self._commit(open=True)
-            self._loop(stage)
-        except BaseException as caught:
-            error = caught
-        finally:
-            stop()
-        self._close(error)
+        with postponed() as check_signals:
+            try:
+                self._loop(stage, check_signals)
+            except BaseException as caught:
+                error = caught
+            finally:
+                stop()
+            self._close(error)
         if error is not None:
             raise error
         self._sink.done(state)
         return self._summary(already, state)
 
-    def _sign(self, item: tuple[Source, Batch]) -> tuple[Source, Batch, SignedBatch]:
+    def _sign(self, item: tuple[Source, Batch]) -> _Item:
         return *item, self._index.sign(item[1])
 
-    def _loop(self, stage: Any) -> None:
+    def _loop(self, stage: Stage[_Item], check_signals: Callable[[], None]) -> None:
         while True:
+            check_signals()
             try:
-                item = stage.get(COMMIT_SECONDS / 2 if self._dirty else None)
+                item = stage.get(COMMIT_SECONDS / 2)
             except StopIteration:
                 return
             if item is not None:
@@ -145,6 +160,8 @@ class _Run:
         if self._current is not None and self._current is not source:
             self._finish_source(self._current)
         self._current = source
+        # From here to the end nothing may be committed: a commit sees all of a batch or nothing.
+        self._torn = True
         found = self._index.match(signed, self._seq)
         judgement = judge(
             found,
@@ -153,12 +170,12 @@ class _Run:
             self._index.settings.max_matches,
             lambda s, row: self._index.shards[s].ids.read(row),
         )
-        # From here to the position nothing may come between: a commit must see all of a batch or nothing.
-        self._dirty = True
         reasons = self._sink.write(batch, judgement)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
         self._reached[id(source)] = (source, batch.position, False)
+        self._dirty = True
+        self._torn = False
 
     def _finish_source(self, source: Source) -> None:
         _, position, _ = self._reached.get(id(source), (source, source.start, False))
@@ -183,8 +200,11 @@ class _Run:
         self._dirty = False
 
     def _close(self, error: BaseException | None) -> None:
-        """The last commit. After an error the job stays open, unless it reads a pipe, which cannot be read again."""
+        """The last commit. After an error the job stays open, and the next run goes on from here, or if the error came in the
+        middle of a batch, from the last commit. What reads a pipe cannot be read again: then the files are completed."""
         complete = error is None
+        if self._torn:
+            return
         if complete:
             for source in self._feed.sources:
                 if not source.done_before:

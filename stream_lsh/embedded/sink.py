@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,15 @@ class Sink:
     """
 
     def __init__(
-        self, paths: Mapping[str, str], known: Mapping[str, Any], resuming: bool, state: Path | None, verified: str
+        self,
+        paths: Mapping[str, str],
+        inputs: Iterable[str],
+        known: Mapping[str, Any],
+        resuming: bool,
+        state: Path | None,
+        verified: str,
     ) -> None:
-        check_distinct(paths)
+        check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()}, inputs)
         self._known = dict(known)
         self._verified = verified
         self._spool: Output | None = None

@@ -42,7 +42,7 @@ class Length:
     candidates: float  # expected false candidates a document
 
     @property
-    def enough(self) -> bool:
+    def rare(self) -> bool:
         return self.chance <= LOW_CHANCE
 
 
@@ -76,21 +76,24 @@ def lengths(settings: Settings, continuous: float) -> list[tuple[str, SigningSet
     if kind == "set":
         return []
     if kind == "chars":
-        return [(f"chars:{n}", replace(signing, k=n)) for n in sorted({3, 4, 5, 6, 7, 8, 9, 10, 12, k})]
-    if continuous > 0.5 and settings.tokens == "unicode":
-        tried = sorted({4, 6, 8, 10, 12, continuous_k})
-        return [(f"words:{k}/{n}", replace(signing, continuous_k=n)) for n in tried]
-    tried = sorted({1, 2, 3, 4, 5, k})
-    # k words weigh as much as continuous_k characters: keep what a character weighs.
-    return [(f"words:{n}", replace(signing, k=n, continuous_k=max(1, (8 * n + 1) // 3))) for n in tried]
+        names = [f"chars:{n}" for n in sorted({3, 4, 5, 6, 7, 8, 9, 10, 12, k})]
+    elif continuous > 0.5 and signing.tokens == "unicode":
+        names = [f"words:{k}/{n}" for n in sorted({4, 6, 8, 10, 12, continuous_k})]
+    elif "/" in settings.shingles:
+        # With the words grow the characters that weigh as much.
+        names = [f"words:{n}/{max(1, (continuous_k * n + k // 2) // k)}" for n in sorted({1, 2, 3, 4, 5, k})]
+    else:
+        names = [f"words:{n}" for n in sorted({1, 2, 3, 4, 5, k})]
+    found = []
+    for name in names:
+        _, length, continuous_length = parse_shingles(name, None)
+        found.append((name, replace(signing, k=length, continuous_k=continuous_length)))
+    return found
 
 
 def current_length(settings: Settings, continuous: float) -> str:
     """The name that `lengths` gives to the length that is set."""
-    kind, k, continuous_k = parse_shingles(settings.shingles, settings.set_field)
-    if kind == "words" and continuous > 0.5 and settings.tokens == "unicode":
-        return f"words:{k}/{continuous_k}"
-    return f"{kind}:{k}"
+    return next((name for name, signing in lengths(settings, continuous) if signing == settings.signing), "")
 
 
 def continuous_share(sample: Sample) -> float:
@@ -103,30 +106,34 @@ def continuous_share(sample: Sample) -> float:
 def advise(lengths: Sequence[Length], current: str) -> str:
     """One or two sentences about k; `lengths` ascend and `current` is one of them.
 
-    The shortest length is enough whose shingles are rare by chance. Where none is, the documents have passages in
-    common (formulas, boilerplate) that longer shingles hardly cure: then the false candidates decide.
+    The shortest length is enough whose shingles are rare by chance and whose false candidates are few, or not many more
+    than with the longest. Where no length makes shingles rare, the documents have passages in common (formulas,
+    boilerplate) that longer shingles hardly cure: then the false candidates alone decide.
     """
     here = next(length for length in lengths if length.shingles == current)
-    enough = next((length for length in lengths if length.enough), None)
+    bearable = max(BEARABLE, 2 * min(length.candidates for length in lengths))
+    enough = next((length for length in lengths if length.rare and length.candidates <= bearable), None)
     if enough is None:
         text = (
             f"Even with {lengths[-1].shingles} a typical other document has {percent(lengths[-1].chance)} of a "
             "document's shingles: these texts have passages in common, such as formulas or boilerplate."
         )
-        bearable = next((length for length in lengths if length.candidates <= BEARABLE), None)
-        if here.candidates <= BEARABLE:
-            return f"{text} {current} is all right all the same, because its false candidates are few."
-        if bearable is not None:
-            return f"{text} {bearable.shingles} brings the false candidates down to {few(bearable.candidates)}."
-        return f"{text} Taking these out of the texts helps more than longer shingles; so does a larger signature_size."
+        if here.candidates <= bearable:
+            return f"{text} {current} is all right all the same: longer shingles hardly lower the false candidates."
+        better = next(length for length in lengths if length.candidates <= bearable)
+        fewer = f"{few(better.candidates)} false candidates a document instead of {few(here.candidates)}"
+        return f"{text} {better.shingles} has {fewer}."
     if here.shingles == enough.shingles:
-        return f"{current} is right: the shortest with which a typical other document has 1 % of the shingles or less."
-    if here.enough:
+        return f"{current} is right: the shortest length that makes a shingle rare and false candidates few."
+    if lengths.index(here) > lengths.index(enough):
         return (
             f"{current} is long enough, and {enough.shingles} is too: shorter shingles find more of what was edited, "
             "as each changed word changes k of them, and longer ones are surer that two texts have a source in common."
         )
-    return (
+    text = (
         f"{current} is too short: a typical other document has {percent(here.chance)} of a document's shingles by "
-        f"chance. {enough.shingles} is long enough ({percent(enough.chance)})."
+        f"chance. {enough.shingles} is long enough ({percent(enough.chance)})"
     )
+    if enough.candidates > here.candidates / 2:
+        return f"{text}, though the false candidates stay: these are texts that do have much in common."
+    return f"{text} and lowers the false candidates from {few(here.candidates)} to {few(enough.candidates)} a document."

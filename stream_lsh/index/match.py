@@ -28,6 +28,8 @@ NEW, REDELIVERED, ID_REUSED, INVALID = 0, 1, 2, 3  # status of a document
 VERIFY, SAME_TEXT, COPY_OF = 0, 1, 2  # kind of a candidate
 NOT_UNIQUE, UNIQUE, OPEN, ASK = 0, 1, -1, -2  # decisions
 EVERYTHING = np.int64(1 << 62)
+# One type for all callers of a kernel's helpers, or numba compiles each several times.
+_VERIFY, _SAME_TEXT, _COPY_OF, _NONE = np.int64(VERIFY), np.int64(SAME_TEXT), np.int64(COPY_OF), np.int64(-1)
 
 
 class Documents(NamedTuple):
@@ -159,12 +161,12 @@ def _gather(key, mask, runs, memory, oldest, newest, ranges, out):  # type: igno
         in_memory = np.int64(memory.entries[slot, COUNT])
     total += in_memory
     if total == 0:
-        return 0, out, total
+        return np.int64(0), out, total
     if total <= oldest + newest:
         oldest, newest = total, np.int64(0)
     if oldest + newest > len(out):
         out = np.empty(2 * (oldest + newest), np.uint32)
-    n = 0
+    n = np.int64(0)
     at = np.int64(0)  # position of the source's first posting among all
     for r in range(len(runs)):
         size = ranges[r, 1] - ranges[r, 0]
@@ -219,7 +221,7 @@ def _agreement(rows, row, signature):  # type: ignore[no-untyped-def]
         other = rows.flushed_components[row, at : at + size]
     else:
         other = rows.recent_components[row - rows.base, at : at + size]
-    equal = 0
+    equal = np.int64(0)
     for i in range(size):
         equal += other[i] == signature[i]
     return equal
@@ -247,16 +249,17 @@ def _meet(rows, row, signature, table, agreements, met, n_met):  # type: ignore[
     if 2 * (n_met + 1) > len(table):
         old, old_agreements = table, agreements
         table = np.zeros(4 * len(old), np.int64)
-        agreements = np.empty(4 * len(old), np.int32)
+        agreements = np.empty(4 * len(old), np.int64)
         grown = np.empty(4 * len(met), np.int64)
-        grown[:n_met] = met[:n_met]
+        for i in range(n_met):
+            grown[i] = met[i]
         met = grown
         for i in range(n_met):
             slot = _seen(table, met[i])
             table[slot] = met[i] + 1
             agreements[slot] = old_agreements[_seen(old, met[i])]
         slot = _seen(table, row)
-    agreement = np.int32(_agreement(rows, row, signature))
+    agreement = _agreement(rows, row, signature)
     table[slot] = row + 1
     agreements[slot] = agreement
     met[n_met] = row
@@ -265,22 +268,37 @@ def _meet(rows, row, signature, table, agreements, met, n_met):  # type: ignore[
 
 @njit
 def _emit(found, n, document, row, agreement, kind, of):  # type: ignore[no-untyped-def]
-    """Append a candidate, growing the arrays (columns document, row, agreement, kind, of, more) when they are full."""
-    if n == len(found):
-        grown = np.empty((2 * n, 6), np.int64)
-        grown[:n] = found
-        found = grown
+    """Append a candidate, growing the array when it is full."""
+    found = _with_room(found, n)
     found[n, 0] = document
     found[n, 1] = row
     found[n, 2] = agreement
     found[n, 3] = kind
     found[n, 4] = of
     found[n, 5] = 0
-    return found, n + 1
+    return found
 
 
 @njit
-def insert(rows, count, row, memory, limits, documents, i, flags, mask, links, n_links):  # type: ignore[no-untyped-def]
+def _with_room(lines, n):  # type: ignore[no-untyped-def]
+    """The array, or a copy of twice its length if line n does not fit. (Loops: slices would triple the time to compile.)"""
+    if n < len(lines):
+        return lines
+    grown = np.empty((2 * n, lines.shape[1]), np.int64)
+    for i in range(n):
+        for k in range(lines.shape[1]):
+            grown[i, k] = lines[i, k]
+    return grown
+
+
+@njit
+def _clear(mask):  # type: ignore[no-untyped-def]
+    for k in range(len(mask)):
+        mask[k] = np.uint64(0)
+
+
+@njit
+def insert(rows, count, row, memory, limits, documents, i, flags, mask, links, n_links, slots):  # type: ignore[no-untyped-def]
     """Store document i of the batch as the next row and post it."""
     b = documents.keys.shape[1] - 2
     words = rows.recent[row - rows.base]
@@ -292,27 +310,34 @@ def insert(rows, count, row, memory, limits, documents, i, flags, mask, links, n
     words[FLAGS] = np.uint64(flags) | (np.uint64(documents.sizes[i]) << np.uint64(32))
     for k in range(len(mask)):
         words[MASK + k] = mask[k]
-    rows.recent_components[row - rows.base, rows.components_at : rows.components_at + documents.signatures.shape[1]] = (
-        documents.signatures[i]
-    )
+    for k in range(documents.signatures.shape[1]):
+        rows.recent_components[row - rows.base, rows.components_at + k] = documents.signatures[i, k]
     count[0] = row + 1
-    post(memory, limits, documents.keys[i], b, np.uint32(row), flags, mask, links, n_links)
+    post(memory, limits, documents.keys[i], b, np.uint32(row), flags, mask, links, n_links, slots)
 
 
 @njit
-def post(memory, limits, keys, b, row, flags, mask, links, n_links):  # type: ignore[no-untyped-def]
-    """Post a row under its id, its text, the bands of its mask, and its leaders' link keys."""
-    m = memory
-    append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, keys[b], row, EVERYTHING)
+def post(memory, limits, keys, b, row, flags, mask, links, n_links, slots):  # type: ignore[no-untyped-def]
+    """Post a row under its id, its text, the bands of its mask, and its leaders' link keys.
+
+    slots int64[b + 2]: where the keys were found, or where they belong unless another key has come there since.
+    """
+    _append(memory, slots[b], keys[b], row, EVERYTHING)
     if flags & DUPLICATE:
         return
-    append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, keys[b + 1], row, EVERYTHING)
+    _append(memory, slots[b + 1], keys[b + 1], row, EVERYTHING)
+    half = np.int64(limits.bucket_half)
     for j in range(b):
         if mask[j >> 6] & (np.uint64(1) << np.uint64(j & 63)):
-            append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, keys[j], row, limits.bucket_half)
+            _append(memory, slots[j], keys[j], row, half)
     for k in range(n_links):
         key = link_key(links[k])
-        append(m.keys, m.entries, m.rows, m.following, m.used, m.shift, key, row, limits.followers_half)
+        _append(memory, np.int64(key >> memory.shift), key, row, np.int64(limits.followers_half))
+
+
+@njit
+def _append(m, slot, key, row, half):  # type: ignore[no-untyped-def]
+    append(m.keys, m.entries, m.rows, m.following, m.used, slot, key, row, half)
 
 
 @njit
@@ -321,6 +346,7 @@ def replay(rows, memory, limits, keys, first, last, links):  # type: ignore[no-u
     b = keys.shape[1] - 2
     mask_words = (b + 63) >> 6
     leaders = np.empty(b, np.int64)
+    slots = np.empty(b + 2, np.int64)
     at = 0
     for row in range(first, last):
         n = 0
@@ -331,7 +357,9 @@ def replay(rows, memory, limits, keys, first, last, links):  # type: ignore[no-u
         words = rows.recent[row - rows.base]
         flags = np.int64(words[FLAGS] & np.uint64(0xFFFFFFFF))
         mask = words[MASK : MASK + mask_words]
-        post(memory, limits, keys[row - first], b, np.uint32(row), flags, mask, leaders, n)
+        for j in range(b + 2):
+            slots[j] = find(memory.keys, memory.shift, keys[row - first, j])
+        post(memory, limits, keys[row - first], b, np.uint32(row), flags, mask, leaders, n, slots)
 
 
 @njit
@@ -351,11 +379,12 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
     ranges = np.zeros((max(1, len(runs)), 2), np.int64)
     out = np.empty(1024, np.uint32)
     table = np.zeros(1024, np.int64)
-    agreements = np.empty(1024, np.int32)
+    agreements = np.empty(1024, np.int64)
     met = np.empty(1024, np.int64)
-    expanded = np.empty(b * 2 * limits.bucket_half, np.int64)
+    expanded = np.empty(1 + b * 2 * limits.bucket_half, np.int64)
     mask = np.zeros((b + 63) >> 6, np.uint64)
     leaders = np.empty(b, np.int64)
+    slots = np.empty(b + 2, np.int64)
     found = np.empty((256, 6), np.int64)
     n_found = 0
     links = np.empty((256, 2), np.int64)
@@ -366,7 +395,10 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
             status[i] = INVALID
             continue
         status[i] = NEW
-        if documents.owned[i]:
+        # All look-ups first: they do not depend on each other, so that the waits for memory overlap.
+        for j in range(b + 2):
+            slots[j] = find(memory.keys, memory.shift, documents.keys[i, j])
+        if documents.owned[i] and (masks[i, b] != 0 or memory.keys[slots[b]] != EMPTY):
             n, out, _ = _gather(documents.keys[i, b], masks[i, b], runs, memory, EVERYTHING, np.int64(0), ranges, out)
             for k in range(n):
                 row = np.int64(out[k])
@@ -381,22 +413,31 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
         n_met = 0
         n_expanded = 0
         copies = 0
-        n, out, total = _gather(
-            documents.keys[i, b + 1], masks[i, b + 1], runs, memory, np.int64(limits.copies), np.int64(0), ranges, out
-        )
+        n = total = np.int64(0)
+        if masks[i, b + 1] != 0 or memory.keys[slots[b + 1]] != EMPTY:
+            n, out, total = _gather(
+                documents.keys[i, b + 1], masks[i, b + 1], runs, memory, np.int64(limits.copies), np.int64(0), ranges, out
+            )
         for k in range(n):
             row = np.int64(out[k])
             if _word(rows, row, TEXT) == documents.texts[i, 0] and _word(rows, row, TEXT + 1) == documents.texts[i, 1]:
                 _, new, table, agreements, met, n_met = _meet(
                     rows, row, documents.signatures[i], table, agreements, met, n_met
                 )
-                found, n_found = _emit(found, n_found, i, row, documents.signatures.shape[1], SAME_TEXT, -1)
+                found = _emit(found, n_found, i, row, np.int64(documents.signatures.shape[1]), _SAME_TEXT, _NONE)
+                n_found += 1
+                if copies == 0:  # only the first of the copies is posted in bands and has followers
+                    expanded[0] = row
+                    n_expanded = 1
                 copies += 1
         if copies > 0:
             found[n_found - 1, 5] = total - n
-        mask[:] = 0
+        _clear(mask)
         n_leaders = 0
         for j in range(b):
+            if masks[i, j] == 0 and memory.keys[slots[j]] == EMPTY:  # nobody was ever here: nearly all buckets
+                mask[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
+                continue
             n, out, total = _gather(
                 documents.keys[i, j], masks[i, j], runs, memory,
                 np.int64(limits.bucket_half), np.int64(limits.bucket_half), ranges, out,
@@ -410,7 +451,8 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                 )
                 if new:
                     if agreement >= limits.floor:
-                        found, n_found = _emit(found, n_found, i, row, agreement, VERIFY, -1)
+                        found = _emit(found, n_found, i, row, agreement, _VERIFY, _NONE)
+                        n_found += 1
                     if agreement >= limits.expand:
                         expanded[n_expanded] = row
                         n_expanded += 1
@@ -438,7 +480,8 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                     rows, row, documents.signatures[i], table, agreements, met, n_met
                 )
                 if new and agreement >= limits.floor:
-                    found, n_found = _emit(found, n_found, i, row, agreement, VERIFY, -1)
+                    found = _emit(found, n_found, i, row, agreement, _VERIFY, _NONE)
+                    n_found += 1
         for c in range(first, n_found):
             if found[c, 3] != VERIFY:
                 continue
@@ -450,7 +493,8 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
             for k in range(n):
                 row = np.int64(out[k])
                 if row != leading and _word(rows, row, TEXT + 1) == _word(rows, leading, TEXT + 1):
-                    found, n_found = _emit(found, n_found, i, row, found[c, 2], COPY_OF, c)
+                    found = _emit(found, n_found, i, row, found[c, 2], _COPY_OF, np.int64(c))
+                    n_found += 1
         for k in range(n_met):  # emptying from the last slot filled keeps the probe chains whole
             table[_seen(table, met[n_met - 1 - k])] = 0
         flags = COPY if copies > 0 else 0
@@ -463,16 +507,13 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                 flags = 0 if decision == UNIQUE else DUPLICATE
         if documents.owned[i]:
             if flags != 0:
-                mask[:] = 0
+                _clear(mask)
                 n_leaders = 0
             row = count[0]
             row_of[i] = row
-            insert(rows, count, row, memory, limits, documents, i, flags, mask, leaders, n_leaders)
+            insert(rows, count, row, memory, limits, documents, i, flags, mask, leaders, n_leaders, slots)
             for k in range(n_leaders):
-                if n_links == len(links):
-                    grown_links = np.empty((2 * n_links, 2), np.int64)
-                    grown_links[:n_links] = links
-                    links = grown_links
+                links = _with_room(links, n_links)
                 links[n_links, 0] = row
                 links[n_links, 1] = leaders[k]
                 n_links += 1

@@ -75,9 +75,13 @@ def find(keys, shift, key):  # type: ignore[no-untyped-def]
 
 
 @njit
-def append(keys, entries, rows, following, used, shift, key, row, half):  # type: ignore[no-untyped-def]
-    """Post `row` (larger than all before it) under `key`; `half` is half the limit that the key's bucket is read with."""
-    slot = find(keys, shift, key)
+def append(keys, entries, rows, following, used, slot, key, row, half):  # type: ignore[no-untyped-def]
+    """Post `row` (larger than all before it) under `key`, probing from `slot` on.
+
+    half: half the limit that the key's bucket is read with.
+    """
+    while keys[slot] != EMPTY and keys[slot] != key:
+        slot += 1
     node = np.int32(used[0])
     used[0] += 1
     rows[node] = row

@@ -34,9 +34,8 @@ class RowTable:
         self.path = path
         self._kind = kind
         item = np.dtype(kind).itemsize
-        self._signature_at = match.MASK + (bands + 63) // 64
-        self.width = self._signature_at + -(-size * item // 8)
-        self._components_at = self._signature_at * 8 // item
+        self._components_at = _signature_at(bands) * 8 // item
+        self.width = row_width(size, bands, item)
         self._size = size
         self.recent = np.zeros((capacity, self.width), np.uint64)
         self.base = 0
@@ -113,9 +112,32 @@ class RowTable:
         components = self.recent[first - self.base : last - self.base].view(self._kind)
         return np.ascontiguousarray(components[:, self._components_at : self._components_at + self._size])
 
-    def checksum(self, first: int, last: int) -> int:
-        """Checksum of flushed rows [first, last), as `flush` returned it."""
-        return zlib.crc32(memoryview(self._flushed[first:last]).cast("B"))
-
     def close(self) -> None:
         os.close(self._fd)
+
+
+def _signature_at(bands: int) -> int:
+    """The word of a row at which its signature begins."""
+    return match.MASK + (bands + 63) // 64
+
+
+def row_width(size: int, bands: int, component_bytes: int) -> int:
+    """Words of a row."""
+    return _signature_at(bands) + -(-size * component_bytes // 8)
+
+
+def rows_checksum(path: Path, width: int, first: int, last: int) -> int | None:
+    """Checksum of the rows [first, last) of a row file, as `RowTable.flush` returned it; None if it does not hold them."""
+    try:
+        with path.open("rb") as file:
+            file.seek(PAGE + first * width * 8)
+            left, checksum = (last - first) * width * 8, 0
+            while left:
+                block = file.read(min(left, 1 << 24))
+                if not block:
+                    return None
+                checksum = zlib.crc32(block, checksum)
+                left -= len(block)
+            return checksum
+    except OSError:
+        return None

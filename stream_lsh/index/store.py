@@ -7,7 +7,7 @@ by seeking backwards from a row; other facts (`put` by name) are JSON under `m/N
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,7 @@ class Store:
         try:
             self._db.write(batch, self._write_options)
         except Exception as error:
-            raise OutputError(
-                f"the index in {self.path} cannot be written: {error}; free space and run the same command again to go on"
-            ) from None
+            raise _output_error(self.path, error) from None
 
     def named(self, name: str) -> Any:
         """The JSON value stored under a name, or None."""
@@ -66,6 +64,18 @@ class Store:
             return None if value is None else orjson.loads(value)
         except orjson.JSONDecodeError:
             raise StateError(f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one") from None
+
+    def items(self, prefix: str) -> Iterator[tuple[str, Any]]:
+        """All JSON values whose names begin with `prefix`, by name."""
+        start = name_key(prefix)
+        try:
+            cursor = self._db.iter(ReadOptions())
+            cursor.seek(start)
+            while cursor.valid() and cursor.key().startswith(start):
+                yield cursor.key()[len(name_key("")) :].decode(), orjson.loads(cursor.value())
+                cursor.next()
+        except orjson.JSONDecodeError as error:
+            raise StateError(f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup") from None
 
     def holding(self, kind: bytes, shard: int, row: int) -> tuple[int, bytes]:
         """The value of a kind that holds a row: its first row, and its bytes.
@@ -94,7 +104,10 @@ class Store:
         return value
 
     def close(self) -> None:
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:
+            raise _output_error(self.path, error) from None
 
 
 def rows_key(kind: bytes, shard: int, first: int) -> bytes:
@@ -105,6 +118,10 @@ def rows_key(kind: bytes, shard: int, first: int) -> bytes:
 def name_key(name: str) -> bytes:
     """The key of a JSON value."""
     return b"m/" + name.encode()
+
+
+def _output_error(path: Path, error: Exception) -> OutputError:
+    return OutputError(f"the index in {path} cannot be written: {error}; free space and run the same command again to go on")
 
 
 def _state_error(path: Path, error: Exception) -> StateError:

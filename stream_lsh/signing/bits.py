@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -26,8 +26,12 @@ SEED_BAND = np.uint64(0x3F84D5B5B5470917)
 SEED_COMPONENT = np.uint64(0x9216D5D98979FB1B)
 
 
-@intrinsic  # type: ignore[misc]
-def fold_multiply(typing_context: Any, a: Any, b: Any) -> Any:
+def _address(builder: Any, data: Any, index: Any) -> Any:
+    return cgutils.gep_inbounds(builder, data, index)  # type: ignore[no-untyped-call]
+
+
+@intrinsic
+def _fold_multiply(typing_context: Any, a: Any, b: Any) -> Any:
     """fold_multiply(a, b: uint64) -> uint64: both halves of the 128-bit product, xored (as wyhash mixes)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -38,8 +42,8 @@ def fold_multiply(typing_context: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@intrinsic  # type: ignore[misc]
-def load64(typing_context: Any, array: Any, index: Any) -> Any:
+@intrinsic
+def _load64(typing_context: Any, array: Any, index: Any) -> Any:
     """load64(array: uint8[:], index) -> uint64: eight bytes from index on, little-endian, at any alignment.
 
     Nothing is checked: the caller's array reaches at least eight bytes beyond index.
@@ -47,8 +51,54 @@ def load64(typing_context: Any, array: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.bitcast(cgutils.gep_inbounds(builder, data, arguments[1]), _I64.as_pointer())
+        pointer = builder.bitcast(_address(builder, data, arguments[1]), _I64.as_pointer())
         value = builder.load(pointer, align=1)
         return builder.bswap(value) if sys.byteorder == "big" else value
 
     return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def _store64(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    """store64(array: uint8[:], index, value: uint64): the opposite of load64; eight bytes must be free."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(_address(builder, data, arguments[1]), _I64.as_pointer())
+        value = builder.bswap(arguments[2]) if sys.byteorder == "big" else arguments[2]
+        builder.store(value, pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.uint64), generate
+
+
+@intrinsic
+def _store_sums(typing_context: Any, array: Any, index: Any, offsets: Any, row: Any, base: Any) -> Any:
+    """store_sums(array: uint32[:], index, offsets: uint8[:, 8], row, base).
+
+    array[index:index + 8] = offsets[row] + base, all eight at once in vector registers; nothing is checked.
+    """
+    narrow, wide = ir.VectorType(ir.IntType(8), 8), ir.VectorType(ir.IntType(32), 8)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        source = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        place = builder.mul(arguments[3], ir.Constant(arguments[3].type, 8))
+        pointer = builder.bitcast(_address(builder, source, place), narrow.as_pointer())
+        small = builder.zext(builder.load(pointer, align=1), wide)
+        base = builder.trunc(arguments[4], ir.IntType(32))
+        first = builder.insert_element(ir.Constant(wide, ir.Undefined), base, ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), 8), None)
+        sums = builder.add(small, builder.shuffle_vector(first, ir.Constant(wide, ir.Undefined), zeros))
+        out = builder.bitcast(_address(builder, target, arguments[1]), wide.as_pointer())
+        builder.store(sums, out, align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, offsets, types.intp, types.intp), generate
+
+
+# Under names without a type: to mypy an intrinsic takes the typing context as well.
+fold_multiply: Any = _fold_multiply
+load64: Any = _load64
+store64: Any = _store64
+store_sums: Any = _store_sums

@@ -47,8 +47,8 @@ def _find_rare(text, ends, rare):  # type: ignore[no-untyped-def]
 
 @njit
 def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: ignore[no-untyped-def]
-    write = np.int64(0)
-    read = np.int64(0)
+    write = 0
+    read = 0
     for document in range(ends.shape[0]):
         end = ends[document]
         if not rare[document]:
@@ -56,7 +56,7 @@ def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: i
             write += end - read
             read = end
         cased_before = False
-        sigma = np.int64(-1)  # where a sigma stands whose form the next characters decide
+        sigma = -1  # where a sigma stands whose form the next characters decide
         while read < end:
             point, size = decode(text, read, end)
             flag = flags[records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]]

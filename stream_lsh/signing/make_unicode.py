@@ -10,8 +10,10 @@ import string
 import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_lsh.signing.unicode import (
     CASED,
@@ -60,8 +62,8 @@ def flags_of(char: str) -> int:
     return flags
 
 
-def build() -> dict[str, np.ndarray]:
-    """pages[code point >> PAGE_BITS] and records[page << PAGE_BITS | low bits] lead to flags and lower-case distance."""
+def build() -> dict[str, NDArray[Any]]:
+    """records[pages[point >> PAGE_BITS] << PAGE_BITS | low bits of point] is the index of flags and lower."""
     kinds: dict[tuple[int, int], int] = {}
     record_of = np.zeros(sys.maxunicode + 1, dtype=np.uint16)
     for point in range(sys.maxunicode + 1):
@@ -70,7 +72,9 @@ def build() -> dict[str, np.ndarray]:
         # U+0130 alone becomes two characters: `casing` writes them before the tables are asked.
         distance = ord(lower) - point if len(lower) == 1 else 0
         record_of[point] = kinds.setdefault((flags_of(char), distance), len(kinds))
-    pages, records, seen = [], [], {}
+    pages: list[int] = []
+    records: list[NDArray[np.uint16]] = []
+    seen: dict[bytes, int] = {}
     for page in record_of.reshape(-1, 1 << PAGE_BITS):
         key = page.tobytes()
         if key not in seen:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from stream_lsh.signing.settings import SigningSettings
 
 # What stands inside of a line and does not end a word.
-_INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code del dfn em font i ins kbd mark q s samp small span strike strong sub sup "
-    "tt u var wbr".split()
-)
+_INLINE = frozenset((
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins", "kbd",
+    "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var", "wbr",
+))  # fmt: skip
 _RAW = ("script", "style")
 _TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]*)|<[!?]")
 

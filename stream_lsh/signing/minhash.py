@@ -35,8 +35,8 @@ def jaccard(first: AbstractSet[Any], second: AbstractSet[Any]) -> float:
 def as_bag(shingles: Iterable[Hashable]) -> set[tuple[Hashable, int]]:
     """A bag as a set: each shingle with the number of its occurrence.
 
-    The Jaccard of these sets is sum of minima / sum of maxima of the counts. (MMDS 3.1.3 divides by the sum of the sizes
-    instead, so that a bag has 1/2 with itself.)
+    The Jaccard of these sets is sum of minima / sum of maxima of the counts. (MMDS 3.1.3 divides by the sum of the
+    sizes instead, so that a bag has 1/2 with itself.)
     """
     seen: Counter[Hashable] = Counter()
     bag = set()
@@ -73,9 +73,7 @@ def universal_hashes(count: int, seed: int, n: int = 1 << 32) -> list[UniversalH
     return [UniversalHash(generator.randrange(1, PRIME), generator.randrange(PRIME), PRIME, n) for _ in range(count)]
 
 
-def minhash_one_pass(
-    matrix: Sequence[Sequence[int]], hashes: Sequence[UniversalHash]
-) -> Iterator[list[list[float]]]:
+def minhash_one_pass(matrix: Sequence[Sequence[int]], hashes: Sequence[UniversalHash]) -> Iterator[list[list[float]]]:
     """The signature matrix after each row of the characteristic matrix (MMDS 3.3.5).
 
     Args:

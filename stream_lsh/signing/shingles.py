@@ -127,7 +127,8 @@ def shingle_tokens(norm, spans, bounds, k, continuous_k, weights, ring, out, pla
         start = np.int64(spans[2 * token])
         continuous = start >> 31
         # The lowest bit tells how much a token weighs when it leaves the ring.
-        hashed = hash_bytes(norm, start & _PLACE, np.int64(spans[2 * token + 1])) & ~np.uint64(1) | np.uint64(continuous)
+        hashed = hash_bytes(norm, start & _PLACE, np.int64(spans[2 * token + 1]))
+        hashed = (hashed & ~_NEXT) | np.uint64(continuous)
         ring[token & (MAX_K - 1)] = hashed
         state = state * SEED_MIX + hashed
         length += 1

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from stream_lsh.banding.bands import write_band_keys
 from stream_lsh.errors import UsageError
 from stream_lsh.kernels import njit
+from stream_lsh.signing.ascii import GROUP, quick_of
 from stream_lsh.signing.casing import rewrite_rare
 from stream_lsh.signing.markup import prepare
 from stream_lsh.signing.murmur import murmur_slice
@@ -31,6 +32,8 @@ from stream_lsh.signing.unicode import tables_for
 
 _KINDS = ("words", "chars", "set")
 _WORDS, _CHARS, _SET = range(3)
+LONGEST = 1 << 30
+"""Bytes that a document may have: places in its normalised form, which may be half as long again, take 31 bits."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,10 @@ class Signed:
 
 
 @njit
-def _sign(text, ends, ascii_table, pages, records, flags, lower, kind, k, continuous_k, weights, bag, seeds, bands, rows, sizes, fingerprints, signatures, keys, shingles, offsets):  # type: ignore[no-untyped-def]  # fmt: skip
+def _sign(  # type: ignore[no-untyped-def]
+    text, ends, quick, ascii_table, pages, records, flags, lower, kind, k, continuous_k, weights, bag, seeds,
+    bands, rows, sizes, fingerprints, signatures, keys, shingles, offsets,
+):  # fmt: skip
     longest = np.int64(0)
     start = np.int64(0)
     for document in range(ends.shape[0]):
@@ -62,7 +68,7 @@ def _sign(text, ends, ascii_table, pages, records, flags, lower, kind, k, contin
         start = ends[document]
     # Scratch lives as long as this call: one document's, used again for the next.
     norm = np.empty(normalised_capacity(longest), dtype=np.uint8)
-    spans = np.empty(longest + 2, dtype=np.uint32)
+    spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
     ring = np.empty(MAX_K, dtype=np.uint64)
     bins = np.empty(signatures.shape[1], dtype=np.uint64)
     most = table_slots(longest if kind == _CHARS else longest // 2 + 1)
@@ -75,7 +81,7 @@ def _sign(text, ends, ascii_table, pages, records, flags, lower, kind, k, contin
         offsets[0] = 0
     for document in range(ends.shape[0]):
         end = ends[document]
-        size, bounds = normalise(text, start, end, ascii_table, pages, records, flags, lower, norm, spans)
+        size, bounds = normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans)
         fingerprints[document, 0], fingerprints[document, 1] = murmur_slice(norm, 0, size)
         place = base
         if kind == _SET:
@@ -117,6 +123,7 @@ class Signer:
         _check(settings)
         self.settings = settings
         self._tables = tables_for(settings)
+        self._quick = quick_of(settings)
         self._weights = powers()
         self._seeds = round_seeds(settings.signature_size)
         self._component = np.dtype(np.uint16 if settings.rows >= 3 else np.uint32)
@@ -129,7 +136,7 @@ class Signer:
             ends: int64[n], where each ends in `texts`; the first starts at 0.
             want_shingles: whether to return the shingles' hashes.
         Raises:
-            ValueError: if `ends` falls somewhere or leaves `texts`.
+            ValueError: if `ends` falls somewhere or leaves `texts`, or a document is longer than LONGEST.
         """
         settings = self.settings
         text = np.frombuffer(texts, dtype=np.uint8)
@@ -142,22 +149,25 @@ class Signer:
             text = np.frombuffer(texts, dtype=np.uint8)
         if settings.lower:
             text, ends = rewrite_rare(text, ends)
+        lengths = np.diff(ends, prepend=0)
         sizes = np.empty(n, dtype=np.uint32)
         fingerprints = np.empty((n, 2), dtype=np.uint64)
         signatures = np.empty((n, settings.signature_size), dtype=self._component)
         keys = np.empty((n, settings.bands), dtype=np.uint64)
         offsets = np.empty(n + 1 if want_shingles else 0, dtype=np.int64)
+        if lengths.max(initial=0) > LONGEST:
+            raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
         # Room for as many as there can be; memory that is never written to costs nothing.
-        lengths = np.diff(ends, prepend=0)
         room = int(lengths.sum() if want_shingles else lengths.max(initial=0))
         shingles = np.empty(room + n + 1 if settings.kind == "chars" else room // 2 + n + 1, dtype=np.uint64)
         tables = self._tables
         total = _sign(
-            text, ends, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
+            text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
             _KINDS.index(settings.kind), settings.k, settings.continuous_k, self._weights, settings.bag, self._seeds,
             settings.bands, settings.rows, sizes, fingerprints, signatures, keys, shingles, offsets,
         )  # fmt: skip
-        return Signed(sizes, fingerprints, signatures, keys, shingles[:total], offsets)
+        kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps all of it alive
+        return Signed(sizes, fingerprints, signatures, keys, kept, offsets)
 
 
 def _check(settings: SigningSettings) -> None:

@@ -7,6 +7,8 @@ rounds end when all bins have one. The second half makes the estimate unbiased f
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,7 +40,7 @@ def sketch(shingles, start, end, seeds, bins, out):  # type: ignore[no-untyped-d
     size = bins.shape[0]
     bins[:] = _EMPTY
     wide = np.uint64(size)
-    filled = np.int64(0)
+    filled: Any = 0
     for number in range(size):
         seed = seeds[number]
         base = np.uint64(number) << _ROUND
@@ -51,13 +53,13 @@ def sketch(shingles, start, end, seeds, bins, out):  # type: ignore[no-untyped-d
         if filled == size:
             break
     if filled < size:
-        for chosen in range(size):
-            if bins[chosen] == _EMPTY:
-                seed = seeds[size + chosen]
-                base = np.uint64(size + chosen) << _ROUND
+        for own in range(size):
+            if bins[own] == _EMPTY:
+                seed = seeds[size + own]
+                base = np.uint64(size + own) << _ROUND
                 smallest = _EMPTY
                 for i in range(start, end):
                     smallest = min(smallest, fold_multiply(shingles[i] ^ seed, SEED_ROUND) & _VALUE)
-                bins[chosen] = base | smallest
-    for chosen in range(size):
-        out[chosen] = fold_multiply(bins[chosen] ^ SEED_COMPONENT, SEED_MIX)
+                bins[own] = base | smallest
+    for place in range(size):
+        out[place] = fold_multiply(bins[place] ^ SEED_COMPONENT, SEED_MIX)

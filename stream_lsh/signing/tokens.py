@@ -6,9 +6,12 @@ The input is what Python encodes with "surrogatepass"; broken bytes elsewhere ne
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from stream_lsh.kernels import njit
+from stream_lsh.signing.ascii import GROUP, ascii_run
 from stream_lsh.signing.unicode import (
     ASCII_SLOW,
     ASCII_SQUEEZE,
@@ -84,21 +87,31 @@ def _record(point, pages, records):  # type: ignore[no-untyped-def]
 
 
 @njit
-def normalise(text, start, end, ascii_table, pages, records, flags, lower, norm, spans):  # type: ignore[no-untyped-def]
+def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans):  # type: ignore[no-untyped-def]
     """Normalises text[start:end] into `norm` and writes the tokens' starts and ends, in turn, into `spans`.
 
     Args:
+        quick: `quick_of(settings)`; the tables: `tables_for(settings)`.
         text, norm: uint8; norm holds at least `normalised_capacity(end - start)`.
-        spans: uint32, at least end - start + 2; a start has CONTINUOUS_START set for a character that is a token.
+        spans: uint32, at least end - start + 2 + GROUP; the start of a token that is one character of a script
+            without spaces has CONTINUOUS_START set.
     Returns:
         (bytes written, number of places written: twice the number of tokens)
     """
     read = start
-    write = np.int64(0)
-    bounds = np.int64(0)
-    inside = np.int64(_OUTSIDE)
-    squeezed = np.int64(1)  # a blank before the first character is one too many
+    write: Any = 0
+    bounds: Any = 0
+    inside: Any = _OUTSIDE
+    resume = start  # where it is worth while to try eight bytes at once again
+    squeezed: Any = 1  # a blank before the first character is one too many
     while read < end:
+        if quick and read >= resume and text[read] < 0x80:
+            read, write, bounds, inside, squeezed = ascii_run(
+                text, read, end, quick, norm, spans, write, bounds, inside, squeezed
+            )
+            if read == end:
+                break
+            resume = read + GROUP
         entry = np.int64(ascii_table[text[read]])
         if entry < ASCII_SLOW:
             # No branches here: a place is written always, and counted only where words begin or end.
@@ -122,11 +135,13 @@ def normalise(text, start, end, ascii_table, pages, records, flags, lower, norm,
                 inside = _OUTSIDE
             norm[write] = 0x1F
             write += 1
-            squeezed = np.int64(1 if flags[_record(0x20, pages, records)] & SQUEEZE else 0)
+            squeezed = 1 if flags[_record(0x20, pages, records)] & SQUEEZE else 0
             read += size
             continue
         record = _record(point, pages, records)
         flag = flags[record]
+        if size == 1:
+            point = np.int64(0x3F)  # a broken byte must not become three
         if flag & CONTINUOUS:
             if inside:
                 spans[bounds] = write
@@ -145,22 +160,23 @@ def normalise(text, start, end, ascii_table, pages, records, flags, lower, norm,
                 inside = _IN_WORD
         elif flag & JOINER and inside:
             # Part of the token only if the token goes on behind it (and behind all that follow it).
-            stop = read
-            while flag & JOINER and stop < end:
-                stop += size
-                if stop < end:
-                    point, size = decode(text, stop, end)
+            behind = read
+            while flag & JOINER and behind < end:
+                behind += size
+                if behind < end:
+                    point, size = decode(text, behind, end)
                     flag = flags[_record(point, pages, records)]
-            goes_on = stop < end and (flag & MARK or (inside == _IN_WORD and flag & WORD and not flag & CONTINUOUS))
+            same = flag & MARK or (inside == _IN_WORD and flag & WORD and not flag & CONTINUOUS)
+            goes_on = behind < end and same
             if not goes_on:
                 spans[bounds] = write
                 bounds += 1
                 inside = _OUTSIDE
-            for i in range(read, stop):
+            for i in range(read, behind):
                 norm[write] = text[i]
                 write += 1
-            squeezed = np.int64(0)
-            read = stop
+            squeezed = 0
+            read = behind
             if inside == _IN_CONTINUOUS and (read == end or text[read] < 0x80):
                 spans[bounds] = write
                 bounds += 1
@@ -175,10 +191,10 @@ def normalise(text, start, end, ascii_table, pages, records, flags, lower, norm,
             if not squeezed:
                 norm[write] = 0x20
                 write += 1
-            squeezed = np.int64(1)
+            squeezed = 1
         else:
             write = encode(norm, write, np.int64(0x20) if flag & BLANK else point + np.int64(lower[record]))
-            squeezed = np.int64(0)
+            squeezed = 0
         if inside == _IN_CONTINUOUS and (read == end or text[read] < 0x80):
             # The path above knows only "inside a word": any ASCII character ends this token.
             spans[bounds] = write

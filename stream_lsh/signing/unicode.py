@@ -65,9 +65,7 @@ class Tables:
 def unicode_data() -> UnicodeData:
     """The shipped table, read once (a few milliseconds)."""
     with np.load(Path(__file__).with_name(TABLE_FILE), allow_pickle=False) as table:
-        return UnicodeData(
-            str(table["version"]), table["pages"], table["records"], table["flags"], table["lower"]
-        )
+        return UnicodeData(str(table["version"]), table["pages"], table["records"], table["flags"], table["lower"])
 
 
 def tables_for(settings: SigningSettings) -> Tables:

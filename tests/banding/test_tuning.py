@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stream_lsh.banding.tuning import (
     LIMIT,
+    SIGNATURE_ERROR,
     Banding,
     alternatives,
     bands_needed,
@@ -72,7 +73,11 @@ def test_fixed_rows_bands_and_size() -> None:
     assert choose(0.8, 0.999, rows=4) == (128, 14, 4)
     assert choose(0.8, 0.999, rows=8) == (304, 38, 8)
     assert choose(0.8, 0.999, bands=20) == (128, 20, 5)
-    assert choose(0.8, 0.999, signature_size=256) == (256, 30, 7)
+    assert choose(0.8, 0.999, signature_size=1024) == (1024, 18, 5)
+    assert choose(0.8, 0.999, signature_size=256, rows=7) == (256, 30, 7)
+    assert choose(0.8, 0.999, signature_size=100) == (100, 18, 5)
+    assert choose(0.45, 0.999) == (128, 31, 2)
+    assert choose(0.45, 0.999, signature_size=220) == (220, 73, 3)
     assert choose(0.8, 0.999, signature_size=64, bands=20) == (64, 20, 3)
     assert choose(0.8, 0.999, bands=20, rows=5) == (128, 20, 5)
     assert choose(0.8, 0.999, bands=20, rows=7) == (140, 20, 7)
@@ -81,6 +86,14 @@ def test_fixed_rows_bands_and_size() -> None:
 
 def test_bands_and_rows_together_are_the_curve_whatever_the_recall() -> None:
     assert choose(0.2, 0.999, bands=1, rows=10) == (128, 1, 10)
+
+
+def test_a_signature_that_decides_by_itself_is_longer() -> None:
+    assert choose(0.8, 0.999, error=SIGNATURE_ERROR) == (1024, 18, 5)
+    assert choose(0.5, 0.999, error=SIGNATURE_ERROR) == (1600, 52, 3)
+    assert choose(1.0, 0.999, error=SIGNATURE_ERROR) == choose(1.0, 0.999)
+    assert choose(0.8, 0.999, 200, error=SIGNATURE_ERROR) == choose(0.8, 0.999, 200)
+    assert choose(0.5, 0.999, error=1e-6).signature_size == 4096
 
 
 SIZES = st.none() | st.integers(1, 4096)

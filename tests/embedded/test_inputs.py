@@ -9,6 +9,7 @@ import lzma
 import os
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def test_several_members(tmp_path: Path, suffix: str) -> None:
     compress = COMPRESS[suffix]
     data = feed(3000)
     cuts = [0, 0, 1, 777, 40_000, len(data)]
-    packed = b"".join(compress(data[a:b]) for a, b in zip(cuts, cuts[1:], strict=False))
+    packed = b"".join(compress(data[a:b]) for a, b in pairwise(cuts))
     padding = b"" if suffix == ".zst" else b"\0" * 512
     found = read(write(tmp_path / f"in{suffix}", packed + padding))
     assert b"".join(row[1] + b"\n" for row in rows(found)) == data
@@ -222,7 +223,7 @@ def test_corrupt_and_followed_by_rubbish(tmp_path: Path, suffix: str) -> None:
     for damaged in (bytes(packed) + b"rubbish", b"rubbish rubbish", _flipped(packed)):
         path = write(tmp_path / f"in{suffix}", damaged)
         found: list[Batch] = []
-        with pytest.raises(InputError, match="damaged|middle"):
+        with pytest.raises(InputError, match=r"damaged|middle"):
             for batch in Input.open(str(path), Fields()).batches(START):
                 found.append(batch)
         if damaged.endswith(b"rubbish") and len(damaged) > 100:
@@ -270,7 +271,7 @@ def test_a_huge_line_is_skipped(tmp_path: Path) -> None:
 
 def split(data: bytes, cuts: list[int], limit: int, lines: int, start: Position = START) -> list[tuple[Any, ...]]:
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    blocks = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    blocks = [data[a:b] for a, b in pairwise(edges)]
     found = []
     for part in LineSplitter(start, limit, lines).split(blocks):
         for i in range(len(part.starts)):
@@ -359,7 +360,12 @@ def test_a_fast_pipe_makes_large_batches(pipe: int) -> None:
 def test_a_pipe_that_does_not_wait(pipe: int) -> None:
     os.set_blocking(inputs.STANDARD_INPUT, False)
     batches = Input.open("-", Fields()).batches(START)
-    timer = threading.Timer(0.05, lambda: (os.write(pipe, feed(1)), os.close(pipe)))
+
+    def produce() -> None:
+        os.write(pipe, feed(1))
+        os.close(pipe)
+
+    timer = threading.Timer(0.05, produce)
     timer.start()
     assert rows(list(batches))[0][0] == b"0"
     timer.join()
@@ -398,7 +404,7 @@ def test_a_named_pipe(tmp_path: Path) -> None:
 
 def test_a_folder_of_texts(tmp_path: Path) -> None:
     for name, data in {
-        "b.txt": "zwei\n".encode(),
+        "b.txt": b"zwei\n",
         "a/z.txt": b"\xef\xbb\xbfone",
         "a.txt": "čtyři \0".encode(),
         "empty": b"",

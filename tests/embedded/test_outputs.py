@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -162,7 +161,7 @@ def test_create_where_it_cannot(tmp_path: Path) -> None:
 
 def test_resume_refuses_what_it_has_not_written(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    with pytest.raises(OutputError, match="missing.*put the file back"):
+    with pytest.raises(OutputError, match=r"missing.*put the file back"):
         Output.resume(path, OutputState(5))
     output = Output.create(path)
     output.write(b"first\nsecond\n")
@@ -183,7 +182,7 @@ def test_resume_refuses_what_it_has_not_written(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_device() -> None:
     output = Output.create("/dev/full")
-    with pytest.raises(OutputError, match="/dev/full.*make room"):
+    with pytest.raises(OutputError, match=r"/dev/full.*make room"):
         output.write(b"x\n")
     output.close()
 
@@ -212,7 +211,6 @@ assert output.checkpoint(sync=True).length == os.stat({str(path)!r}).st_size
     assert data.endswith(b"\n")
     if not suffix:
         assert len(data.splitlines()) > 5000
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY or True
 
 
 def test_ctrl_c_in_the_middle_leaves_complete_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +224,7 @@ def test_ctrl_c_in_the_middle_leaves_complete_lines(tmp_path: Path, monkeypatch:
             raise KeyboardInterrupt
         return write(descriptor, data[:10])
 
-    monkeypatch.setattr(outputs.os, "write", interrupted)
+    monkeypatch.setattr("stream_lsh.embedded.outputs.os.write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         output.write(b"while\nit hap\n")
     assert path.read_bytes() == b"before\n"
@@ -312,7 +310,7 @@ def test_standard_output_that_was_emptied(tmp_path: Path, monkeypatch: pytest.Mo
     output.write(b"one\n")
     state = output.checkpoint(sync=True)
     os.close(descriptor)
-    with pytest.raises(OutputError, match=">> instead of >.*--unique"):
+    with pytest.raises(OutputError, match=r">> instead of >.*--unique"):
         standard(path, os.O_TRUNC, state, monkeypatch)
     os.close(outputs.STANDARD_OUTPUT)
     output, descriptor = standard(path, os.O_TRUNC, start, monkeypatch)
@@ -344,7 +342,7 @@ def test_two_outputs_to_one_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     a = str(tmp_path / "a")
     for other in (a, str(tmp_path / "link"), str(tmp_path / "hard"), str(tmp_path / "sub" / ".." / "a")):
-        with pytest.raises(UsageError, match="--pairs.*--unique"):
+        with pytest.raises(UsageError, match=r"--pairs.*--unique"):
             check_distinct({"--unique": a, "--pairs": other})
     new = str(tmp_path / "new")
     with pytest.raises(UsageError):

@@ -7,6 +7,7 @@ import string
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def sign(texts: Sequence[str], settings: SigningSettings) -> Signed:
 
 def shingle_hashes(signed: Signed) -> list[list[int]]:
     ends = signed.offsets.tolist()
-    return [signed.shingles[start:end].tolist() for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    return [signed.shingles[start:end].tolist() for start, end in pairwise(ends)]
 
 
 @cache
@@ -60,10 +61,7 @@ def normalise(text: str, settings: SigningSettings) -> str:
     if settings.kind == "set" and "\x1f" in text:
         return "\x1f".join(normalise(part, settings) for part in text.split("\x1f"))
     dropped = [settings.punctuation and is_dropped(char) for char in text]
-    if settings.lower:
-        pieces = lower_each(text)
-    else:
-        pieces = list(text)
+    pieces = lower_each(text) if settings.lower else list(text)
     text = "".join(" " if drop else piece for drop, piece in zip(dropped, pieces, strict=True))
     if settings.space:
         text = " ".join(text.split())

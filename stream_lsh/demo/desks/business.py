@@ -59,7 +59,7 @@ RESULTS = Topic(
             "Energy for the main plant in {town}, where {staff} people work, was bought in advance until {month2}.",
         ),
         (
-            "The company was founded in {town} in {year2} as a workshop with {founders} employees.",
+            "The company was founded in {town} in {oldyear} as a workshop with {founders} employees.",
             "A rival had offered {revenue2} million euros for the whole group in {year}; the founding family declined.",
             "Figures for the next quarter will be published on {day} {month}.",
             "The shareholders meet on {day} {month} in {town2}.",

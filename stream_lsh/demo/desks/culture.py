@@ -109,7 +109,7 @@ PRIZE = Topic(
             "The reviewer {publisher} found the ending too neat and the middle perfect.",
         ),
         (
-            "The prize has been awarded since {year2}, at first in kind: the winner received a barrel of wine.",
+            "The prize has been awarded since {oldyear}, at first in kind: the winner received a barrel of wine.",
             "Last year it had gone to {former} for a volume of essays.",
             "Also on the short list were {former} and three first books.",
             "Among earlier winners is {former}, who gave the speech this year.",

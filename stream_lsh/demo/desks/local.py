@@ -46,7 +46,7 @@ PROJECT = Topic(
             "A similar scheme in {town2} is used by about {visitors} people a week.",
             "In {town2} such a place had to close again after {years} winters for want of volunteers.",
             "The street has {residents} residents and so far neither a bench nor a bakery.",
-            "The {shop} had been run by the same family since {year2}.",
+            "The {shop} had been run by the same family since {oldyear}.",
         ),
         (
             "Those who want to help can come on {weekday2} at {hour} o'clock with gloves and a spade.",
@@ -114,7 +114,7 @@ POLICE = Topic(
         ),
         (
             "In {year} the same place had been broken into for a barrel of cider.",
-            "The building dates from {year2} and is to be renovated in {season}.",
+            "The building dates from {oldyear} and is to be renovated in {season}.",
             "In neighbouring {town2} a court had sentenced two brothers to {months} months for a theft of the same kind.",
             "It is the {nth} break-in within {weeks} weeks.",
         ),

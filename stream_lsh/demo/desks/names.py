@@ -8,7 +8,9 @@ _STEMS = (
     "Ash", "Bram", "Cald", "Dun", "Elm", "Fair", "Green", "Hart", "Ings", "Kel", "Lang", "Mar", "Nor", "Oak", "Pen",
     "Ram", "Sand", "Thorn", "Under", "Wend", "Wool", "Brack", "Crow", "Hazel",
 )  # fmt: skip
-_ENDS = ("bridge", "bury", "by", "combe", "dale", "field", "ford", "ham", "leigh", "mere", "mouth", "stead", "ton", "wick")
+_ENDS = (
+    "bridge", "bury", "by", "combe", "dale", "field", "ford", "ham", "leigh", "mere", "mouth", "stead", "ton", "wick",
+)  # fmt: skip
 TOWNS = tuple(stem + end for stem in _STEMS for end in _ENDS)
 
 POOLS: Mapping[str, Sequence[str]] = {
@@ -32,8 +34,8 @@ POOLS: Mapping[str, Sequence[str]] = {
         "Rother", "Swale", "Teign", "Ure", "Wend",
     ),
     "region": (
-        "the Vale of Corran", "the Northern Marches", "East Lindmark", "the Fenlands", "the Upper Swale", "West Harland",
-        "the Lake Counties", "the Southern Downs", "the Marl Valley", "the Coastal District",
+        "the Vale of Corran", "the Northern Marches", "East Lindmark", "the Fenlands", "the Upper Swale",
+        "West Harland", "the Lake Counties", "the Southern Downs", "the Marl Valley", "the Coastal District",
     ),
     "street": (
         "Bridge Street", "Castle Lane", "Chapel Road", "Church Hill", "Cooper Street", "Dock Road", "Foundry Lane",
@@ -46,5 +48,6 @@ POOLS: Mapping[str, Sequence[str]] = {
         "December",
     ),
     "year": tuple(str(year) for year in range(1987, 2024)),
+    "oldyear": tuple(str(year) for year in range(1891, 1979)),
     "season": ("the spring", "the summer", "the autumn", "the winter", "the end of the year", "early next year"),
 }  # fmt: skip

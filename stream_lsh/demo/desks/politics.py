@@ -47,8 +47,8 @@ BUDGET = Topic(
         (
             "{town} has {people} inhabitants and last raised its rates in {year}.",
             "The regional government must still approve the loan; it has {days} days to object.",
-            "Similar plans failed in neighbouring {town2} in {year}, when the contractor withdrew.",
-            "An audit in {year} had found that {percent2} per cent of the town's buildings needed urgent repair.",
+            "Similar plans failed in neighbouring {town2} in {year2}, when the contractor withdrew.",
+            "An audit in {year3} had found that {percent2} per cent of the town's buildings needed urgent repair.",
         ),
         (
             "Work on {plan} could start in {season}, provided that the tender [attracts|brings] at least two bids.",
@@ -117,10 +117,10 @@ BILL = Topic(
             "The association of towns wants compensation; its director, {expert}, put the additional work at {staff} full-time posts.",
         ),
         (
-            "An earlier attempt to regulate {matter} had failed in {year} when the upper house withheld its consent.",
-            "The debate about {matter} began after irregularities came to light in {town2} in {year}.",
+            "An earlier attempt to regulate {matter} had failed in {year2} when the upper house withheld its consent.",
+            "The debate about {matter} began after irregularities came to light in {town2} in {year3}.",
             "In opinion polls {percent} per cent of those questioned support stricter rules, and {percent2} per cent have no view.",
-            "The coalition had promised the law in its agreement of {year}, then postponed it {changes} times.",
+            "The coalition had promised the law in its agreement of {year4}, then postponed it {changes} times.",
         ),
         (
             "If the second reading goes as planned, the upper house will take up the bill in {month2}.",

@@ -122,7 +122,7 @@ RACE = Topic(
         ),
         (
             "Some {crowd} people stood along the course, most of them on the wall of {town}.",
-            "The race has been held since {year2}, with interruptions.",
+            "The race has been held since {oldyear}, with interruptions.",
             "Next on the calendar is the time trial from {town} to {street} on {weekday2}.",
             "Overall {winner.last} now leads by {seconds2} seconds with {days2} stages to go.",
         ),

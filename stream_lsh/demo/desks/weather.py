@@ -75,14 +75,14 @@ STORM = Topic(
 
 HARVEST = Topic(
     headlines=(
-        "{crop} growers in {region} count losses after {spell}",
+        "growers of {crop} in {region} count losses after {spell}",
         "{region}: how {spell} changed the season for {crop}",
         "Early start for {crop} around {town}",
     ),
     leads=(
-        "the {crop} harvest around {town} will be about {percent} per cent [smaller|poorer] than usual because of {spell}, the growers' association said on {weekday}.",
+        "the harvest of {crop} around {town} will be about {percent} per cent [smaller|poorer] than usual because of {spell}, the growers' association said on {weekday}.",
         "after {spell} the growers of {region} are [picking|bringing in] their {crop} {days} days earlier than [last year|in an ordinary year].",
-        "{spell} [cost|may have cost] the {crop} growers of {region} some {money} million euros, according to a first estimate from {town}.",
+        "{spell} [cost|may have cost] the growers of {crop} in {region} some {money} million euros, according to a first estimate from {town}.",
     ),
     parts=(
         (
@@ -111,9 +111,9 @@ HARVEST = Topic(
         ),
         (
             "{region} [grows|produces] {share} per cent of the country's {crop}, on {hectares2} hectares.",
-            "{crop} have been grown on the slopes of the {river} since {year2}.",
+            "{crop} have been grown on the slopes of the {river} since {oldyear}.",
             "In {year} a similar spell had forced {farms} farms to give up.",
-            "The festival of the harvest in {town}, held since {year2}, will go ahead all the same.",
+            "The festival of the harvest in {town}, held since {oldyear}, will go ahead all the same.",
         ),
         (
             "The ministry will decide on compensation of up to {fee} euros a hectare in {month2}.",

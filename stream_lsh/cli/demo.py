@@ -1,0 +1,66 @@
+"""`stream-lsh demo`: a small news feed, the real job on it, and what it found."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import quiet_option, with_options
+from stream_lsh.cli.progress import progress_display
+from stream_lsh.errors import OutputError, UsageError
+
+EXAMPLES = """
+stream-lsh demo
+stream-lsh demo --documents 20000 --seed 7 --keep demo
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Make a small news feed, find the near-duplicates in it and show them side by side.
+
+The stories are made up, in eight languages, and some come again as a paper would print them: corrected, updated, cut,
+under another headline, in another site's boilerplate. So it is known what there is to find, and it is compared with
+what was found. Nothing is left behind unless --keep says where.""",
+)
+@with_options(
+    [
+        Option(["--documents"], type=click.IntRange(40, 200_000), default=2000, show_default=True, help="size of feed"),
+        Option(["--seed"], type=int, default=1, show_default=True, help="another number makes another feed"),
+        Option(
+            ["--keep"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+            help="write the feed, its truth, the outputs and the index there",
+        ),
+        Option(["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True, help="pairs to show"),
+        quiet_option(),
+    ]
+)  # fmt: skip
+def demo(documents: int, seed: int, keep: Path | None, examples: int, quiet: bool) -> None:
+    with ExitStack() as stack:
+        folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if not quiet:
+            complain(f"making {documents:,} documents of news and looking for near-duplicates among them")
+        from rich.console import Console
+
+        from stream_lsh.demo.display import show  # here, because it takes numba with it
+        from stream_lsh.demo.run import run_demo
+
+        with progress_display(quiet=quiet, writes_standard_output=False) as progress:
+            run = run_demo(folder, documents, seed, progress, kept=keep is not None)
+        show(Console(highlight=False), run, examples)
+
+
+def _new_folder(keep: Path) -> Path:
+    if keep.exists() and any(keep.iterdir()):
+        raise UsageError(f"--keep {keep}: the folder is not empty; name a new one")
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"--keep {keep}: {error.strerror}; name a folder that can be written") from None
+    return keep

@@ -1,0 +1,286 @@
+"""`stream-lsh evaluate`: what the engine finds, against exhaustive comparison or given pairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import load_settings, quiet_option, settings_options, with_options
+from stream_lsh.cli.progress import progress_display
+from stream_lsh.cli.running import chosen_inputs
+from stream_lsh.cli.wording import count, duration
+from stream_lsh.settings import Settings
+
+if TYPE_CHECKING:
+    from stream_lsh.evaluation.collection import Collection
+    from stream_lsh.evaluation.report import Pairs, Report
+
+EXAMPLES = """
+stream-lsh evaluate feed.jsonl --threshold 0.8
+stream-lsh evaluate feed.jsonl.xz --limit 40000 --text-field title --text-field text --verify signature
+stream-lsh evaluate products.jsonl --truth products.pairs.jsonl --threshold 0.3 --shingles words:1
+"""
+SETTINGS = (
+    "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
+    "id_field", "text_field", "set_field", "max_document_bytes",
+    "shards", "bucket_size", "followers", "memory_documents",
+)  # fmt: skip
+LONG = 3.0  # seconds of comparing that are announced
+WORKERS = 2
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Run the engine on INPUT and compare the pairs it reports with those there are.
+
+By default those are all pairs whose shingles have a Jaccard similarity at the threshold or above, found by exhaustive
+comparison. With --truth they are the pairs of a file: tab-separated lines (id, id and perhaps their similarity), or
+with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
+gives similarities, its pairs below the threshold do not count.
+
+Every match is reported and compared with every earlier document (--max-matches 0, --against any).""",
+)
+@click.argument("inputs", nargs=-1, metavar="INPUT ...")
+@with_options(
+    [
+        Option(["--truth"], metavar="FILE", section="Truth", help="the pairs there are; also .gz, .xz, .zst"),
+        Option(
+            ["--limit"], type=click.IntRange(min=1), metavar="N", section="Truth",
+            help="only the first N documents: exhaustive comparison grows with their square",
+        ),
+        Option(
+            ["--show"], type=click.IntRange(min=0), default=5, metavar="N", section="Output", show_default=True,
+            help="missed and false pairs to show",
+        ),
+        Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
+        *settings_options(SETTINGS),
+        quiet_option(),
+    ]
+)  # fmt: skip
+@click.pass_context
+def evaluate(
+    context: click.Context,
+    /,
+    inputs: tuple[str, ...],
+    truth: str | None,
+    limit: int | None,
+    show: int,
+    as_json: bool,
+    quiet: bool,
+    **_: Any,
+) -> None:
+    settings = load_settings(context)
+    names = chosen_inputs(inputs, "stream-lsh evaluate feed.jsonl")
+    # Here, because they take numba and RocksDB with them.
+    from stream_lsh.evaluation.collection import collect, copied_settings
+    from stream_lsh.evaluation.report import report
+
+    with tempfile.TemporaryDirectory(prefix="stream-lsh-") as folder:
+        copy = Path(folder) / "documents.jsonl"
+        with copy.open("wb") as target:
+            collection = collect(settings, names, limit, target)
+        true, notes = (
+            _given(truth, collection, settings) if truth is not None else _exhaustive(collection, settings, quiet)
+        )
+        found, seconds = _run(copied_settings(settings), copy, Path(folder) / "pairs.jsonl", collection, quiet)
+    figures = report(collection.ranked, found, true, settings.banding, settings.threshold)
+    if as_json:
+        click.echo(json.dumps(as_object(settings, collection, figures, notes, seconds, show), ensure_ascii=False))
+        return
+    for line in as_text(settings, collection, figures, notes, seconds, show, against="given" if truth else "true"):
+        click.echo(line)
+
+
+def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tuple[Pairs, dict[str, Any]]:
+    from stream_lsh.evaluation.exact import AllPairs
+    from stream_lsh.evaluation.report import Pairs
+
+    every = AllPairs(collection.ranked, settings.threshold)
+    workers = min(WORKERS, os.cpu_count() or 1)
+    expected = every.seconds() / workers
+    began = time.perf_counter()
+    due = began + LONG
+
+    def progress(done: int, total: int) -> None:
+        nonlocal due
+        now = time.perf_counter()
+        if now > due and done < total and not quiet:
+            due = now + 10
+            left = (now - began) * (total - done) / done
+            complain(f"compared {done:,} of {count(total, 'document')}, about {duration(left)} left")
+
+    if expected > LONG and not quiet:
+        hint = "; --limit N takes the first N" if expected > 60 else ""
+        complain(f"comparing {count(len(collection), 'document')} exhaustively: about {duration(expected)}{hint}")
+    pairs = every.run(workers=workers, progress=progress)
+    notes = {"truth": "exhaustive", "truth_seconds": round(time.perf_counter() - began, 3)}
+    return Pairs(pairs.older, pairs.newer, pairs.jaccard), notes
+
+
+def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs, dict[str, Any]]:
+    import numpy as np
+
+    from stream_lsh.evaluation.exact import overlap
+    from stream_lsh.evaluation.report import Pairs
+    from stream_lsh.evaluation.truth import read_pairs
+
+    given = read_pairs(name, collection.ids)
+    true = overlap(collection.ranked, given.first, given.second)
+    differ = np.abs(given.similarity - true) > 1e-6  # false where none is given: NaN compares so
+    # A pair without a similarity is one that somebody says belongs together, however similar the texts are.
+    low = given.similarity < settings.threshold
+    kept = np.flatnonzero(~low)
+    notes = {
+        "truth": name,
+        "unknown_documents": given.unknown,
+        "below_threshold_in_file": int(low.sum()),
+        "different_similarity": int(differ.sum()),
+    }
+    return Pairs(given.first[kept], given.second[kept], true[kept]), notes
+
+
+def _run(settings: Settings, copy: Path, target: Path, collection: Collection, quiet: bool) -> tuple[Pairs, float]:
+    """The pairs that the engine reports for the copied documents, and the seconds it took."""
+    import numpy as np
+    import orjson
+
+    from stream_lsh.embedded.job import Job
+    from stream_lsh.evaluation.report import Pairs
+    from stream_lsh.fields import id_text
+
+    job = Job(settings, [str(copy)], {"pairs": str(target)}, None)
+    began = time.perf_counter()
+    with progress_display(quiet=quiet, writes_standard_output=False) as progress:
+        job.run(progress)
+    seconds = time.perf_counter() - began
+    places = {id: place for place, id in enumerate(collection.ids)}
+    first, second, similarities = [], [], []
+    with target.open("rb") as lines:
+        for line in lines:
+            pair = orjson.loads(line)
+            first.append(places[id_text(pair["older"])])
+            second.append(places[id_text(pair["newer"])])
+            similarities.append(pair["similarity"])
+    return Pairs(np.array(first, np.int64), np.array(second, np.int64), np.array(similarities, np.float64)), seconds
+
+
+def as_object(
+    settings: Settings, collection: Collection, report: Report, notes: dict[str, Any], seconds: float, show: int
+) -> dict[str, Any]:
+    """The report for machines; a ratio without anything to take it of is null."""
+    quality = report.quality
+    return {
+        "documents": len(collection),
+        "rejected": dict(collection.rejected),
+        "repeated_ids": collection.repeated,
+        "threshold": settings.threshold,
+        "signature_size": settings.banding.signature_size,
+        "bands": settings.banding.bands,
+        "rows": settings.banding.rows,
+        "shingles": settings.shingles,
+        "verify": settings.verify,
+        **notes,
+        "true_pairs": quality.truth,
+        "found_pairs": quality.found,
+        "correct_pairs": quality.correct,
+        "recall": quality.recall,
+        "precision": quality.precision,
+        "f1": quality.f1,
+        "expected_recall": report.expected_recall,
+        "true_pairs_below_threshold": report.below_threshold,
+        "mean_similarity_error": report.mean_error,
+        "largest_similarity_error": report.largest_error,
+        "buckets": [
+            {
+                "from": bucket.low, "to": bucket.high,
+                "true_pairs": bucket.quality.truth, "found_pairs": bucket.quality.found,
+                "correct_pairs": bucket.quality.correct,
+                "recall": bucket.quality.recall, "precision": bucket.quality.precision, "expected_recall": expected,
+            }
+            for bucket, expected in zip(report.buckets, report.expected, strict=True)
+        ],
+        "missed": list(_named(collection, report.missed, show)),
+        "false": list(_named(collection, report.false, show)),
+        "engine_seconds": round(seconds, 3),
+    }  # fmt: skip
+
+
+def _named(collection: Collection, pairs: Pairs, show: int) -> Iterator[dict[str, Any]]:
+    for place in range(min(show, len(pairs))):
+        older, newer = sorted((int(pairs.first[place]), int(pairs.second[place])))
+        yield {
+            "older": collection.name(older),
+            "newer": collection.name(newer),
+            "similarity": round(float(pairs.similarity[place]), 6),
+        }
+
+
+def as_text(
+    settings: Settings,
+    collection: Collection,
+    report: Report,
+    notes: dict[str, Any],
+    seconds: float,
+    show: int,
+    *,
+    against: str,
+) -> Iterator[str]:
+    """The report for people."""
+    quality = report.quality
+    rate = f", {len(collection) / seconds:,.0f} a second" if seconds > 0 else ""
+    yield f"{count(len(collection), 'document')}, compared by the engine in {duration(seconds)}{rate}"
+    if collection.rejected:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in collection.rejected.most_common())
+        yield f"left out because they cannot be used: {reasons}"
+    if collection.repeated:
+        yield f"left out because their id was there before: {collection.repeated:,}"
+    if notes.get("unknown_documents"):
+        yield f"pairs of the truth left out because a document is not there: {notes['unknown_documents']:,}"
+    if notes.get("below_threshold_in_file"):
+        yield f"pairs of the truth left out because they are below the threshold: {notes['below_threshold_in_file']:,}"
+    if notes.get("different_similarity"):
+        yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
+    yield ""
+    yield f"threshold {settings.threshold:g}, {settings.banding.bands} bands of {settings.banding.rows} rows"
+    yield f"  recall     {_ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {against} pairs found"
+    yield f"  precision  {_ratio(quality.precision)}   {quality.false:,} of {quality.found:,} pairs reported are false"
+    yield f"  F1         {_ratio(quality.f1)}"
+    if report.expected_recall is not None:
+        yield f"  expected   {_ratio(report.expected_recall)}   recall that the banding curve promises for these pairs"
+    if report.below_threshold:
+        yield f"  {report.below_threshold:,} of the {against} pairs are less similar than the threshold: only a lower"
+        yield "  threshold or other shingles can find them"
+    if report.largest_error is not None and report.largest_error > 1e-6:
+        errors = f"{report.mean_error:.4f} on average, {report.largest_error:.4f} at most"
+        yield f"  the similarities reported are off by {errors};"
+        yield "  this decides on pairs near the threshold (--verify exact is not off)"
+    yield ""
+    yield f"  {'true similarity':<15}  {'pairs':>9}  {'found':>9}  {'recall':>8}  {'expected':>8}  {'precision':>9}"
+    for bucket, expected in zip(report.buckets, report.expected, strict=True):
+        part = bucket.quality
+        name = f"{bucket.low:.4g} to {bucket.high:.4g}"
+        yield (
+            f"  {name:<15}  {part.truth:>9,}  {part.found:>9,}  {_ratio(part.recall):>8}  {_ratio(expected):>8}"
+            f"  {_ratio(part.precision):>9}"
+        )
+    for title, pairs in (("missed, most similar first", report.missed), ("false, least similar first", report.false)):
+        if len(pairs) and show:
+            yield ""
+            yield f"{title} ({min(show, len(pairs)):,} of {len(pairs):,})"
+            for named in _named(collection, pairs, show):
+                yield f"  {named['similarity']:.4f}  {named['older']}  {named['newer']}"
+
+
+def _ratio(value: float | None) -> str:
+    """Four decimals, rounded down so that 1.0000 means all; a dash for nothing of nothing."""
+    return "     -" if value is None else f"{int(value * 10_000 + 1e-9) / 10_000:.4f}"

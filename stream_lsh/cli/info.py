@@ -1,0 +1,104 @@
+"""`stream-lsh info`: what an index holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import state_option, with_options
+from stream_lsh.cli.wording import duration, size
+from stream_lsh.errors import StateError
+
+SIZES = ("bytes", "outputs")  # sections of numbers of bytes
+EXAMPLES = """
+stream-lsh info --state index
+stream-lsh info --state index --check
+stream-lsh info --state index --json
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Show what an index holds: documents, settings, sizes, age, the inputs it has read and the outputs it has
+written, and whether it is sound.
+
+With --check everything in it is read and compared with its checksums; the exit code is 3 if something is wrong.""",
+)
+@with_options(
+    [
+        state_option(required=True),
+        Option(["--check"], is_flag=True, section="Index", help="read all of it and look for damage"),
+        Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object"),
+    ]
+)
+def info(state: Path, check: bool, as_json: bool) -> None:
+    from stream_lsh.embedded.information import information
+
+    facts = information(state, check)
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+    else:
+        show(facts)
+    health = facts["health"]
+    problems = health["problems"] if isinstance(health, Mapping) else []
+    if problems:
+        raise StateError(f"the index in {state} is damaged: {'; '.join(map(str, problems))}")
+
+
+def show(facts: Mapping[str, object]) -> None:
+    """The facts by section on standard output; folded and with styles only on a terminal."""
+    sections = {
+        title: list(rows(section if isinstance(section, Mapping) else {title: section}, title in SIZES))
+        for title, section in facts.items()
+    }
+    if not sys.stdout.isatty():
+        width = max(len(name) for section in sections.values() for name, _ in section)
+        for title, section in sections.items():
+            click.echo("\n".join([title, *(f"  {name:{width}}  {value}" for name, value in section)]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for title, section in sections.items():
+        table.add_row(Text(title, "bold"))
+        for name, value in section:
+            table.add_row(Text(f"  {name}", "dim"), Text(value))
+    Console(highlight=False).print(table)
+
+
+def rows(section: Mapping[str, object], sizes: bool) -> Iterator[tuple[str, str]]:
+    """Names and values of a section, a mapping in a list on a line of its own. sizes: numbers are bytes."""
+    for key, value in section.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for item in value:
+                first, *rest = item.items()
+                yield str(first[1]), ", ".join(f"{name} {worded(name, part, sizes)}" for name, part in rest)
+        else:
+            yield str(key).replace("_", " "), worded(str(key), value, sizes)
+
+
+def worded(name: str, value: object, sizes: bool = False) -> str:
+    """A value as a person reads it."""
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if name.startswith("seconds"):
+            return duration(value)
+        if sizes:
+            return size(round(value))
+        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(worded(name, item, sizes) for item in value)
+    return str(value)

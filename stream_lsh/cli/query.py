@@ -1,0 +1,120 @@
+"""`stream-lsh query`: what an index holds that is similar to a text."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import setting, state_option, with_options
+from stream_lsh.cli.stored import stored_settings
+from stream_lsh.cli.wording import count
+from stream_lsh.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from stream_lsh import Match
+
+EXAMPLES = """
+stream-lsh query "the text to look for" --state index
+stream-lsh query article.txt --state index --max-matches 5
+cat article.txt | stream-lsh query - --state index --json | head -1
+"""
+TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Show which documents of an index are similar to a text, the most similar first. Nothing is added.
+
+TEXT is the text itself, a file with it, or - for standard input. It is compared as the documents of the index were,
+with the settings that the index was made with. Where these are sets (--set-field), TEXT is a list of elements, one a
+line or with commas between them.
+
+On a terminal the matches are a table, elsewhere JSON lines.""",
+)
+@click.argument("text", metavar="TEXT|FILE|-")
+@with_options(
+    [
+        state_option(required=True),
+        setting("max_matches"),
+        Option(["--json", "as_json"], is_flag=True, section="Output", help="JSON lines, on a terminal too"),
+    ]
+)
+def query(text: str, state: Path, max_matches: str | None, as_json: bool) -> None:
+    wanted = read_text(text)
+    if not wanted.strip():
+        raise UsageError("the text is empty; give some text, a file, or - for standard input")
+    settings = stored_settings(state, **({} if max_matches is None else {"max_matches": max_matches}))
+
+    from stream_lsh import Deduplicator
+
+    with Deduplicator(settings, state=state, read_only=True) as deduplicator:
+        matches = deduplicator.query(wanted if settings.set_field is None else elements(wanted))
+        documents = len(deduplicator)
+    terminal = sys.stdout.isatty()
+    if as_json or not terminal:
+        for match in matches:
+            line = {"id": match.id, "seq": match.seq, "similarity": match.similarity}
+            click.echo(json.dumps(line, ensure_ascii=False))
+    elif matches:
+        show(matches)
+    if not matches and sys.stderr.isatty():
+        complain(f"nothing among {count(documents, 'document')} has a similarity of {settings.threshold:g} or more")
+
+
+def read_text(argument: str) -> str:
+    """The text that the argument is or names.
+
+    Raises:
+        InputError: a file that cannot be read, or is not UTF-8.
+    """
+    if argument == "-":
+        return _decoded(sys.stdin.buffer.read(), "standard input")
+    try:
+        is_file = Path(argument).is_file()
+    except OSError:  # longer than a name may be
+        is_file = False
+    if is_file:
+        try:
+            return _decoded(Path(argument).read_bytes(), argument)
+        except OSError as error:
+            raise InputError(f"{argument}: {error.strerror}") from None
+    bare = not any(character.isspace() for character in argument)
+    if bare and (os.sep in argument or argument.lower().endswith(TEXT_FILES)):
+        raise InputError(f"there is no file {argument}; to look for these very characters, pipe them in and give -")
+    return argument
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}") from None
+
+
+def elements(text: str) -> list[str]:
+    """The elements of a set: separated by commas or line ends."""
+    return [element for part in text.splitlines() for piece in part.split(",") if (element := piece.strip())]
+
+
+def show(matches: Iterable[Match]) -> None:
+    """A table of matches on standard output."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("similarity", justify="right")
+    table.add_column("id", overflow="fold")
+    table.add_column("number", justify="right")
+    for match in matches:
+        table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}")
+    Console(highlight=False).print(table)

@@ -1,0 +1,123 @@
+"""How well a run did on the demo's feed: against exhaustive Jaccard, and against what was done to each document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.demo.feed import SHARES, UNRELATED, Entry, Feed
+from stream_lsh.evaluation.exact import exact_pairs
+from stream_lsh.evaluation.metrics import Quality, compare, pair_keys
+from stream_lsh.settings import Settings
+from stream_lsh.signing.signer import Signer
+
+DUPLICATE = ("near_duplicate", "exact_duplicate")
+NO_DOCUMENT = ("broken", "id reused", "redelivered")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """All pairs of the feed at the threshold or above (positions in the feed), and each document's shingles."""
+
+    older: NDArray[np.int64]
+    newer: NDArray[np.int64]
+    jaccard: NDArray[np.float64]
+    shingles: Mapping[int, NDArray[np.uint64]]
+
+    def similarity(self, first: int, second: int) -> float:
+        """The Jaccard similarity of two documents of the feed."""
+        a, b = self.shingles[first], self.shingles[second]
+        common = len(np.intersect1d(a, b, assume_unique=True))
+        return common / (len(a) + len(b) - common)
+
+
+@dataclass(frozen=True)
+class KindScore:
+    """What became of the documents to which one thing was done.
+
+    expected: how many the right answer reports: as near-duplicates for edits that leave a similarity at the threshold,
+    as redelivered or rejected where that was the point, none for unrelated ones. right: how many of these were so
+    reported. mistaken: documents reported for something that they are not. similarities: to what each was made from.
+    """
+
+    kind: str
+    documents: int
+    expected: int
+    right: int
+    mistaken: int
+    similarities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """The figures of a run."""
+
+    pairs: Quality
+    kinds: tuple[KindScore, ...]
+
+
+def find_truth(feed: Feed, settings: Settings) -> Truth:
+    """Compare all documents of the feed with all, exhaustively. Broken and repeated lines are not documents."""
+    positions = [position for position, entry in enumerate(feed.entries) if entry.kind not in NO_DOCUMENT]
+    documents = [feed.entries[position].document for position in positions]
+    texts = [" ".join(document[name] for name in settings.text_field).encode() for document in documents]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    signed = Signer(settings.signing).sign(b"".join(texts), ends, want_shingles=True)
+    found = exact_pairs(signed.shingles, signed.offsets, settings.threshold)
+    places = np.array(positions, dtype=np.int64)
+    bounds = signed.offsets
+    shingles = {
+        position: signed.shingles[bounds[number] : bounds[number + 1]] for number, position in enumerate(positions)
+    }
+    return Truth(places[found.older], places[found.newer], found.jaccard, shingles)
+
+
+def score(feed: Feed, truth: Truth, verdicts: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> Score:
+    """Compare verdicts (one for each line of the feed) and pairs, as the job writes them, with the truth."""
+    older = np.array([pair["older_seq"] for pair in pairs], dtype=np.int64)
+    newer = np.array([pair["newer_seq"] for pair in pairs], dtype=np.int64)
+    quality = compare(pair_keys(older, newer), pair_keys(truth.older, truth.newer)).quality
+    true_pairs = set(zip(truth.older.tolist(), truth.newer.tolist(), strict=True))
+    similar = {new for old, new in true_pairs if feed.entries[old].story == feed.entries[new].story}
+    position_of = {entry.id: position for position, entry in reversed(list(enumerate(feed.entries)))}
+    rows = []
+    for kind in ("story", *SHARES):
+        entries = [(place, entry) for place, entry in enumerate(feed.entries) if entry.kind == kind]
+        if entries:
+            rows.append(_score_kind(kind, entries, verdicts, similar, true_pairs, truth, position_of))
+    return Score(quality, tuple(rows))
+
+
+def _score_kind(
+    kind: str,
+    entries: Sequence[tuple[int, Entry]],
+    verdicts: Sequence[Mapping[str, Any]],
+    similar: set[int],
+    true_pairs: set[tuple[int, int]],
+    truth: Truth,
+    position_of: Mapping[str | None, int],
+) -> KindScore:
+    if kind in NO_DOCUMENT:
+        wanted = "redelivered" if kind == "redelivered" else "rejected"
+        right = sum(verdicts[place]["kind"] == wanted for place, _ in entries)
+        return KindScore(kind, len(entries), len(entries), right, len(entries) - right, ())
+    expected = {place for place, _ in entries if place in similar}
+    reported = {place for place, _ in entries if verdicts[place]["kind"] in DUPLICATE}
+    mistaken = sum(
+        any((match["seq"], place) not in true_pairs for match in verdicts[place]["matches"]) for place in reported
+    )
+    similarities = tuple(
+        truth.similarity(place, position_of[entry.parent])
+        for place, entry in entries
+        if entry.parent is not None and kind != "story"
+    )
+    return KindScore(kind, len(entries), len(expected), len(expected & reported), mistaken, similarities)
+
+
+def is_edit(kind: str) -> bool:
+    """Whether documents of this kind were made from another, so that they should be found."""
+    return kind not in UNRELATED and kind not in NO_DOCUMENT

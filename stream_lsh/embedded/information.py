@@ -1,0 +1,93 @@
+"""What an index holds, for `stream-lsh info`: documents, sizes, settings, age, health."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from stream_lsh.errors import StateError, StreamLshError
+from stream_lsh.index.index import FORMAT, disk_bytes
+from stream_lsh.index.rows import row_width, rows_checksum
+from stream_lsh.index.runs import Run
+from stream_lsh.index.store import Store
+
+SHOWN_INPUTS = 20
+
+
+def information(state: Path, check: bool = False) -> dict[str, object]:
+    """Nested facts about the index in a state folder.
+
+    Args:
+        check: verify every derived file to the last byte (reads them all).
+
+    Raises:
+        StateError: if there is no index, another process has it, or its store is damaged.
+    """
+    if not (state / "db").is_dir():
+        raise StateError(f"there is no index in {state}; a run with --state {state} makes one")
+    store = Store(state / "db")
+    try:
+        index = store.named("index")
+        if index is None or index.get("format") != FORMAT:
+            raise StateError(f"{state} holds no index of format {FORMAT}")
+        job = store.named("job") or {}
+        shards = [store.named(f"shard/{number}") or {"rows": 0, "flushed": 0, "runs": []} for number in range(index["settings"]["shards"])]
+        inputs = [value for _, value in store.items("input/")]
+        problems = _check(state / "postings", index["settings"], shards, store) if check else _missing(state / "postings", shards)
+    finally:
+        store.close()
+    created, committed = index["created"], job.get("time", index["created"])
+    rows = sum(shard["rows"] for shard in shards)
+    bytes_on_disk = {name: disk_bytes(state / name) for name in ("db", "postings") if (state / name).is_dir()}
+    total = sum(bytes_on_disk.values())
+    return {
+        "documents": {"stored": rows, "seen": job.get("next_seq", rows), "shards": [shard["rows"] for shard in shards]},
+        "bytes": {**bytes_on_disk, "total": total, "per_document": round(total / rows, 1) if rows else None},
+        "age": {"created": _when(created), "last_commit": _when(committed), "seconds_since_commit": max(0, int(time.time()) - committed)},
+        "settings": {**index["settings"], "fingerprint": index["fingerprint"]},
+        "inputs": {
+            "known": len(inputs),
+            "latest": [
+                {"path": item["path"], "line": item["line"], "done": item["done"]} for item in inputs[-SHOWN_INPUTS:]
+            ],
+        },
+        "outputs": {place: state["length"] for place, state in job.get("outputs", {}).items()},
+        "postings": {"runs": [len(shard["runs"]) for shard in shards], "flushed": [shard["flushed"] for shard in shards]},
+        "health": {
+            "interrupted": bool(job.get("open")),
+            "checked": "every byte" if check else "names and sizes (use --check for every byte)",
+            "problems": problems,
+        },
+    }
+
+
+def _missing(folder: Path, shards: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{folder / run['file']} is missing" for shard in shards for run in shard["runs"] if not (folder / run["file"]).exists()
+    ]
+
+
+def _check(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]], store: Store) -> list[str]:
+    problems = []
+    width = row_width(settings["signature_size"], settings["bands"], 2 if settings["rows"] >= 3 else 4)
+    for number, shard in enumerate(shards):
+        for item in shard["runs"]:
+            try:
+                Run.open(folder / item["file"], check=True)
+            except StreamLshError as error:
+                problems.append(str(error))
+        first = 0
+        while first < shard["flushed"]:
+            flush = store.named(f"flush/{number}/{first}")
+            path = folder / f"rows-{number}.bin"
+            if flush is None or rows_checksum(path, width, first, flush["last"]) != flush["crc"]:
+                problems.append(f"{path} is damaged in the rows from {first}; delete the folder {folder}: it is rebuilt from the rows")
+                break
+            first = flush["last"]
+    return problems
+
+
+def _when(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+

@@ -1,0 +1,99 @@
+"""All documents of some inputs with their shingles, and the same documents as a file that the engine can read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.evaluation.exact import Ranked
+from stream_lsh.evaluation.reading import read_batches, texts_of
+from stream_lsh.settings import Settings
+from stream_lsh.signing.signer import Signer
+
+
+@dataclass
+class Collection:
+    """Documents by position: those that the engine compares, each id once."""
+
+    ids: list[bytes] = field(default_factory=list)  # as JSON text
+    ranked: Ranked = field(default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64)))
+    rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
+    repeated: int = 0  # documents left out because their id was there before: they make no pairs
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def name(self, position: int) -> str | int:
+        """The id of a document as it was given."""
+        value: str | int = json.loads(self.ids[position])
+        return value
+
+
+def collect(
+    settings: Settings, inputs: Sequence[str], limit: int | None = None, copy: BinaryIO | None = None
+) -> Collection:
+    """Read and sign the first `limit` documents of the inputs; 8 bytes a shingle stay in memory.
+
+    `copy` gets the same documents as JSON lines for `copied_settings`, so that pipes and parts of a file can be
+    evaluated as well. Raises InputError.
+    """
+    collection = Collection()
+    signer = Signer(settings.signing)
+    seen: set[bytes] = set()
+    shingles: list[NDArray[np.uint64]] = []
+    sizes: list[NDArray[np.int64]] = []
+    for batch in read_batches(settings, inputs):
+        texts = []
+        for place, text in texts_of(batch):
+            if len(seen) + collection.repeated == limit:
+                break
+            if batch.ids[place] in seen:
+                collection.repeated += 1
+                continue
+            seen.add(batch.ids[place])
+            collection.ids.append(batch.ids[place])
+            texts.append(text)
+        full = len(seen) + collection.repeated == limit
+        collection.rejected.update(rejection.reason for rejection in batch.rejected.values())
+        if texts:
+            ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+            signed = signer.sign(b"".join(texts), ends, want_shingles=True)
+            shingles.append(signed.shingles)
+            sizes.append(np.diff(signed.offsets))
+            if copy is not None:
+                new = collection.ids[-len(texts) :]
+                copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, strict=True)))
+        if full:
+            break
+    if shingles:
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
+        collection.ranked = Ranked.of(np.concatenate(shingles), offsets)
+    return collection
+
+
+def copied_settings(settings: Settings) -> Settings:
+    """The settings that read a copy made by `collect`: all matches of every document, whatever was asked for."""
+    changes = {
+        "id_field": "id",
+        "text_field": ("text",),
+        "time_field": None,
+        "set_field": "set" if settings.set_field is not None else None,
+        "max_matches": 0,
+        "against": "any",
+        "max_document_bytes": 2**30,  # escapes can make a line longer than the original
+    }
+    return Settings(**{**settings.model_dump(), **changes})
+
+
+def _line(settings: Settings, id: bytes, text: bytes) -> bytes:
+    value = text.decode("utf-8", "surrogatepass")
+    if settings.set_field is None:
+        return b'{"id": %b, "text": %b}\n' % (id, json.dumps(value).encode("ascii"))
+    # Elements with a separator inside were escaped when they were joined; they stay so, which keeps them different.
+    return b'{"id": %b, "set": %b}\n' % (id, json.dumps(value.split("\x1f")).encode("ascii"))

@@ -1,0 +1,79 @@
+"""What a run found against what there is: the figures of `evaluate`, without files and terminals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.banding.tuning import Banding
+from stream_lsh.evaluation.exact import Ranked, overlap
+from stream_lsh.evaluation.metrics import Bucket, Quality, by_similarity, compare, edges_from, pair_keys
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of document positions with a similarity each."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def take(self, places: NDArray[np.int64]) -> Pairs:
+        return Pairs(self.first[places], self.second[places], self.similarity[places])
+
+
+@dataclass(frozen=True)
+class Report:
+    """Figures of an evaluation. Similarities of missed and false pairs are the true ones, of the shingles."""
+
+    quality: Quality
+    expected_recall: float | None  # mean P(candidate | s) over the true pairs, 0 below the threshold
+    below_threshold: int  # true pairs whose shingles are less similar than the threshold: not there to be found
+    buckets: list[Bucket]  # by true similarity
+    expected: list[float | None]  # expected recall of each bucket
+    missed: Pairs  # most similar first
+    false: Pairs  # least similar first
+    mean_error: float | None  # of the similarities reported
+    largest_error: float | None
+
+
+def report(documents: Ranked, found: Pairs, truth: Pairs, banding: Banding, threshold: float) -> Report:
+    """Compare the pairs found with the true ones; the similarity of `truth` is not used, but that of the shingles."""
+    found_keys, truth_keys = pair_keys(found.first, found.second), pair_keys(truth.first, truth.second)
+    found_true = overlap(documents, found.first, found.second)
+    truth_true = overlap(documents, truth.first, truth.second)
+    comparison = compare(found_keys, truth_keys)
+    below = truth_true < threshold
+    lowest = float(min(truth_true.min(initial=threshold), found_true.min(initial=threshold)))
+    edges = edges_from(threshold) if lowest >= threshold else _edges_around(threshold, lowest)
+    promised = np.array([banding.probability(similarity) for similarity in truth_true.tolist()]) * ~below
+    errors = np.abs(found.similarity - found_true)
+    missed = Pairs(truth.first, truth.second, truth_true).take(comparison.missed)
+    false = Pairs(found.first, found.second, found_true).take(comparison.false)
+    buckets = by_similarity(found_keys, found_true, truth_keys, truth_true, edges)
+    expected = []
+    for bucket in buckets:
+        inside = (truth_true >= bucket.low) & ((truth_true < bucket.high) | (bucket.high == 1.0))
+        expected.append(float(promised[inside].mean()) if inside.any() else None)
+    return Report(
+        quality=comparison.quality,
+        expected_recall=float(promised.mean()) if len(promised) else None,
+        below_threshold=int(below.sum()),
+        buckets=buckets,
+        expected=expected,
+        missed=missed.take(np.argsort(-missed.similarity, kind="stable")),
+        false=false.take(np.argsort(false.similarity, kind="stable")),
+        mean_error=float(errors.mean()) if len(errors) else None,
+        largest_error=float(errors.max()) if len(errors) else None,
+    )
+
+
+def _edges_around(threshold: float, lowest: float) -> list[float]:
+    """Tenths below the threshold, from the lowest similarity there is, and twentieths above."""
+    tenths = [tenth / 10 for tenth in range(11) if int(lowest * 10) <= tenth < threshold * 10 - 1e-9]
+    return [*tenths, *edges_from(threshold)]

@@ -1,0 +1,58 @@
+"""Watching a process: what it said, how it ended, how far it has read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.engine import own_rate
+from bench.process import Sample, folder_bytes, own_peak, watch
+
+READS = """
+import sys, time
+file = open(sys.argv[1], "rb", 0)
+file.read(1000)
+print("ready", flush=True)
+time.sleep(0.5)
+print("3 documents in 0.5 s (1,234/s)", file=sys.stderr)
+sys.exit(7)
+"""
+
+
+def test_watch(tmp_path: Path) -> None:
+    data, output = tmp_path / "data", tmp_path / "output"
+    data.write_bytes(bytes(5000))
+    seen: list[Sample] = []
+    finished = watch(
+        [sys.executable, "-c", READS, str(data)], every=0.01, reads=data, output=output, on_sample=seen.append
+    )
+    assert finished.code == 7
+    assert output.read_bytes() == b"ready\n"
+    assert own_rate(finished.errors) == 1234
+    assert finished.peak > 0
+    assert finished.samples == seen
+    if Path("/proc/self/fdinfo").is_dir():
+        assert 1000 in {sample.position for sample in seen}
+
+
+def test_no_summary_no_rate() -> None:
+    assert own_rate("stream-lsh: posts.jsonl was finished by an earlier run: nothing to add") is None
+
+
+def test_own_peak() -> None:
+    assert own_peak() > 1 << 20
+
+
+def test_folder_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_bytes(bytes(10))
+    (tmp_path / "c").write_bytes(bytes(5))
+    assert folder_bytes(tmp_path) == 15
+    assert folder_bytes(tmp_path / "missing") == 0
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_codes(code: int) -> None:
+    assert watch([sys.executable, "-c", f"raise SystemExit({code})"]).code == code

@@ -1,0 +1,161 @@
+"""The commands from end to end, on a few documents."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_lsh.cli.stored import settings_from, stored_settings
+from stream_lsh.settings import Settings
+
+COMMAND = [sys.executable, "-m", "stream_lsh.cli"]
+FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
+DOCUMENTS: list[dict[str, Any]] = [
+    {"id": "a", "text": FOX},
+    {"id": "b", "text": "something else: a report on the price of wheat in the markets of the north this week"},
+    {"id": 3, "text": FOX + " today"},
+    {"id": "d", "text": FOX.upper()},
+    {"id": "a", "text": FOX},
+    {"id": "e"},
+]
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Path:
+    path = tmp_path / "feed.jsonl"
+    path.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), encoding="utf-8")
+    return path
+
+
+def run(*arguments: object, stdin: bytes | None = None, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+    done = subprocess.run([*COMMAND, *map(str, arguments)], input=stdin, capture_output=True, check=False)
+    assert done.returncode == code, done.stderr.decode()
+    return done
+
+
+def lines(output: bytes) -> list[Any]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_dedup_passes_on_the_very_bytes(feed: Path) -> None:
+    done = run("dedup", feed)
+    assert done.stdout == b"".join(feed.read_bytes().splitlines(keepends=True)[:2])
+    text = done.stderr.decode()
+    assert "6 documents" in text
+    assert "1 pair" not in text
+    assert "3 pairs" in text
+
+
+def test_pairs_reads_a_pipe_without_being_told(feed: Path) -> None:
+    done = run("pairs", "--quiet", stdin=feed.read_bytes())
+    assert done.stderr == b""
+    assert [(pair["older"], pair["newer"]) for pair in lines(done.stdout)] == [("a", 3), ("a", "d"), (3, "d")]
+
+
+def test_all_outputs_at_once(feed: Path, tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.jsonl" for name in ("unique", "pairs", "dead-letters")}
+    options = [part for name, path in paths.items() for part in (f"--{name}", path)]
+    done = run("dedup", feed, "-q", "--verdicts", "-", *options)
+    assert [verdict["kind"] for verdict in lines(done.stdout)] == [
+        "unique", "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected",
+    ]  # fmt: skip
+    assert len(paths["unique"].read_bytes().splitlines()) == 2
+    assert len(paths["pairs"].read_bytes().splitlines()) == 3
+    assert [letter["reason"] for letter in lines(paths["dead-letters"].read_bytes())] == ["missing_field"]
+
+
+def test_a_finished_input_says_so(feed: Path, tmp_path: Path) -> None:
+    arguments = ("dedup", feed, "--state", tmp_path / "index", "--unique", tmp_path / "unique.jsonl")
+    run(*arguments)
+    before = (tmp_path / "unique.jsonl").read_bytes()
+    again = run(*arguments)
+    assert b"was finished by an earlier run: nothing to add" in again.stderr
+    assert (tmp_path / "unique.jsonl").read_bytes() == before
+
+
+def test_query_and_info(feed: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    # Settings that are not the defaults: a query takes them from the index.
+    run("dedup", feed, "-q", "--state", index, "--shingles", "words:2", "--threshold", "0.6", "--normalize", "lower")
+    matches = lines(run("query", FOX + " today", "--state", index).stdout)
+    assert [match["id"] for match in matches] == [3, "a", "d"]
+    assert matches[0]["similarity"] == 1
+    (tmp_path / "text.txt").write_text(FOX, encoding="utf-8")
+    assert lines(run("query", tmp_path / "text.txt", "--state", index, "--max-matches", 1).stdout)[0]["id"] == "a"
+    assert lines(run("query", "-", "--state", index, stdin=b"nothing that is known").stdout) == []
+    facts = json.loads(run("info", "--state", index, "--json", "--check").stdout)
+    assert facts["documents"]["stored"] == 4
+    assert facts["settings"]["threshold"] == 0.6
+    text = run("info", "--state", index).stdout.decode()
+    assert "stored" in text
+    assert str(feed) in text
+
+
+def test_query_of_what_is_not_there(tmp_path: Path) -> None:
+    no_index = run("query", "text", "--state", tmp_path / "none", code=3)
+    assert str(tmp_path / "none").encode() in no_index.stderr
+    assert not (tmp_path / "none").exists()
+    assert b"there is no file missing.txt" in run("query", "missing.txt", "--state", tmp_path, code=4).stderr
+    assert b"the text is empty" in run("query", " ", "--state", tmp_path, code=2).stderr
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    assert b"not UTF-8: byte 3 is 0xe9" in run("query", tmp_path / "latin.txt", "--state", tmp_path, code=4).stderr
+
+
+def test_a_missing_input_is_named(tmp_path: Path) -> None:
+    assert b"none.jsonl" in run("dedup", tmp_path / "none.jsonl", code=4).stderr
+
+
+def test_a_wrong_setting_is_found_before_anything_is_made(feed: Path, tmp_path: Path) -> None:
+    done = run("dedup", feed, "--state", tmp_path / "index", "--threshold", 7, code=2)
+    assert b"threshold" in done.stderr
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
+)
+def test_a_stopped_pipe_keeps_what_was_done(tmp_path: Path, number: int, code: int, word: bytes) -> None:
+    arguments = ["dedup", "-", "--state", str(tmp_path / "index"), "--unique", str(tmp_path / "unique.jsonl")]
+    with subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        line = json.dumps(DOCUMENTS[0]).encode() + b"\n"
+        process.stdin.write(line)
+        process.stdin.flush()
+        unique = tmp_path / "unique.jsonl"
+        deadline = time.monotonic() + 120  # not a measurement: only so that a failure ends
+        while time.monotonic() < deadline and not (unique.exists() and unique.stat().st_size):
+            time.sleep(0.05)
+        process.send_signal(number)
+        errors = process.stderr.read()
+        assert process.wait() == code
+    assert word in errors
+    assert b"Traceback" not in errors
+    assert unique.read_bytes() == line
+
+
+def test_the_settings_of_an_index_are_found_again() -> None:
+    for given in (
+        {},
+        {"threshold": 0.5, "shingles": "chars:9", "normalize": "none", "bag": True, "tokens": "word"},
+        {"shingles": "words:4/7", "normalize": "lower,markup,nfkc", "text_field": ("a", "b"), "verify": "signature"},
+        {"set_field": "tags", "shards": 3, "bands": 10, "rows": 4, "signature_size": 64, "against": "unique"},
+    ):
+        settings = Settings.load(None, **given)
+        again = Settings.load(None, **settings_from(settings.answers))
+        assert again.answers == settings.answers
+        assert again.fingerprint == settings.fingerprint
+
+
+def test_the_settings_of_no_index(tmp_path: Path) -> None:
+    from stream_lsh.errors import StateError
+
+    with pytest.raises(StateError, match="no index"):
+        stored_settings(tmp_path)

@@ -1,0 +1,130 @@
+"""How the program ends when something goes wrong: the message and the exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_lsh.cli.failures import set_resumes
+from stream_lsh.cli.group import Command, LazyGroup
+from stream_lsh.errors import InputError, OutputError, StateError, StreamLshError, UsageError
+
+
+def run(action: Callable[[], None], *, state: Path | None = None, job: bool = True) -> Result:
+    @click.command(cls=Command)
+    @click.pass_context
+    def probe(context: click.Context) -> None:
+        if job:
+            set_resumes(context, state)
+        action()
+
+    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
+    group.get_command = lambda context, name: probe  # type: ignore[method-assign]
+    return CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+
+
+def raiser(error: BaseException) -> Callable[[], None]:
+    def action() -> None:
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(StreamLshError, 1), (UsageError, 2), (StateError, 3), (InputError, 4), (OutputError, 5)]
+)
+def test_each_error_has_its_exit_code(kind: type[StreamLshError], code: int) -> None:
+    result = run(raiser(kind("the sentence that explains it")))
+    assert result.exit_code == code
+    assert result.stderr.startswith("stream-lsh: the sentence that explains it")
+    assert result.stdout == ""
+
+
+def test_a_usage_error_points_to_the_help_of_the_command() -> None:
+    assert "Try 'stream-lsh probe --help'." in run(raiser(UsageError("no"))).stderr
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
+    kept = run(raiser(KeyboardInterrupt()), state=tmp_path)
+    assert kept.exit_code == 130
+    assert kept.stderr == "stream-lsh: interrupted; run the same command again to go on\n"
+    lost = run(raiser(KeyboardInterrupt()))
+    assert lost.exit_code == 130
+    assert "--state DIR" in lost.stderr
+    other = run(raiser(KeyboardInterrupt()), job=False)
+    assert other.stderr == "stream-lsh: interrupted\n"
+
+
+def test_sigterm_ends_like_an_interrupt_and_the_handler_is_put_back(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    result = run(lambda: os.kill(os.getpid(), signal.SIGTERM), state=tmp_path)
+    assert result.exit_code == 143
+    assert result.stderr == "stream-lsh: terminated; run the same command again to go on\n"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_full_disk_names_the_file_and_the_remedy(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "pairs.jsonl")
+    result = run(raiser(error), state=tmp_path)
+    assert result.exit_code == 5
+    assert "no space left while writing pairs.jsonl" in result.stderr
+    assert "run the same command again" in result.stderr
+
+
+def test_another_error_of_the_system_names_the_file() -> None:
+    result = run(raiser(PermissionError(errno.EACCES, "Permission denied", "secret.jsonl")))
+    assert result.exit_code == 1
+    assert result.stderr == "stream-lsh: secret.jsonl: Permission denied\n"
+
+
+def test_a_mistake_of_the_program_is_not_hidden() -> None:
+    result = run(raiser(ZeroDivisionError()))
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_a_click_error_keeps_its_form() -> None:
+    result = run(raiser(click.BadParameter("wrong")))
+    assert result.exit_code == 2
+    assert "wrong" in result.stderr
+
+
+WRITER = textwrap.dedent("""
+    import sys, click
+    from stream_lsh.cli.group import Command, LazyGroup
+    @click.command(cls=Command)
+    def probe():
+        for number in range(100_000):
+            click.echo("x" * 100)
+    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
+    group.get_command = lambda context, name: probe
+    group(["probe"])
+""")
+
+
+def test_a_reader_that_goes_away_ends_it_in_silence() -> None:
+    with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_device_on_standard_output() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([sys.executable, "-c", WRITER], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 5
+    assert b"no space left" in done.stderr
+    assert b"Traceback" not in done.stderr

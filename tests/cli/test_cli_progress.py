@@ -1,0 +1,155 @@
+"""Progress: from the job's reports alone, so without waiting."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_lsh.cli.progress import Bar, Lines, Silent, Speed, progress_display
+from stream_lsh.embedded.report import Progress
+
+
+def report(seconds: float, documents: int = 0, read: int = 0, total: int | None = None, rejected: int = 0) -> Progress:
+    return Progress(
+        documents=documents, duplicates=documents // 10, rejected=rejected, redelivered=0, pairs=0, bytes_read=read,
+        bytes_total=total, seconds=seconds,
+    )  # fmt: skip
+
+
+def test_the_speed_is_that_of_the_last_seconds() -> None:
+    speed = Speed(window=10)
+    for second in range(61):
+        slow, fast = min(second, 30), max(0, second - 30)
+        speed.add(report(second, documents=slow * 100 + fast * 1000, read=second * 500, total=50_000))
+    assert speed.documents() == pytest.approx(1000)
+    assert speed.seconds_left(report(60, read=30_000, total=50_000)) == pytest.approx(40)
+
+
+def test_the_speed_is_unknown_at_first() -> None:
+    speed = Speed()
+    assert speed.documents() is None
+    speed.add(report(0))
+    assert speed.documents() is None
+    assert speed.seconds_left(report(0, total=10)) is None
+
+
+def test_a_pipe_has_no_end() -> None:
+    speed = Speed()
+    speed.add(report(0))
+    speed.add(report(5, documents=100, read=1000))
+    assert speed.documents() == pytest.approx(20)
+    assert speed.seconds_left(report(5, read=1000)) is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**6)), max_size=50))
+def test_the_speed_is_never_negative_or_infinite(steps: list[tuple[float, int]]) -> None:
+    speed, seconds, documents = Speed(), 0.0, 0
+    for wait, more in steps:
+        seconds, documents = seconds + wait, documents + more
+        speed.add(report(seconds, documents, documents, total=10**9))
+        rate = speed.documents()
+        assert rate is None or 0 <= rate < float("inf")
+        left = speed.seconds_left(report(seconds, documents, documents, total=10**9))
+        assert left is None or 0 <= left < float("inf")
+
+
+def test_lines_come_after_two_seconds_and_then_every_ten() -> None:
+    lines: list[str] = []
+    times: list[float] = []
+    with Lines(lines.append) as update:
+        for tick in range(0, 450):
+            before = len(lines)
+            update(report(tick / 10, documents=tick * 1000, read=tick * 100, total=45_000))
+            if len(lines) > before:
+                times.append(tick / 10)
+    assert times[0] == pytest.approx(2, abs=0.2)
+    assert all(later - earlier == pytest.approx(10, abs=0.2) for earlier, later in pairwise(times))
+    assert lines[0] == "stream-lsh: 20,000 documents, 10,000/s, 2,000 duplicates, 4 % read, about 43 s left"
+
+
+def test_a_line_mentions_what_was_rejected() -> None:
+    lines: list[str] = []
+    with Lines(lines.append) as update:
+        update(report(3, documents=10, rejected=4))
+    assert lines == ["stream-lsh: 10 documents, 1 duplicate, 4 rejected"]
+
+
+def test_a_long_silence_is_explained_once() -> None:
+    said = threading.Event()
+    lines: list[str] = []
+
+    def write(line: str) -> None:
+        lines.append(line)
+        said.set()
+
+    with Lines(write, patience=0.01):
+        assert said.wait(60)
+    assert len(lines) == 1
+    assert "very first run compiles" in lines[0]
+
+
+def test_no_silence_no_explanation() -> None:
+    lines: list[str] = []
+    with Lines(lines.append, patience=0.2) as update:
+        update(report(0.1, documents=10))
+        time.sleep(0.3)
+    assert lines == []
+
+
+def test_a_short_run_says_nothing() -> None:
+    lines: list[str] = []
+    with Lines(lines.append) as update:
+        update(report(1.9, documents=10))
+    assert lines == []
+
+
+def test_the_bar_draws_on_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    with Bar() as update:
+        update(report(1, documents=1000, read=10, total=100))
+        update(report(2, documents=3000, read=30, total=100))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "3,000 documents" in captured.err
+    assert "2,000/s" in captured.err
+    assert "30 %" in captured.err
+
+
+class Stream:
+    def __init__(self, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("quiet", "error", "output", "writes", "kind"),
+    [
+        (True, True, False, True, Silent),
+        (False, False, False, True, Lines),
+        (False, True, False, True, Bar),
+        (False, True, True, True, Lines),
+        (False, True, True, False, Bar),
+    ],
+)
+def test_the_display_that_fits(
+    monkeypatch: pytest.MonkeyPatch, quiet: bool, error: bool, output: bool, writes: bool, kind: type
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Stream(error))
+    monkeypatch.setattr(sys, "stdout", Stream(output))
+    assert isinstance(progress_display(quiet=quiet, writes_standard_output=writes), kind)

@@ -1,0 +1,88 @@
+"""Where documents come from and where results go."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream_lsh.cli.running import OUTPUTS, chosen_inputs, chosen_outputs
+from stream_lsh.errors import UsageError
+
+EXAMPLE = "stream-lsh dedup feed.jsonl"
+
+
+class Terminal:
+    def __init__(self, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def test_inputs_are_taken_in_their_order() -> None:
+    assert chosen_inputs(("b", "a", "-"), EXAMPLE) == ["b", "a", "-"]
+
+
+def test_without_input_a_pipe_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(False))
+    assert chosen_inputs((), EXAMPLE) == ["-"]
+
+
+def test_without_input_a_terminal_gets_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(True))
+    with pytest.raises(UsageError, match=EXAMPLE):
+        chosen_inputs((), EXAMPLE)
+
+
+def test_standard_input_can_be_read_once() -> None:
+    with pytest.raises(UsageError, match="more than once"):
+        chosen_inputs(("-", "a", "-"), EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"unique": "-"}),
+        ({"unique": "u"}, {"unique": "u"}),
+        ({"pairs": "p"}, {"unique": "-", "pairs": "p"}),
+        ({"verdicts": "-"}, {"verdicts": "-"}),
+        ({"verdicts": "-", "unique": "u"}, {"verdicts": "-", "unique": "u"}),
+        ({"dead_letters": "d", "unique": "-"}, {"unique": "-", "dead_letters": "d"}),
+    ],
+)
+def test_the_standard_output_of_a_command_gives_way(given: dict[str, str], expected: dict[str, str]) -> None:
+    nothing: dict[str, str | None] = dict.fromkeys(OUTPUTS)
+    assert chosen_outputs(nothing | given, "unique", []) == expected
+
+
+def test_one_output_alone_may_use_standard_output() -> None:
+    with pytest.raises(UsageError, match="--pairs and --verdicts both go to standard output"):
+        chosen_outputs({"pairs": "-", "verdicts": "-"}, "unique", [])
+
+
+def test_two_names_of_one_file_are_one_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(UsageError, match="both go to"):
+        chosen_outputs({"pairs": str(tmp_path / "a"), "verdicts": str(tmp_path / "b")}, "unique", [])
+    with pytest.raises(UsageError, match="both go to"):
+        chosen_outputs({"pairs": f"{tmp_path}/new", "verdicts": f"{tmp_path}/./new"}, "unique", [])
+
+
+def test_devices_may_be_shared() -> None:
+    outputs = chosen_outputs({"pairs": "/dev/null", "verdicts": "/dev/null"}, "unique", [])
+    assert outputs["pairs"] == outputs["verdicts"] == "/dev/null"
+
+
+def test_an_output_is_never_written_over_an_input(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.jsonl"
+    feed.write_text("")
+    with pytest.raises(UsageError, match="would overwrite the input"):
+        chosen_outputs({"unique": f"{tmp_path}/./feed.jsonl"}, "unique", [str(feed)])
+
+
+def test_an_output_without_a_name() -> None:
+    with pytest.raises(UsageError, match="--dead-letters is empty"):
+        chosen_outputs({"dead_letters": ""}, "unique", [])

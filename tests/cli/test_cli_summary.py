@@ -1,0 +1,68 @@
+"""The summary, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stream_lsh.cli.summary import summary_lines
+from stream_lsh.embedded.report import Summary
+
+SUMMARY = Summary(
+    documents=120_000, unique=118_000, near_duplicates=1_500, exact_duplicates=480, redelivered=10,
+    rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, unread=0, index_documents=0, index_bytes=None,
+    seconds=3.4, resumed_from=0, already_done=(), state=None,
+)  # fmt: skip
+
+
+def lines(summary: Summary, dead_letters: str | None = None) -> list[str]:
+    return list(summary_lines(summary, max_matches=100, dead_letters=dead_letters))
+
+
+def test_a_run() -> None:
+    assert lines(SUMMARY, "dead.jsonl") == [
+        "120,000 documents in 3.4 s (35,294/s)",
+        "  118,000   98 %  unique",
+        "    1,500    1 %  near-duplicates",
+        "      480  0.4 %  exact duplicates",
+        "       10 <0.1 %  redelivered (same id, same text)",
+        "       10 <0.1 %  rejected: 7 not JSON, 3 no text",
+        "2,345 pairs of similar documents",
+        "rejected documents are in dead.jsonl",
+    ]
+
+
+def test_where_rejected_documents_are() -> None:
+    assert "--dead-letters FILE" in lines(SUMMARY)[-1]
+    kept = replace(SUMMARY, state="index", index_documents=119_980, index_bytes=70_000_000)
+    assert lines(kept)[-2:] == [
+        "rejected documents are in index/dead-letters.jsonl",
+        "index index: 119,980 documents, 70 MB",
+    ]
+    assert "standard output" in lines(SUMMARY, "-")[-1]
+
+
+def test_what_did_not_happen_is_left_out() -> None:
+    calm = replace(SUMMARY, redelivered=0, rejected={})
+    assert not any("redelivered" in line or "rejected" in line for line in lines(calm))
+
+
+def test_nothing_to_do() -> None:
+    done = replace(SUMMARY, documents=0, unique=0, near_duplicates=0, exact_duplicates=0, redelivered=0, rejected={})
+    done = replace(done, pairs=0, already_done=("feed.jsonl",), state="index", index_documents=5)
+    assert lines(done) == ["feed.jsonl was finished by an earlier run: nothing to add", "index index: 5 documents"]
+
+
+def test_an_empty_input_is_not_an_error() -> None:
+    empty = replace(SUMMARY, documents=0, unique=0, near_duplicates=0, exact_duplicates=0, redelivered=0, rejected={})
+    assert lines(replace(empty, pairs=0, seconds=0.0))[0] == "0 documents in 0 s"
+
+
+def test_an_interrupted_run_that_goes_on() -> None:
+    assert lines(replace(SUMMARY, resumed_from=30_000))[0] == "went on after 30,000 documents of an earlier run"
+
+
+def test_what_was_cut_is_said() -> None:
+    text = "\n".join(lines(replace(SUMMARY, truncated=1, unread=12)))
+    assert "1 document has more than 100 matches" in text
+    assert "--max-matches 0" in text
+    assert "12 candidates in crowded buckets not looked at" in text

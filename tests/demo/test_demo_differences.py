@@ -1,0 +1,62 @@
+"""What differs between two texts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_lsh.demo.differences import GAP, Piece, differences
+
+WORDS = st.lists(st.sampled_from(["one", "two", "three", "four", "中", "文", "five."]), max_size=40).map(" ".join)
+
+
+def plain(pieces: list[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def test_a_changed_word() -> None:
+    left, right = differences("the price rose to 17 euros", "the price rose to 19 euros")
+    assert left == [Piece("the price rose to", False), Piece(" 17", True), Piece(" euros", False)]
+    assert right == [Piece("the price rose to", False), Piece(" 19", True), Piece(" euros", False)]
+
+
+def test_something_added() -> None:
+    left, right = differences("a b", "a b c d")
+    assert left == [Piece("a b", False)]
+    assert right == [Piece("a b", False), Piece(" c d", True)]
+
+
+def test_scripts_without_spaces_are_compared_by_character() -> None:
+    left, right = differences("全长三十公里，共设车站", "全长五十公里，共设车站")
+    assert [piece.text for piece in left if piece.changed] == ["三"]
+    assert [piece.text for piece in right if piece.changed] == ["五"]
+
+
+def test_what_is_far_from_any_difference_is_left_out() -> None:
+    common = " ".join(f"word{number}" for number in range(200))
+    left, right = differences(f"{common} old {common}", f"{common} new {common}")
+    for pieces, word in ((left, "old"), (right, "new")):
+        assert [piece.text.strip() for piece in pieces if piece.changed] == [word]
+        assert Piece(GAP, False) in pieces
+        assert len(plain(pieces)) < 300
+        assert plain(pieces).startswith("word0 ")
+
+
+def test_a_long_difference_is_cut() -> None:
+    _, right = differences("a", "a " + "b " * 500)
+    assert len(plain(right)) < 300
+    assert right[-1] == Piece(GAP, False)
+
+
+@given(WORDS, WORDS)
+def test_with_room_for_all_nothing_is_lost(first: str, second: str) -> None:
+    left, right = differences(first, second, opening=10**6, context=10**6, longest=10**6)
+    assert plain(left) == " ".join(first.split())
+    assert plain(right) == " ".join(second.split())
+
+
+@given(WORDS)
+def test_equal_texts_have_no_difference(text: str) -> None:
+    left, right = differences(text, text)
+    assert left == right
+    assert not any(piece.changed for piece in left)

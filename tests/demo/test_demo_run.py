@@ -1,0 +1,110 @@
+"""The demo from end to end: what it shows, and that the figures are right."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.cells import cell_len
+from rich.console import Console
+
+from stream_lsh.cli import main
+from stream_lsh.demo.display import Run, choose_examples, show
+from stream_lsh.demo.run import run_demo
+from stream_lsh.demo.score import score
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    return run_demo(folder, 600, 11, lambda report: None, kept=True)
+
+
+def shown(run: Run, width: int) -> str:
+    output = StringIO()
+    show(Console(file=output, width=width, highlight=False), run)
+    return output.getvalue()
+
+
+def test_the_engine_finds_what_there_is(run: Run) -> None:
+    assert run.score.pairs.recall == 1
+    assert run.score.pairs.precision == 1
+    assert run.score.pairs.truth > 80
+    for row in run.score.kinds:
+        assert row.right == row.expected, row
+        assert row.mistaken == 0, row
+
+
+def test_the_files(run: Run, folder: Path) -> None:
+    lines = (folder / "feed.jsonl").read_bytes().splitlines(keepends=True)
+    assert lines == list(run.feed.lines())
+    labels = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
+    assert [label["kind"] for label in labels] == [entry.kind for entry in run.feed.entries]
+    truth = [line.split("\t") for line in (folder / "truth.tsv").read_text().splitlines()]
+    assert len(truth) == len(run.truth.older)
+    assert all(0.8 <= float(similarity) <= 1 for _, _, similarity in truth)
+    reported = [json.loads(line) for line in (folder / "pairs.jsonl").read_text().splitlines()]
+    assert {(pair["older"], pair["newer"]) for pair in reported} == {(older, newer) for older, newer, _ in truth}
+    assert not (folder / "warm-up").exists()
+
+
+def test_what_is_not_found_is_counted(run: Run) -> None:
+    pairs = [
+        {"older_seq": older, "newer_seq": newer}
+        for older, newer in zip(run.truth.older.tolist(), run.truth.newer.tolist(), strict=True)
+    ]
+    story = next(place for place, entry in enumerate(run.feed.entries) if entry.kind == "story" and place > 20)
+    verdicts = [dict(verdict) for verdict in run.verdicts]
+    verdicts[story] |= {"kind": "near_duplicate", "matches": [{"id": "x", "seq": 0, "similarity": 0.9}]}
+    lost = next(place for place, entry in enumerate(run.feed.entries) if entry.kind == "wire copy")
+    verdicts[lost] |= {"kind": "unique", "matches": []}
+    result = score(run.feed, run.truth, verdicts, [*pairs[1:], {"older_seq": 0, "newer_seq": story}])
+    assert (result.pairs.missed, result.pairs.false) == (1, 1)
+    rows = {row.kind: row for row in result.kinds}
+    assert rows["story"].mistaken == 1
+    assert rows["wire copy"].right == rows["wire copy"].expected - 1
+
+
+def test_examples_are_different_edits_of_different_stories_and_one_in_another_language(run: Run) -> None:
+    examples = choose_examples(run, 4)
+    entries = [run.feed.entries[newer] for newer, _ in examples]
+    assert len({entry.kind for entry in entries}) == len({entry.story for entry in entries}) == 4
+    assert sum(entry.document["lang"] != "en" for entry in entries) == 1
+    assert all(run.feed.entries[older].id == run.feed.entries[newer].parent for newer, older in examples)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_it_fits_every_width(run: Run, width: int) -> None:
+    text, _, commands = shown(run, width).partition("To go on")
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert "Recall" in text
+    assert "100 %" in text
+    assert f"stream-lsh info --state {run.folder}/index\n" in commands
+
+
+def test_without_colour_differences_are_in_brackets(run: Run) -> None:
+    assert "\x1b" not in shown(run, 100)
+    assert "[" in shown(run, 100)
+
+
+def test_without_a_folder_it_tells_how_to_keep_one(run: Run) -> None:
+    assert "stream-lsh demo --keep demo" in shown(replace(run, folder=None), 100)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["demo", "--documents", "60", "--keep", str(tmp_path / "kept"), "--quiet"])
+    assert result.exit_code == 0, result.output
+    assert "Verdicts on 60 documents" in result.stdout
+    assert result.stderr == ""
+    again = CliRunner().invoke(main, ["demo", "--keep", str(tmp_path / "kept")])
+    assert again.exit_code == 2
+    assert "not empty" in again.stderr
+    assert CliRunner().invoke(main, ["demo", "--documents", "3"]).exit_code == 2

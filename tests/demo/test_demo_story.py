@@ -1,0 +1,74 @@
+"""The stories of the demo: complete, varied, the same for the same seed."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pytest
+
+from stream_lsh.demo import desks, outlets
+from stream_lsh.demo.story import Desk, Topic, fill, find_fact, slots, write
+
+TOPICS = [
+    pytest.param(desk, topic, id=f"{desk.name}-{number}")
+    for desk in (*desks.ENGLISH, *desks.OTHERS, outlets.notice_desk(desks.ENGLISH[0]))
+    for number, topic in enumerate(desk.topics)
+]
+
+
+@pytest.mark.parametrize(("desk", "topic"), TOPICS)
+def test_every_sentence_can_be_filled(desk: Desk, topic: Topic) -> None:
+    sentences = [*topic.headlines, *topic.leads, *(one for part in topic.parts for one in part), *topic.extras]
+    for sentence in sentences:
+        facts: dict[str, str | int] = {}
+        for slot in slots(sentence):
+            find_fact(Random(1), desk, topic, slot, facts)
+        text = fill(sentence, facts)
+        assert "{" not in text
+        assert "}" not in text
+
+
+@pytest.mark.parametrize(("desk", "topic"), TOPICS)
+def test_nothing_of_the_templates_shows(desk: Desk, topic: Topic) -> None:
+    for seed in range(20):
+        story = write(Random(seed), desk, topic)
+        text = "\n".join([story.title(), story.other_title(), *story.body(len(story.extras))])
+        assert not re.search(r"[{}|\[\]]", text)
+        assert story.title() != story.other_title()
+        assert not re.search(r"(^|[.] )[a-z]", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("desk", "topic"), TOPICS)
+def test_every_pool_and_range_is_used(desk: Desk, topic: Topic) -> None:
+    sentences = [*topic.headlines, *topic.leads, *(one for part in topic.parts for one in part), *topic.extras]
+    used = {slot.removesuffix(".last") for sentence in sentences for slot in slots(sentence)}
+    kinds = used | {name.rstrip("0123456789") for name in used}
+    shared = desk.language != "en"  # the desks of other languages share one table of ranges
+    assert set(topic.pools) <= kinds
+    assert shared or set(topic.ranges) <= kinds
+
+
+def test_a_story_is_the_same_for_the_same_seed() -> None:
+    desk = desks.ENGLISH[0]
+    assert write(Random(7), desk, desk.topics[0]) == write(Random(7), desk, desk.topics[0])
+
+
+def test_siblings_differ() -> None:
+    desk = desks.ENGLISH[0]
+    for seed in range(50):
+        facts: dict[str, str | int] = {}
+        for slot in ("town", "town2", "town3", "weekday", "weekday2"):
+            find_fact(Random(seed), desk, desk.topics[0], slot, facts)
+        assert len({facts["town"], facts["town2"], facts["town3"]}) == 3
+        assert facts["weekday"] != facts["weekday2"]
+
+
+def test_another_fact_changes_wherever_it_stands() -> None:
+    desk = desks.ENGLISH[0]
+    random = Random(3)
+    story = write(random, desk, desk.topics[0])
+    other = story.with_another(random, "town")
+    before, after = story.facts["town"], other.facts["town"]
+    assert before != after
+    assert [text.replace(str(before), str(after)) for text in story.body()] == other.body()

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stream_lsh.errors import StateError
+from stream_lsh.index import runs as module
+from stream_lsh.index.match import _range
+from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
+
+
+def postings(seed: int, n: int, first: int, common: int = 0) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Sorted postings with random keys; `common` keys occur in every run made with them."""
+    chance = np.random.default_rng(seed)
+    keys = chance.integers(1, 2**64, n, np.uint64, endpoint=False)
+    shared = np.random.default_rng(0).integers(1, 2**64, max(common, 1), np.uint64, endpoint=False)
+    keys[:common] = shared[:common]
+    rows = chance.integers(first, first + 1000, n).astype(np.uint32)
+    order = np.lexsort((rows, keys))
+    return keys[order], rows[order]
+
+
+def looked_up(run: Run, key: np.uint64) -> list[int]:
+    start, stop = _range(run.directory, run.keys, np.uint64(run.shift), key)
+    return run.rows[start:stop].tolist()
+
+
+@pytest.mark.parametrize("n", [1, 5, 1000, 70_000])
+def test_every_key_is_found_and_passes_the_filter(tmp_path: Path, n: int) -> None:
+    keys, rows = postings(1, n, 0, common=n // 3)
+    run = Run.of(keys, rows, 0, 1000)
+    run.write(tmp_path / "run-0-1.bin")
+    opened = Run.open(tmp_path / "run-0-1.bin", check=True)
+    for one in (run, opened):
+        for i in range(0, n, max(1, n // 300)):
+            expected = rows[keys == keys[i]].tolist()
+            assert looked_up(one, keys[i]) == expected
+            mask = filter_mask(keys[i])
+            assert one.filter[filter_word(keys[i], np.uint64(len(one.filter)))] & mask == mask
+
+
+def test_few_foreign_keys_pass_the_filter() -> None:
+    """Expected are about 1 %; 3 % of 20,000 would be more than 20 standard deviations away."""
+    run = Run.of(*postings(1, 200_000, 0), 0, 1000)
+    foreign = np.random.default_rng(9).integers(1, 2**64, 20_000, np.uint64, endpoint=False)
+    passed = sum(
+        run.filter[filter_word(key, np.uint64(len(run.filter)))] & filter_mask(key) == filter_mask(key) for key in foreign
+    )
+    assert passed < 600
+
+
+def test_merging_equals_sorting_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", 1000)  # many chunks
+    parts = [postings(seed, size, 1000 * seed, common=20) for seed, size in ((0, 3000), (1, 20), (2, 5000), (3, 2500))]
+    runs = []
+    for number, (keys, rows) in enumerate(parts):
+        run = Run.of(keys, rows, 1000 * number, 1000 * (number + 1))
+        run.write(tmp_path / f"run-0-{number}.bin")
+        runs.append(Run.open(tmp_path / f"run-0-{number}.bin"))
+    merge(runs, tmp_path / "run-0-9.bin")
+    merged = Run.open(tmp_path / "run-0-9.bin", check=True)
+    keys = np.concatenate([part[0] for part in parts])
+    rows = np.concatenate([part[1] for part in parts])
+    order = np.lexsort((rows, keys))
+    assert np.array_equal(merged.keys, keys[order])
+    assert np.array_equal(merged.rows, rows[order])
+    assert (merged.level, merged.first, merged.last) == (1, 0, 4000)
+    for run in (*runs, merged):
+        run.release()  # pages come back from the file
+    whole = Run.of(keys[order], rows[order], 0, 4000)
+    assert np.array_equal(merged.filter, whole.filter)
+    assert np.array_equal(merged.directory, whole.directory)
+
+
+@pytest.mark.parametrize("where", [5, 100, 4096, -3000])
+def test_damage_is_named(tmp_path: Path, where: int) -> None:
+    path = tmp_path / "run-0-1.bin"
+    Run.of(*postings(1, 5000, 0), 0, 1000).write(path)
+    data = bytearray(path.read_bytes())
+    data[where] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(StateError, match=r"run-0-1\.bin.*rebuilt from the rows"):
+        Run.open(path, check=True)
+
+
+def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "pwrite", refuse)
+    with pytest.raises(OSError, match="No space"):
+        Run.of(*postings(1, 50, 0), 0, 1000).write(tmp_path / "run-0-1.bin")
+    assert list(tmp_path.iterdir()) == []
