@@ -67,7 +67,8 @@ class Verdict:
         """The near-duplicate pairs that the document makes."""
         assert not self.matches or self.id is not None
         return tuple(
-            Pair(match.id, self.id or "", match.seq, self.seq, match.similarity, self.verified) for match in self.matches
+            Pair(match.id, self.id or "", match.seq, self.seq, match.similarity, self.verified)
+            for match in self.matches
         )
 
 
@@ -86,7 +87,9 @@ class Deduplicator:
         StateError: if the folder is in use, damaged, or was made with other settings.
     """
 
-    def __init__(self, settings: Settings | None = None, state: str | Path | None = None, *, read_only: bool = False) -> None:
+    def __init__(
+        self, settings: Settings | None = None, state: str | Path | None = None, *, read_only: bool = False
+    ) -> None:
         self.settings = settings or Settings()
         self._temporary = tempfile.TemporaryDirectory(prefix="stream-lsh-") if state is None else None
         folder = Path(state) if state is not None else Path(self._temporary.name if self._temporary else "")
@@ -96,7 +99,8 @@ class Deduplicator:
         if job.get("open") and not read_only:
             self._index.close()
             raise StateError(
-                f"the index in {folder} belongs to an interrupted run of the command line; finish that run first, or use another folder"
+                f"the index in {folder} belongs to an interrupted run of the command line; "
+                "finish that run first, or use another folder"
             )
         self._job = job
         self._seq: int = job.get("next_seq", 0)
@@ -107,8 +111,8 @@ class Deduplicator:
         """The verdict on each document, in order; every document is compared with all before it and then stored.
 
         Args:
-            batch: documents taken at a time. By default 1024 from a sequence, and one by one from anything else, so that a live
-                feed has each verdict at once.
+            batch: documents taken at a time. By default 1024 from a sequence, and one by one from anything else, so
+                that a live feed has each verdict at once.
         """
         if self._read_only:
             raise UsageError("this Deduplicator is read-only: it answers queries and stores nothing")
@@ -131,12 +135,25 @@ class Deduplicator:
         """Documents similar to a text (or to a set of strings, under `set_field`), best first; nothing is stored."""
         document = Document(0, text) if isinstance(text, str) else Document(0, set=text)
         found = self._columns([document])
-        judgement = judge(self._index.query(self._index.sign(found)), found.ids, self._seq, self.settings.max_matches, self._id_of)
+        judgement = judge(
+            self._index.query(self._index.sign(found)), found.ids, self._seq, self.settings.max_matches, self._id_of
+        )
         return list(self._matches(judgement, 0))
 
     def commit(self) -> None:
         """Make everything processed so far durable; it happens by itself twice a second and at the end."""
-        self._index.commit({"job": {"open": False, "outputs": {}, "done_in_job": 0, **self._job, "next_seq": self._seq, "time": int(time.time())}})
+        self._index.commit(
+            {
+                "job": {
+                    "open": False,
+                    "outputs": {},
+                    "done_in_job": 0,
+                    **self._job,
+                    "next_seq": self._seq,
+                    "time": int(time.time()),
+                }
+            }
+        )
         self._committed = time.monotonic()
 
     def close(self) -> None:
@@ -159,7 +176,9 @@ class Deduplicator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _columns(self, documents: Sequence[Document]) -> Columns:
@@ -171,7 +190,9 @@ class Deduplicator:
 
     def _matches(self, judgement: Judgement, i: int) -> Iterator[Match]:
         for m in range(int(judgement.starts[i]), int(judgement.starts[i + 1])):
-            yield Match(orjson.loads(judgement.older_ids[m]), int(judgement.older_seqs[m]), float(judgement.similarities[m]))
+            yield Match(
+                orjson.loads(judgement.older_ids[m]), int(judgement.older_seqs[m]), float(judgement.similarities[m])
+            )
 
     def _verdict(self, judgement: Judgement, i: int, reasons: dict[int, str]) -> Verdict:
         kind = Kind(int(judgement.kinds[i]))

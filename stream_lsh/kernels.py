@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -9,12 +10,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 
+def _version() -> str:
+    """A hash of all sources with kernels. Numba looks only at the file a kernel stands in, not at those it calls."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        source = path.read_bytes()
+        if b"njit" in source:
+            digest.update(source)
+    return digest.hexdigest()[:16]
+
+
 def _cache_folder() -> Path | None:
     """The user's cache folder; a temporary one where the home is read-only; None where nothing can be written."""
+    version = _version()
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     for choose in (
-        lambda: Path(home).expanduser() / "stream-lsh" / "numba",
-        lambda: Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}",
+        lambda: Path(home).expanduser() / "stream-lsh" / f"numba-{version}",
+        lambda: Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}-{version}",
     ):
         try:
             folder = choose()

@@ -35,29 +35,64 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, validate_default=True)
 
-    threshold: float = Field(0.8, gt=0, le=1, description="Jaccard similarity from which two documents are near-duplicates")
-    recall: float = Field(0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found")
-    signature_size: int | None = Field(None, ge=1, le=4096, description="components K of a signature (default: tuned)")
-    bands: int | None = Field(None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)")
-    rows: int | None = Field(None, ge=1, le=64, description="rows r of a band (default: tuned)")
-    shingles: str = Field("words:3/8", description="words:K/C: K words, or C characters in scripts without spaces; words:K; chars:K")
-    bag: bool = Field(False, description="count repeated shingles (Jaccard of bags)")
-    normalize: str = Field("lower,space", description="comma list of lower, space, punctuation, markup, nfkc; or none")
-    tokens: Literal["unicode", "word"] | None = Field(
-        None, description="unicode: letters with their marks, a CJK character each (default); word: Python's \\w+ (default for words:K without /C)"
+    threshold: float = Field(
+        default=0.8, gt=0, le=1, description="Jaccard similarity from which two documents are near-duplicates"
     )
-    verify: Literal["exact", "signature"] = Field("exact", description="exact Jaccard of the shingles, or the signature's estimate")
-    against: Literal["any", "unique"] = Field("any", description="compare with every earlier document, or only with unique ones")
-    id_field: str = Field("id", min_length=1, description="field of the id (dotted path); @line: input and line number")
-    text_field: tuple[str, ...] = Field(("text",), description="field of the text; several are joined by a space")
-    time_field: str | None = Field(None, min_length=1, description="field of the event time (ms or s since 1970, or ISO 8601)")
-    set_field: str | None = Field(None, min_length=1, description="field with a list, compared as a set instead of a text")
-    shards: int = Field(1, ge=1, le=64, description="parts of the index, worked on side by side")
-    max_matches: int = Field(100, ge=0, description="best matches reported per document; 0 = all")
-    bucket_size: int = Field(256, ge=2, le=4096, description="documents kept in a bucket: the oldest and the newest half")
-    followers: int = Field(1024, ge=2, le=1048576, description="followers read per leader: the oldest and the newest half")
-    memory_documents: int = Field(65536, ge=16, le=4194304, description="documents whose postings stay in memory until they are flushed")
-    max_document_bytes: int = Field(16 * 2**20, ge=64, le=2**30, description="longest document line; longer ones are dead letters")
+    recall: float = Field(
+        default=0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found"
+    )
+    signature_size: int | None = Field(
+        default=None, ge=1, le=4096, description="components K of a signature (default: tuned)"
+    )
+    bands: int | None = Field(
+        default=None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)"
+    )
+    rows: int | None = Field(default=None, ge=1, le=64, description="rows r of a band (default: tuned)")
+    shingles: str = Field(
+        default="words:3/8",
+        description="words:K/C: K words, or C characters in scripts without spaces; words:K; chars:K",
+    )
+    bag: bool = Field(default=False, description="count repeated shingles (Jaccard of bags)")
+    normalize: str = Field(
+        default="lower,space", description="comma list of lower, space, punctuation, markup, nfkc; or none"
+    )
+    tokens: Literal["unicode", "word"] | None = Field(
+        default=None,
+        description="unicode: letters with their marks, a CJK character each (default); "
+        "word: Python's \\w+ (default for words:K without /C)",
+    )
+    verify: Literal["exact", "signature"] = Field(
+        default="exact", description="exact Jaccard of the shingles, or the signature's estimate"
+    )
+    against: Literal["any", "unique"] = Field(
+        default="any", description="compare with every earlier document, or only with unique ones"
+    )
+    id_field: str = Field(
+        default="id", min_length=1, description="field of the id (dotted path); @line: input and line number"
+    )
+    text_field: tuple[str, ...] = Field(
+        default=("text",), description="field of the text; several are joined by a space"
+    )
+    time_field: str | None = Field(
+        default=None, min_length=1, description="field of the event time (ms or s since 1970, or ISO 8601)"
+    )
+    set_field: str | None = Field(
+        default=None, min_length=1, description="field with a list, compared as a set instead of a text"
+    )
+    shards: int = Field(default=1, ge=1, le=64, description="parts of the index, worked on side by side")
+    max_matches: int = Field(default=100, ge=0, description="best matches reported per document; 0 = all")
+    bucket_size: int = Field(
+        default=256, ge=2, le=4096, description="documents kept in a bucket: the oldest and the newest half"
+    )
+    followers: int = Field(
+        default=1024, ge=2, le=1048576, description="followers read per leader: the oldest and the newest half"
+    )
+    memory_documents: int = Field(
+        default=65536, ge=16, le=4194304, description="documents whose postings stay in memory until they are flushed"
+    )
+    max_document_bytes: int = Field(
+        default=16 * 2**20, ge=64, le=2**30, description="longest document line; longer ones are dead letters"
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -147,7 +182,7 @@ class Settings(BaseSettings):
 
 
 def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:
-    """`words:3`, `words:3/8`, `chars:9` -> kind, k, and k in scripts that are written without spaces (without /C: 8/3 of k)."""
+    """`words:3`, `words:3/8`, `chars:9` -> kind, k, and k in scripts written without spaces (without /C: 8/3 of k)."""
     if set_field is not None:
         return "set", 1, 1
     kind, _, size = shingles.partition(":")

@@ -90,20 +90,25 @@ def quiet_option() -> Option:
 
 
 def output_options(standard: str) -> list[Option]:
-    """The four outputs; `standard` is the one that goes to standard output if nothing else is said."""
+    """The four outputs, and --overwrite; `standard` goes to standard output if nothing else is said."""
     texts = {
         "unique": "the unique documents, the bytes that came in",
         "pairs": "the pairs of near-duplicates",
         "verdicts": "one verdict for every document",
         "dead_letters": "what could not be processed, with the reason",
     }
-    return [
+    files = [
         Option(
             [f"--{name.replace('_', '-')}", name], metavar="FILE", section=OUTPUTS,
             help=text + ("; default: standard output" if name == standard else ""),
         )
         for name, text in texts.items()
     ]  # fmt: skip
+    overwrite = Option(
+        ["--overwrite"], is_flag=True, section=OUTPUTS,
+        help="with --state, replace files that are there but not from that index (without --state they always are)",
+    )  # fmt: skip
+    return [*files, overwrite]
 
 
 def with_options(options: Iterable[click.Parameter]) -> Callable[[Function], Function]:

@@ -72,7 +72,7 @@ def run_job(context: click.Context, standard: str, example: str) -> None:
 
     from stream_lsh.embedded.job import Job  # here, because it takes numba and RocksDB with it
 
-    job = Job(settings, inputs, outputs, state)
+    job = Job(settings, inputs, outputs, state, overwrite=given["overwrite"])
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
         summary = job.run(progress)
     if not given["quiet"]:

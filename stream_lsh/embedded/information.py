@@ -32,9 +32,16 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
         if index is None or index.get("format") != FORMAT:
             raise StateError(f"{state} holds no index of format {FORMAT}")
         job = store.named("job") or {}
-        shards = [store.named(f"shard/{number}") or {"rows": 0, "flushed": 0, "runs": []} for number in range(index["settings"]["shards"])]
+        shards = [
+            store.named(f"shard/{number}") or {"rows": 0, "flushed": 0, "runs": []}
+            for number in range(index["settings"]["shards"])
+        ]
         inputs = [value for _, value in store.items("input/")]
-        problems = _check(state / "postings", index["settings"], shards, store) if check else _missing(state / "postings", shards)
+        problems = (
+            _check(state / "postings", index["settings"], shards, store)
+            if check
+            else _missing(state / "postings", shards)
+        )
     finally:
         store.close()
     created, committed = index["created"], job.get("time", index["created"])
@@ -44,7 +51,11 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
     return {
         "documents": {"stored": rows, "seen": job.get("next_seq", rows), "shards": [shard["rows"] for shard in shards]},
         "bytes": {**bytes_on_disk, "total": total, "per_document": round(total / rows, 1) if rows else None},
-        "age": {"created": _when(created), "last_commit": _when(committed), "seconds_since_commit": max(0, int(time.time()) - committed)},
+        "age": {
+            "created": _when(created),
+            "last_commit": _when(committed),
+            "seconds_since_commit": max(0, int(time.time()) - committed),
+        },
         "settings": {**index["settings"], "fingerprint": index["fingerprint"]},
         "inputs": {
             "known": len(inputs),
@@ -53,7 +64,10 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
             ],
         },
         "outputs": {place: state["length"] for place, state in job.get("outputs", {}).items()},
-        "postings": {"runs": [len(shard["runs"]) for shard in shards], "flushed": [shard["flushed"] for shard in shards]},
+        "postings": {
+            "runs": [len(shard["runs"]) for shard in shards],
+            "flushed": [shard["flushed"] for shard in shards],
+        },
         "health": {
             "interrupted": bool(job.get("open")),
             "checked": "every byte" if check else "names and sizes (use --check for every byte)",
@@ -64,7 +78,10 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
 
 def _missing(folder: Path, shards: list[dict[str, Any]]) -> list[str]:
     return [
-        f"{folder / run['file']} is missing" for shard in shards for run in shard["runs"] if not (folder / run["file"]).exists()
+        f"{folder / run['file']} is missing"
+        for shard in shards
+        for run in shard["runs"]
+        if not (folder / run["file"]).exists()
     ]
 
 
@@ -82,7 +99,10 @@ def _check(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]],
             flush = store.named(f"flush/{number}/{first}")
             path = folder / f"rows-{number}.bin"
             if flush is None or rows_checksum(path, width, first, flush["last"]) != flush["crc"]:
-                problems.append(f"{path} is damaged in the rows from {first}; delete the folder {folder}: it is rebuilt from the rows")
+                problems.append(
+                    f"{path} is damaged in the rows from {first}; "
+                    f"delete the folder {folder}: it is rebuilt from the rows"
+                )
                 break
             first = flush["last"]
     return problems
@@ -90,4 +110,3 @@ def _check(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]],
 
 def _when(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-

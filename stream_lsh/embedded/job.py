@@ -1,4 +1,4 @@
-"""The whole job in one process: inputs -> sign -> match -> judge -> outputs, committed together, resumable at any point."""
+"""The whole job in one process: inputs, sign, match, judge, outputs; committed together, resumable at any point."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from stream_lsh.judging.verdicts import Kind, judge
 from stream_lsh.settings import Settings
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
+COMMIT_DOCUMENTS = 16384  # most documents between commits: they are held in memory until then
 PROGRESS_SECONDS = 0.2
 DEAD_LETTERS = "dead-letters.jsonl"
 
@@ -33,24 +34,34 @@ class Job:
     Args:
         inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `dead_letters` to a path or "-".
         state: folder of the persistent index; without it a temporary one. Dead letters that have no output go there.
+        overwrite: replace output files that are there, but not from this index (without `state` they always are).
 
-    Everything that a commit makes durable is written in one atomic step after the outputs are on disk: the new rows, how far each
-    input was read, and how long each output is. So a run that is killed goes on as if nothing had happened.
+    Everything that a commit makes durable is written in one atomic step after the outputs are on disk: the new rows,
+    how far each input was read, and how long each output is. So a run that is killed goes on as if nothing had
+    happened.
     """
 
     def __init__(
-        self, settings: Settings, inputs: Sequence[str], outputs: Mapping[str, str], state: Path | None = None
+        self,
+        settings: Settings,
+        inputs: Sequence[str],
+        outputs: Mapping[str, str],
+        state: Path | None = None,
+        *,
+        overwrite: bool = False,
     ) -> None:
         self._settings = settings
         self._inputs = list(inputs)
         self._outputs = dict(outputs)
         self._state = state
+        self._overwrite = overwrite
 
     def run(self, progress: Callable[[Progress], None] = lambda _: None) -> Summary:
         """Run to the end of the inputs.
 
         Raises:
-            StreamLshError: with everything before the error written and committed. KeyboardInterrupt and BrokenPipeError likewise.
+            StreamLshError: with everything before the error written and committed; likewise KeyboardInterrupt and
+                BrokenPipeError.
         """
         if self._state is not None:
             return self._run(self._state, progress)
@@ -70,7 +81,10 @@ class Job:
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
-            sink = Sink(outputs, self._inputs, job["outputs"], bool(job["open"]), self._state, self._settings.verify)
+            sink = Sink(
+                outputs, self._inputs, job["outputs"], bool(job["open"]), self._state, self._settings.verify,
+                overwrite=self._overwrite,
+            )  # fmt: skip
             try:
                 return _Run(index, feed, sink, job, progress, sync=persistent).go(self._state)
             finally:
@@ -108,6 +122,7 @@ class _Run:
         self._progress = progress
         self._sync = sync
         self._seq: int = job["next_seq"]
+        self._committed_seq = self._seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
@@ -150,9 +165,10 @@ class _Run:
             if item is not None:
                 self._take(*item)
             now = time.monotonic()
-            if self._dirty and (now - self._committed >= COMMIT_SECONDS or self._index.full):
+            due = now - self._committed >= COMMIT_SECONDS or self._seq - self._committed_seq >= COMMIT_DOCUMENTS
+            if self._dirty and (due or self._index.full):
                 self._commit(open=True)
-            if now - self._shown >= PROGRESS_SECONDS:
+            if now - self._shown >= PROGRESS_SECONDS and self._counts.documents:
                 self._shown = now
                 self._show()
 
@@ -197,11 +213,13 @@ class _Run:
         }
         self._index.commit(facts)
         self._committed = time.monotonic()
+        self._committed_seq = self._seq
         self._dirty = False
 
     def _close(self, error: BaseException | None) -> None:
-        """The last commit. After an error the job stays open, and the next run goes on from here, or if the error came in the
-        middle of a batch, from the last commit. What reads a pipe cannot be read again: then the files are completed."""
+        """The last commit. After an error the job stays open, and the next run goes on from here, or if the error came
+        in the middle of a batch, from the last commit. What a pipe gave cannot be read again: then the files are
+        completed."""
         complete = error is None
         if self._torn:
             return

@@ -71,8 +71,8 @@ class Output:
             regular = stat.S_ISREG(status.st_mode)
             if regular and status.st_size and not overwrite:
                 raise OutputError(
-                    f"{name} is there already, with {status.st_size} bytes in it: "
-                    "remove it, choose another name, or allow to overwrite it."
+                    f"{name} is there already, with {status.st_size} bytes in it that are not from this index: "
+                    "remove it, choose another name, or add --overwrite to replace it."
                 )
             descriptor = os.open(name, (os.O_RDWR if regular else os.O_WRONLY) | os.O_CLOEXEC)
             if regular:

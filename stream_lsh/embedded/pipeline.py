@@ -1,6 +1,7 @@
 """Reading, signing and matching side by side: two threads feed the caller's.
 
-Signing and compression release the interpreter's lock, parsing does not; queues of two batches keep all of them busy and memory bounded.
+Signing and compression release the interpreter's lock, parsing does not; short queues keep all of them busy and memory
+bounded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Generic, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
-DEPTH = 2  # batches waiting between two stages
+DEPTH = 4  # signed batches waiting (some 5 MB each): enough to work on while a commit waits for the disk
 
 
 class _End:
@@ -28,8 +29,8 @@ class Stage(Generic[A]):
     An error in the thread is raised to the consumer after the items before it.
     """
 
-    def __init__(self, items: Iterable[A], name: str) -> None:
-        self._queue: queue.Queue[A | _End] = queue.Queue(DEPTH)
+    def __init__(self, items: Iterable[A], name: str, depth: int) -> None:
+        self._queue: queue.Queue[A | _End] = queue.Queue(depth)
         self._stopped = threading.Event()
         # A daemon: it may be blocked in reading a pipe for ever, which must not keep the process alive.
         self._thread = threading.Thread(target=self._run, args=(items,), name=name, daemon=True)
@@ -87,8 +88,8 @@ class Stage(Generic[A]):
 
 def chain(items: Iterable[A], work: Callable[[A], B]) -> tuple[Stage[B], Callable[[], None]]:
     """Items made in one thread and worked on in another; returns the last stage and what stops both."""
-    first = Stage(items, "read")
-    second = Stage(map(work, first), "sign")
+    first = Stage(items, "read", 2)
+    second = Stage(map(work, first), "sign", DEPTH)
 
     def stop() -> None:
         first.stop()

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def postponed() -> Iterator[Callable[[], None]]:
-    """While it lasts, the first SIGINT or SIGTERM is only remembered; the yielded function lets it take its usual effect.
+    """While it lasts, the first SIGINT or SIGTERM is only remembered; the yielded function gives it its usual effect.
 
     A second one takes effect at once. Outside the main thread nothing changes.
     """

@@ -28,7 +28,8 @@ class Sink:
     Args:
         paths: `unique`, `pairs`, `verdicts`, `dead_letters` to a path or "-". known: states by place, from the index.
         resuming: an interrupted run goes on: what was written after the last commit is cut off.
-        state: folder of the index; without one, files are overwritten.
+        state: folder of the index; without one, files are overwritten. overwrite: also with one, unless the index
+            knows them.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class Sink:
         resuming: bool,
         state: Path | None,
         verified: str,
+        *,
+        overwrite: bool = False,
     ) -> None:
         check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()}, inputs)
         self._known = dict(known)
@@ -52,18 +55,18 @@ class Sink:
                     self._outputs[name] = self._standard(before if resuming else None, state)
                 elif state is None:
                     self._outputs[name] = Output.create(path, overwrite=True)
-                elif before is not None and (resuming or Path(path).exists()):
+                elif before is not None and before.length >= 0 and (resuming or Path(path).exists()):
                     self._outputs[name] = Output.resume(path, before)
                 else:
-                    self._outputs[name] = Output.create(path)
+                    self._outputs[name] = Output.create(path, overwrite)
         except BaseException:
             self.close()
             raise
         self._places = {name: _place(path) for name, path in paths.items()}
 
     def _standard(self, before: OutputState | None, state: Path | None) -> Output:
-        """Standard output. With a state folder what goes into a file is also kept there until the job is done, because the shell's
-        `>` empties the file when the same command line is run again."""
+        """Standard output. With a state folder what goes into a file is also kept there until the job is done, because
+        the shell's `>` empties the file when the same command line is run again."""
         if state is None or not stat.S_ISREG(os.fstat(STANDARD_OUTPUT).st_mode):
             return Output.standard()
         path = state / SPOOL

@@ -30,7 +30,7 @@ from stream_lsh.index.texts import TextFrame, Texts
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
-CACHED_SHINGLES = 16 << 20  # 128 MB
+CACHED_SHINGLES = 10 << 20  # 80 MB
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 _ROWS = struct.Struct("<III")  # rows, links, width
 

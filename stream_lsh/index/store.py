@@ -35,8 +35,8 @@ class Store:
         options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
         options.set_enable_blob_files(True)
         options.set_min_blob_size(1024)
-        options.set_write_buffer_size(16 << 20)
-        options.set_max_write_buffer_number(3)
+        options.set_write_buffer_size(8 << 20)
+        options.set_max_write_buffer_number(2)
         options.set_keep_log_file_num(2)
         options.set_max_open_files(256)
         options.set_skip_stats_update_on_db_open(True)

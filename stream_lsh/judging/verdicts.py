@@ -36,7 +36,8 @@ class Judgement:
         kinds: uint8[n] of `Kind`. starts: int64[n + 1], where each document's matches begin.
         older_ids, older_seqs, similarities: the matches. oldest: int64[n], position among all matches found (-1: none),
         oldest_ids, oldest_similarities: of the oldest match of each document that has one, by document.
-        truncated: int64[n], matches that are not listed. id_reused: documents rejected because their id has another text.
+        truncated: int64[n], matches that are not listed. id_reused: documents rejected because their id has another
+            text.
     """
 
     ids: Sequence[bytes]
@@ -51,7 +52,9 @@ class Judgement:
     id_reused: list[int]
 
 
-def judge(found: Sequence[Matches], ids: Sequence[bytes], first_seq: int, max_matches: int, id_of: Callable[[int, int], bytes]) -> Judgement:
+def judge(
+    found: Sequence[Matches], ids: Sequence[bytes], first_seq: int, max_matches: int, id_of: Callable[[int, int], bytes]
+) -> Judgement:
     """Join what the shards found.
 
     Args:
@@ -70,7 +73,8 @@ def judge(found: Sequence[Matches], ids: Sequence[bytes], first_seq: int, max_ma
 
     shard = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])
     document, row, seq, similarity, same = (
-        np.concatenate([getattr(m, name) for m in found]) for name in ("document", "row", "seq", "similarity", "same_text")
+        np.concatenate([getattr(m, name) for m in found])
+        for name in ("document", "row", "seq", "similarity", "same_text")
     )
     if len(document):
         keep = np.flatnonzero(status[document] == kernel.NEW)
@@ -108,7 +112,9 @@ def verdict_lines(judgement: Judgement) -> bytes:
         seq = j.first_seq + i
         if i not in j.oldest:
             label = Kind(kind).label.encode()
-            lines.append(b'{"id":%b,"seq":%d,"kind":"%b","of":null,"similarity":null,"matches":[]}\n' % (id, seq, label))
+            lines.append(
+                b'{"id":%b,"seq":%d,"kind":"%b","of":null,"similarity":null,"matches":[]}\n' % (id, seq, label)
+            )
             continue
         of, similarity = j.oldest[i]
         matches = b",".join(
@@ -118,7 +124,13 @@ def verdict_lines(judgement: Judgement) -> bytes:
             ]
         )
         truncated = b',"truncated":%d' % j.truncated[i] if j.truncated[i] else b""
-        head = b'{"id":%b,"seq":%d,"kind":"%b","of":%b,"similarity":%b' % (id, seq, Kind(kind).label.encode(), of, _number(similarity))
+        head = b'{"id":%b,"seq":%d,"kind":"%b","of":%b,"similarity":%b' % (
+            id,
+            seq,
+            Kind(kind).label.encode(),
+            of,
+            _number(similarity),
+        )
         lines.append(b'%b,"matches":[%b]%b}\n' % (head, matches, truncated))
     return b"".join(lines)
 
@@ -134,7 +146,9 @@ def pair_lines(judgement: Judgement, verified: str) -> bytes:
         [
             b'{"older":%b,"newer":%b,"older_seq":%d,"newer_seq":%d,"similarity":%b%b'
             % (older, j.ids[i], seq, j.first_seq + i, _number(similarity), tail)
-            for i, older, seq, similarity in zip(documents, j.older_ids, j.older_seqs.tolist(), j.similarities.tolist(), strict=True)
+            for i, older, seq, similarity in zip(
+                documents, j.older_ids, j.older_seqs.tolist(), j.similarities.tolist(), strict=True
+            )
         ]
     )
 

@@ -31,7 +31,7 @@ def lines_of(path: Path, documents: int) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Posts with bad lines, repetitions of whole lines (redelivered) and reused ids among them; the second part compressed."""
+    """Posts with bad lines, repeated lines (redelivered) and reused ids among them; the second part compressed."""
     folder = tmp_path_factory.mktemp("feed")
     chance = random.Random(5)
     kept: list[bytes] = []
@@ -56,7 +56,18 @@ def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(feed: Path, folder: Path, *more: str) -> list[str]:
     outputs = [word for name in OUTPUTS for word in (f"--{name}", str(folder / (name + SUFFIXES[name])))]
     inputs = [str(feed / "one.jsonl"), str(feed / "two.jsonl.zst")]
-    return [sys.executable, "-m", "stream_lsh.cli", "dedup", *inputs, "--state", str(folder / "state"), *outputs, *SETTINGS, *more]
+    return [
+        sys.executable,
+        "-m",
+        "stream_lsh.cli",
+        "dedup",
+        *inputs,
+        "--state",
+        str(folder / "state"),
+        *outputs,
+        *SETTINGS,
+        *more,
+    ]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -117,11 +128,22 @@ def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, m
 @pytest.mark.slow
 def test_standard_output_in_a_file_is_written_again(feed: Path, tmp_path: Path) -> None:
     """The shell's `>` empties the file at every start; the run writes it whole all the same."""
-    arguments = [sys.executable, "-m", "stream_lsh.cli", "dedup", str(feed / "one.jsonl"), "--state", str(tmp_path / "state"), *SETTINGS]
+    arguments = [
+        sys.executable,
+        "-m",
+        "stream_lsh.cli",
+        "dedup",
+        str(feed / "one.jsonl"),
+        "--state",
+        str(tmp_path / "state"),
+        *SETTINGS,
+    ]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     started = time.monotonic()
     with whole.open("wb") as file:
-        subprocess.run([*arguments[:-len(SETTINGS) - 1], str(tmp_path / "other"), *SETTINGS], stdout=file, check=True, timeout=300)
+        subprocess.run(
+            [*arguments[: -len(SETTINGS) - 1], str(tmp_path / "other"), *SETTINGS], stdout=file, check=True, timeout=300
+        )
     length = time.monotonic() - started
     chance = random.Random(3)
     for kills in range(100):
@@ -137,7 +159,12 @@ def test_standard_output_in_a_file_is_written_again(feed: Path, tmp_path: Path) 
     assert kills >= 1
     ours, theirs = broken.read_bytes(), whole.read_bytes()
     equal = ours == theirs
-    assert equal, (len(ours), len(theirs), kills, next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), -1))
+    assert equal, (
+        len(ours),
+        len(theirs),
+        kills,
+        next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), -1),
+    )
 
 
 def limited(size: int) -> None:
@@ -225,7 +252,16 @@ def test_damaged_files_are_named_and_rebuilt_from_the_rows(feed: Path, tmp_path:
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     feed = tmp_path / "feed.jsonl"
     feed.write_bytes(b'{"id": "a", "text": "one two three four"}\n')
-    arguments = [sys.executable, "-m", "stream_lsh.cli", "pairs", str(feed), "--state", str(tmp_path / "state"), "--quiet"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "stream_lsh.cli",
+        "pairs",
+        str(feed),
+        "--state",
+        str(tmp_path / "state"),
+        "--quiet",
+    ]
     assert run(arguments).returncode == 0
     done = run([*arguments, "--threshold", "0.6"])
     assert done.returncode == 3

@@ -1,4 +1,4 @@
-"""The answers of the index: true, complete, and the same however the log was cut, flushed, reopened or split into shards."""
+"""The answers of the index: true, complete, the same however the log was cut, flushed, reopened, split into shards."""
 
 from __future__ import annotations
 
@@ -68,14 +68,16 @@ def expected(stream: Iterable[Document], threshold: float, unique_only: bool) ->
 
 
 def run(stream: list[Document], state: Path | None = None, batch: int = 100, **settings: object) -> list[Verdict]:
-    with Deduplicator(Settings(**{"max_matches": 0, "signature_size": 256, "bands": 64, "rows": 4, **settings}), state) as found:
+    with Deduplicator(
+        Settings(**{"max_matches": 0, "signature_size": 256, "bands": 64, "rows": 4, **settings}), state
+    ) as found:
         return list(found.process(stream, batch=batch))
 
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("against", ["any", "unique"])
 def test_exhaustive_comparison_agrees(shards: int, against: str) -> None:
-    """With 64 bands of 4 rows a pair at 0.7 is missed with probability 1e-8: the answers must be those of the exhaustive
+    """With 64 bands of 4 rows a pair at 0.7 is missed with probability 1e-8: the answers must be those of exhaustive
     comparison, to the last match. (The stream and the hashes are fixed: this does not fail by chance.)"""
     stream = documents(3, 1500)
     verdicts = run(stream, threshold=0.7, shards=shards, against=against)
@@ -89,7 +91,9 @@ def test_exhaustive_comparison_agrees(shards: int, against: str) -> None:
             assert verdict.similarity == pytest.approx(matches[min(matches)])
 
 
-@pytest.mark.parametrize("settings", [{}, {"against": "unique"}, {"verify": "signature"}, {"bucket_size": 4, "followers": 4}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"against": "unique"}, {"verify": "signature"}, {"bucket_size": 4, "followers": 4}]
+)
 def test_answers_do_not_depend_on_batches_flushes_or_restarts(tmp_path: Path, settings: dict[str, object]) -> None:
     stream = documents(4, 1200)
     whole = run(stream, **settings)

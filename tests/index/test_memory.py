@@ -11,7 +11,17 @@ from stream_lsh.index.memory import COUNT, HEAD, MIDDLE, Memory, append, find
 
 def post(memory: Memory, key: int, row: int, half: int) -> None:
     slot = np.int64(np.uint64(key) >> memory.shift)
-    append(memory.keys, memory.entries, memory.rows, memory.following, memory.used, slot, np.uint64(key), np.uint32(row), np.int64(half))
+    append(
+        memory.keys,
+        memory.entries,
+        memory.rows,
+        memory.following,
+        memory.used,
+        slot,
+        np.uint64(key),
+        np.uint32(row),
+        np.int64(half),
+    )
 
 
 def chain(memory: Memory, node: int) -> list[int]:

@@ -47,7 +47,8 @@ def test_few_foreign_keys_pass_the_filter() -> None:
     run = Run.of(*postings(1, 200_000, 0), 0, 1000)
     foreign = np.random.default_rng(9).integers(1, 2**64, 20_000, np.uint64, endpoint=False)
     passed = sum(
-        run.filter[filter_word(key, np.uint64(len(run.filter)))] & filter_mask(key) == filter_mask(key) for key in foreign
+        run.filter[filter_word(key, np.uint64(len(run.filter)))] & filter_mask(key) == filter_mask(key)
+        for key in foreign
     )
     assert passed < 600
 
