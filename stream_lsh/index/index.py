@@ -76,7 +76,6 @@ class Index:
             self.store.close()
             raise
         self._pool = ThreadPoolExecutor(settings.shards, "shard") if settings.shards > 1 else None
-        self._batches = 0
 
     def _open_format(self) -> None:
         found = self.store.named("index")
@@ -176,11 +175,9 @@ class Index:
         return signed.shingles, signed.offsets
 
     def _maintain(self) -> None:
-        self._batches += 1
         for shard in self.shards:
             shard.postings.poll()
-            if self._batches % 64 == 0:
-                shard.release()
+            shard.release()
 
     @property
     def full(self) -> bool:

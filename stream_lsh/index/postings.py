@@ -16,6 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import OutputError, StateError, StreamLshError
+from stream_lsh.index.heap import trim
 from stream_lsh.index.match import DIRECTORY, ENTRIES, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
 from stream_lsh.index.rows import RowTable
 from stream_lsh.index.runs import REMEDY, Run, merge
@@ -173,6 +174,7 @@ class Postings:
 
 def _merge_file(runs: list[Run], path: Path) -> Run:
     merge(runs, path)
+    trim()
     return Run.open(path)
 
 

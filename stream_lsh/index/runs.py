@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,9 +52,10 @@ class Run:
     @classmethod
     def of(cls, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int) -> Self:
         """A run in memory from postings sorted by key, then row."""
-        filter, directory, shift = _tables(len(keys))
-        _add(keys, 0, filter, directory, np.uint64(shift))
-        _close(directory, len(keys))
+        words, directory, shift = _tables(len(keys))
+        filter = np.zeros(words, np.uint64)
+        _add(keys, filter, 0, words, directory, np.uint64(shift))
+        _close(directory)
         return cls(0, first, last, filter, directory, keys, rows)
 
     def write(self, path: Path) -> None:
@@ -95,25 +97,24 @@ class Run:
 
 
 def merge(runs: Sequence[Run], path: Path) -> None:
-    """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is the new filter and some 40 MB."""
+    """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is some 40 MB and the new directory."""
     n = sum(len(run.keys) for run in runs)
-    filter, directory, shift = _tables(n)
+    words, directory, shift = _tables(n)
     level = max(run.level for run in runs) + 1
-    cuts = _cuts(runs, max(1, n // CHUNK))
-    done = 0
-    with _Writer(path, level, runs[0].first, runs[-1].last, n, len(filter), len(directory)) as writer:
-        for low, high in zip(cuts, cuts[1:], strict=False):
+    cuts = _cuts(runs, words, max(1, n // CHUNK))
+    with _Writer(path, level, runs[0].first, runs[-1].last, n, words, len(directory)) as writer:
+        for (first_word, low), (last_word, high) in pairwise(cuts):
             keys, rows = runs[0].keys[low[0] : high[0]], runs[0].rows[low[0] : high[0]]
             for run, start, stop in zip(runs[1:], low[1:], high[1:], strict=True):
                 keys, rows = _merge(keys, rows, run.keys[start:stop], run.rows[start:stop])
-            _add(keys, done, filter, directory, np.uint64(shift))
-            done += len(keys)
+            filter = np.zeros(last_word - first_word, np.uint64)
+            _add(keys, filter, first_word, words, directory, np.uint64(shift))
+            writer.put("filter", filter)
             writer.put("keys", keys)
             writer.put("rows", rows)
             for run in runs:
                 run.release()
-        _close(directory, n)
-        writer.put("filter", filter)
+        _close(directory)
         writer.put("directory", directory)
 
 
@@ -192,31 +193,36 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
-def _tables(n: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32], int]:
-    """An empty filter, an empty directory with some 16 keys an entry, and the shift from key to entry."""
+def _tables(n: int) -> tuple[int, NDArray[np.uint32], int]:
+    """Words of the filter, an empty directory with some 16 keys an entry, and the shift from key to entry."""
     bits = max(1, (max(n, 16) // 16 - 1).bit_length())
-    return np.zeros(max(1, n * FILTER_BITS // 64), np.uint64), np.zeros((1 << bits) + 1, np.uint32), 64 - bits
+    return max(1, n * FILTER_BITS // 64), np.zeros((1 << bits) + 1, np.uint32), 64 - bits
 
 
-def _cuts(runs: Sequence[Run], chunks: int) -> list[list[int]]:
-    """Positions in each run that cut all of them at the same keys: chunks + 1 lists, one position a run."""
-    bounds = [(i << 64) // chunks for i in range(1, chunks)]
-    inner = [[int(np.searchsorted(run.keys, np.uint64(bound))) for run in runs] for bound in bounds]
-    return [[0] * len(runs), *inner, [len(run.keys) for run in runs]]
+def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[int]]]:
+    """Where to cut all runs at the same keys, such that each chunk has words of the filter for itself.
+
+    Returns chunks + 1 pairs: the filter's word, and the position in each run.
+    """
+    cuts = [(0, [0] * len(runs))]
+    for chunk in range(1, chunks):
+        word = words * chunk // chunks
+        bound = -(-(word << 32) // words) << 32  # the smallest key of the word, see `filter_word`
+        cuts.append((word, [int(np.searchsorted(run.keys, np.uint64(bound))) for run in runs]))
+    return [*cuts, (words, [len(run.keys) for run in runs])]
 
 
 @njit
-def _add(keys, done, filter, directory, shift):  # type: ignore[no-untyped-def]
-    """Enter sorted keys, which stand at `done` and after in the run, in filter and directory (as counts)."""
-    words = np.uint64(len(filter))
+def _add(keys, filter, first_word, words, directory, shift):  # type: ignore[no-untyped-def]
+    """Enter sorted keys in the filter's part that begins at `first_word`, and in the directory (as counts)."""
     for i in range(len(keys)):
         key = keys[i]
-        filter[filter_word(key, words)] |= filter_mask(key)
+        filter[filter_word(key, np.uint64(words)) - first_word] |= filter_mask(key)
         directory[np.int64(key >> shift) + 1] += np.uint32(1)
 
 
 @njit
-def _close(directory, n):  # type: ignore[no-untyped-def]
+def _close(directory):  # type: ignore[no-untyped-def]
     """Counts become positions."""
     for i in range(1, len(directory)):
         directory[i] += directory[i - 1]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from stream_lsh.banding.bands import band_keys
 from stream_lsh.errors import StateError
 from stream_lsh.index import match as kernel
+from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.match import Documents, Limits
 from stream_lsh.index.memory import Memory
@@ -30,7 +31,7 @@ from stream_lsh.index.texts import TextFrame, Texts
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
-CACHED_SHINGLES = 10 << 20  # 80 MB
+CACHED_SHINGLES = 8 << 20  # 64 MB
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 _ROWS = struct.Struct("<III")  # rows, links, width
 
@@ -135,9 +136,10 @@ class Shard:
         self._memory.clear()
         self.ids.forget(last)
         self.release()
+        trim()
 
     def release(self) -> None:
-        """Give mapped pages back, so that memory stays bounded."""
+        """Give mapped pages back, after every batch: each page touched maps 16 (the kernel's fault-around), 10 MB in a batch."""
         self.rows.release()
         self.postings.release()
 

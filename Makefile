@@ -1,0 +1,36 @@
+# The tools of a virtual environment in .venv, which `make .venv` makes; or of another: make test BIN=/path/to/bin
+BIN ?= .venv/bin
+OUT ?= results
+
+help:
+	@echo "make test | lint | format | type | bench | demo | clean"
+
+.venv:
+	python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'
+
+test:
+	$(BIN)/pytest
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format:
+	$(BIN)/ruff format .
+
+type:
+	$(BIN)/mypy
+
+bench:
+	$(BIN)/python -m bench.peers --out $(OUT)
+	$(BIN)/python -m bench.stages --out $(OUT)
+	$(BIN)/python -m bench.first_verdict --out $(OUT)
+	$(BIN)/python -m bench.growth --out $(OUT)
+
+demo:
+	$(BIN)/stream-lsh demo
+
+clean:
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+
+.PHONY: help test lint format type bench demo clean

@@ -1,0 +1,96 @@
+"""The documentation keeps step with the code: settings, links, examples, commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from stream_lsh.cli import main
+from stream_lsh.embedded.sink import EMPTY, ID_REUSED
+from stream_lsh.judging.verdicts import Kind
+from stream_lsh.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    return [body for language, body in FENCE.findall(text) if language in languages]
+
+
+def anchors(text: str) -> set[str]:
+    """The names under which a page's headings can be linked to, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_documented(name: str) -> None:
+    assert f"`{name}`" in page("README.md") or f"`{name}`" in page("docs/tuning.md")
+
+
+def test_the_table_of_settings_has_the_defaults_of_the_model() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)`\*? \| ([^|]*) \|", page("README.md"), re.MULTILINE))
+    for name, field in Settings.model_fields.items():
+        shown = rows[name].strip().strip("`")
+        default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+        assert shown == ("" if default is None else str(default).lower()), name
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_relative_links_lead_somewhere(path: Path) -> None:
+    for target in LINK.findall(path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        other = (path.parent / file).resolve() if file else path
+        assert other.exists(), target
+        if anchor:
+            assert anchor in anchors(other.read_text(encoding="utf-8")), target
+
+
+def test_the_json_in_the_formats_parses() -> None:
+    examples = [line for block in blocks(page("docs/formats.md"), "json") for line in block.splitlines()]
+    assert len(examples) >= 7
+    for line in examples:
+        json.loads(line)
+
+
+def test_every_kind_and_reason_is_described() -> None:
+    text = page("docs/formats.md")
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "stream_lsh").rglob("*.py")))
+    reasons = set(re.findall(r'(?:Refused|Rejection)\(\s*"(\w+)"', sources)) | {EMPTY.reason, ID_REUSED.reason}
+    assert {"not_json", "too_large", "bad_time"} <= reasons
+    for name in reasons | {kind.label for kind in Kind}:
+        assert f"| `{name}` |" in text, name
+
+
+def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
+    context = click.Context(main)
+    seen = 0
+    for path in PAGES:
+        for block in blocks(path.read_text(encoding="utf-8"), "sh", "console", "ini"):
+            for name, rest in re.findall(r"stream-lsh (\w+)([^|>\n]*)", block):
+                command = main.get_command(context, name)
+                assert command is not None, f"{path.name}: {name}"
+                known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+                for option in re.findall(r"(?<!\S)--[\w-]+", rest):
+                    assert option in known, f"{path.name}: {name} {option}"
+                    seen += 1
+    assert seen > 10
+
+
+def test_the_test_command_stands_on_one_line() -> None:
+    """.ci/run takes it from there."""
+    lines = [line for line in page("README.md").splitlines() if line.endswith("&& .venv/bin/pytest")]
+    assert lines == ["python3 -m venv .venv && .venv/bin/pip install '.[test]' && .venv/bin/pytest"]
