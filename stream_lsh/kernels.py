@@ -25,12 +25,12 @@ def _cache_folder() -> Path | None:
     """The user's cache folder; a temporary one where the home is read-only; None where nothing can be written."""
     version = _version()
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    for choose in (
-        lambda: Path(home).expanduser() / "stream-lsh" / f"numba-{version}",
-        lambda: Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}-{version}",
-    ):
+    for temporary in (False, True):
         try:
-            folder = choose()
+            if temporary:
+                folder = Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}-{version}"
+            else:
+                folder = Path(home).expanduser() / "stream-lsh" / f"numba-{version}"
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             # A foreign folder under /tmp could feed us machine code: use only what is ours.
             if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
@@ -63,14 +63,18 @@ def njit(function: F | None = None, **options: Any) -> Any:
     return numba.njit(**settings) if function is None else numba.njit(**settings)(function)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _pointer(typing: Any, address: Any) -> Any:
+@intrinsic
+def _at(typing: Any, address: Any) -> Any:
     """An address as a pointer."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
     return numba.types.voidptr(numba.types.int64), code
+
+
+_carray: Any = numba.carray  # type: ignore[attr-defined]
+_pointer: Any = _at
 
 
 @njit
@@ -80,10 +84,10 @@ def words_at(address, size):  # type: ignore[no-untyped-def]
     A kernel that gets a varying number of arrays takes a table of addresses: a tuple of arrays would be copied
     at every call, and a typed list compiled at every start.
     """
-    return numba.carray(_pointer(address), (size,), np.uint64)
+    return _carray(_pointer(address), (size,), np.uint64)
 
 
 @njit
 def halves_at(address, size):  # type: ignore[no-untyped-def]
     """The uint32[size] array at an address; see `words_at`."""
-    return numba.carray(_pointer(address), (size,), np.uint32)
+    return _carray(_pointer(address), (size,), np.uint32)

@@ -1,11 +1,16 @@
-"""Where the tests find real data."""
+"""Where the tests find real data; signals as in a terminal."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+# A job that a script starts in the background ignores Ctrl-C, and so would the programs that the tests start and stop.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,9 @@ def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
             for name, rest in re.findall(r"stream-lsh (\w+)([^|>\n]*)", block):
                 command = main.get_command(context, name)
                 assert command is not None, f"{path.name}: {name}"
-                known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+                known = {
+                    option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+                }
                 for option in re.findall(r"(?<!\S)--[\w-]+", rest):
                     assert option in known, f"{path.name}: {name} {option}"
                     seen += 1

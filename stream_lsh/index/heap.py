@@ -1,4 +1,5 @@
-"""Give memory that was freed back to the system: glibc keeps it for itself, some 150 MB under the large arrays of flushes and merges."""
+"""Give memory that was freed back to the system: glibc keeps it for itself, some 150 MB under the large arrays of
+flushes and merges."""
 
 from __future__ import annotations
 

@@ -75,6 +75,7 @@ class Ids:
         body = _COUNT.size + ends.nbytes
         if not first <= row < first + n or len(value) != body + int(ends[-1]):
             raise StateError(
-                f"{self._store.path}: the ids from row {first} of shard {self._shard} are damaged; restore the folder from a backup"
+                f"{self._store.path}: the ids from row {first} of shard {self._shard} are damaged; "
+                "restore the folder from a backup"
             )
         return first, value, ends, body

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents import Columns
 from stream_lsh.errors import StateError
-from stream_lsh.index import match as kernel
-from stream_lsh.index.match import Documents
+from stream_lsh.index import layout
+from stream_lsh.index.buckets import all_keys
+from stream_lsh.index.layout import Documents
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.shard import Matches, Shard
 from stream_lsh.index.store import Store, name_key
@@ -47,7 +48,8 @@ class Index:
         folder: where it lives (created if missing). durable: wait for the disk at every commit.
 
     Raises:
-        StateError: for other settings, another format, another process, damage; the message names the file and the remedy.
+        StateError: for other settings, another format, another process, damage; the message names the file and the
+        remedy.
     """
 
     def __init__(self, settings: Settings, folder: Path, *, durable: bool = True) -> None:
@@ -80,15 +82,28 @@ class Index:
     def _open_format(self) -> None:
         found = self.store.named("index")
         if found is None:
-            facts = {"format": FORMAT, "created": int(time.time()), "settings": self.settings.answers, "fingerprint": self.settings.fingerprint}
+            facts = {
+                "format": FORMAT,
+                "created": int(time.time()),
+                "settings": self.settings.answers,
+                "fingerprint": self.settings.fingerprint,
+            }
             self.store.write({name_key("index"): orjson.dumps(facts)})
             return
         if found.get("format") != FORMAT:
-            raise StateError(f"{self.store.path} has format {found.get('format')}, this version reads {FORMAT}; start a new folder and feed it again")
+            raise StateError(
+                f"{self.store.path} has format {found.get('format')}, this version reads {FORMAT}; "
+                "start a new folder and feed it again"
+            )
         if found["fingerprint"] != self.settings.fingerprint:
             mine, theirs = self.settings.answers, found["settings"]
-            other = ", ".join(f"{name} = {theirs.get(name)!r} (now {mine[name]!r})" for name in mine if theirs.get(name) != mine[name])
-            raise StateError(f"the index in {self.folder} was made with other settings: {other}; use those, or another --state folder")
+            other = ", ".join(
+                f"{name} = {theirs.get(name)!r} (now {mine[name]!r})" for name in mine if theirs.get(name) != mine[name]
+            )
+            raise StateError(
+                f"the index in {self.folder} was made with other settings: {other}; "
+                "use those, or another --state folder"
+            )
 
     @property
     def count(self) -> int:
@@ -96,7 +111,7 @@ class Index:
         return sum(int(shard.rows.count[0]) for shard in self.shards)
 
     def sign(self, columns: Columns) -> SignedBatch:
-        """Signatures, fingerprints, keys, and compressed texts of a batch; may run beside `match` in another thread."""
+        """Signatures, fingerprints, keys and compressed texts of a batch; may run beside `match` in another thread."""
         exact = self.settings.verify == "exact"
         n = len(columns.ids)
         signed = self._signer.sign(columns.texts, columns.ends, want_shingles=exact)
@@ -104,8 +119,9 @@ class Index:
         valid = signed.sizes > 0
         valid[list(columns.rejected)] = False
         owner = (ids[:, 0] % np.uint64(self.settings.shards)).astype(np.int64)
+        keys = all_keys(signed.keys, ids, signed.fingerprints)
         documents = Documents(
-            valid, valid & (owner == 0), ids, signed.fingerprints, kernel.all_keys(signed.keys, ids, signed.fingerprints),
+            valid, valid & (owner == 0), ids, signed.fingerprints, keys,
             signed.signatures, signed.sizes, np.zeros(n, np.int64), columns.times,
         )  # fmt: skip
         frames: tuple[list[TextFrame], ...] = tuple([] for _ in self.shards)
@@ -141,7 +157,7 @@ class Index:
     def _look(self, shard: Shard, documents: Documents, batch: SignedBatch) -> Matches:
         step = shard.step(documents, batch.signed.shingles, batch.signed.offsets)
         for i in range(len(documents.valid)):
-            step.run(i, i + 1, kernel.ASK)
+            step.run(i, i + 1, layout.ASK)
         return step.matches()
 
     def _owned(self, shard: Shard, batch: SignedBatch) -> Documents:
@@ -151,23 +167,26 @@ class Index:
         return shard.match(self._owned(shard, batch), batch.signed.shingles, batch.signed.offsets)
 
     def _match_stepwise(self, batch: SignedBatch) -> list[Matches]:
-        """`against unique`: whether a document may be met by later ones is known only when all shards have answered for it."""
+        """`against unique`: whether a document may be met by later ones is known only when all shards have answered
+        for it."""
         n = len(batch.columns.ids)
-        steps = [shard.step(self._owned(shard, batch), batch.signed.shingles, batch.signed.offsets) for shard in self.shards]
+        steps = [
+            shard.step(self._owned(shard, batch), batch.signed.shingles, batch.signed.offsets) for shard in self.shards
+        ]
         if len(steps) == 1:
-            start, decision = 0, kernel.OPEN
+            start, decision = 0, layout.OPEN
             while True:
                 reached, matched = steps[0].run(start, n, decision)
                 if reached >= n:
                     return [steps[0].matches()]
-                start, decision = reached, kernel.NOT_UNIQUE if matched else kernel.UNIQUE
+                start, decision = reached, layout.NOT_UNIQUE if matched else layout.UNIQUE
         for i in range(n):
             matched = False
             for step in steps:
-                matched |= step.run(i, i + 1, kernel.ASK)[1]
+                matched |= step.run(i, i + 1, layout.ASK)[1]
             owner = steps[batch.owner[i]]
-            if owner.status[i] == kernel.NEW:
-                owner.run(i, i + 1, kernel.NOT_UNIQUE if matched else kernel.UNIQUE)
+            if owner.status[i] == layout.NEW:
+                owner.run(i, i + 1, layout.NOT_UNIQUE if matched else layout.UNIQUE)
         return [step.matches() for step in steps]
 
     def _shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -220,4 +239,3 @@ class Index:
 def disk_bytes(folder: Path) -> int:
     """Bytes that a folder's files take."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-

@@ -1,211 +1,52 @@
 """The kernel of the index: documents in the order of the log against the buckets of one shard.
 
-Each document sees all rows before it, those of its own batch included, so that the answers do not depend on how the log was
-cut into batches. The rules that keep buckets small and lose nobody (docs/architecture.md, "Buckets"):
+Each document sees all rows before it, those of its own batch included, so that the answers do not depend on how the
+log was cut into batches. The rules that keep buckets small and lose nobody (docs/architecture.md, "Buckets"):
 
-- Copies: a document with the fingerprint of an earlier row is posted under its fingerprint only; whoever meets that row meets its copies.
-- Followers: a document is not posted in a bucket where an earlier row (the leader) agrees with it on at least `Limits.follow` components;
+- Copies: a document with the fingerprint of an earlier row is posted under its fingerprint only; whoever meets that
+row meets its copies.
+- Followers: a document is not posted in a bucket where an earlier row (the leader) agrees with it on at least
+`Limits.follow` components;
   it is posted under the leader's link key instead. Whoever would have met the follower meets the leader.
 - A bucket is read as its oldest and its newest half, up to `bucket_size` rows; followers likewise.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from stream_lsh.index.memory import COUNT, EMPTY, HEAD, MIDDLE, Memory, append, find, not_empty
-from stream_lsh.index.runs import filter_mask, filter_word
-from stream_lsh.kernels import halves_at, njit, words_at
+from stream_lsh.index.buckets import gather, link_key, probe_filters
+from stream_lsh.index.layout import (
+    AGREEMENT,
+    ASK,
+    COPY,
+    COPY_OF,
+    DOCUMENT,
+    DUPLICATE,
+    EVERYTHING,
+    FLAGS,
+    ID,
+    ID_REUSED,
+    INVALID,
+    KIND,
+    MASK,
+    MORE,
+    NEW,
+    OF,
+    REDELIVERED,
+    ROW,
+    SAME_TEXT,
+    SEQ,
+    TEXT,
+    TIME,
+    UNIQUE,
+    VERIFY,
+)
+from stream_lsh.index.memory import EMPTY, append, find, not_empty
+from stream_lsh.kernels import njit
 
-# Words of a row: fixed ones, then the bit mask of the bands it is posted in, then the signature.
-SEQ, TIME, ID, TEXT, FLAGS, MASK = 0, 1, 2, 4, 6, 7
-FILTER, WORDS, DIRECTORY, ENTRIES, KEYS, POSTED, SIZE, SHIFT = range(8)  # columns of the table of runs: addresses and lengths
-COPY, DUPLICATE = 1, 2  # flags: same text as an earlier row; judged a duplicate under `against unique`
-NEW, REDELIVERED, ID_REUSED, INVALID = 0, 1, 2, 3  # status of a document
-VERIFY, SAME_TEXT, COPY_OF = 0, 1, 2  # kind of a candidate
-NOT_UNIQUE, UNIQUE, OPEN, ASK = 0, 1, -1, -2  # decisions
-EVERYTHING = np.int64(1 << 62)
 # One type for all callers of a kernel's helpers, or numba compiles each several times.
 _VERIFY, _SAME_TEXT, _COPY_OF, _NONE = np.int64(VERIFY), np.int64(SAME_TEXT), np.int64(COPY_OF), np.int64(-1)
-
-
-class Documents(NamedTuple):
-    """A batch as the kernel sees it; n documents, b bands, K components."""
-
-    valid: NDArray[np.bool_]  # not rejected
-    owned: NDArray[np.bool_]  # this shard is the one that stores it
-    ids: NDArray[np.uint64]  # [n, 2] hash of the id
-    texts: NDArray[np.uint64]  # [n, 2] fingerprint of the normalised text
-    keys: NDArray[np.uint64]  # [n, b + 2] band keys, then the id's and the text's
-    signatures: NDArray[np.uint16] | NDArray[np.uint32]  # [n, K]
-    sizes: NDArray[np.uint32]
-    seqs: NDArray[np.int64]
-    times: NDArray[np.int64]
-
-
-class Rows(NamedTuple):
-    """The shard's rows: those before `base` mapped from a file, later ones in memory; each also as signature components."""
-
-    base: int
-    flushed: NDArray[np.uint64]
-    recent: NDArray[np.uint64]
-    flushed_components: NDArray[np.uint16] | NDArray[np.uint32]
-    recent_components: NDArray[np.uint16] | NDArray[np.uint32]
-    components_at: int
-
-
-class Limits(NamedTuple):
-    """What the kernel compares with; agreements are numbers of equal signature components."""
-
-    floor: int  # least agreement of a candidate that is verified
-    follow: int  # agreement from which a document follows a leader
-    expand: int  # agreement from which a leader's followers are looked at
-    bucket_half: int
-    followers_half: int
-    copies: int  # copies listed for one candidate, the oldest; the rest is counted
-    unique_only: bool  # stop at every document with candidates, for a decision
-
-
-class Candidates(NamedTuple):
-    """Pairs for verification, in the order of the documents; parallel arrays."""
-
-    document: NDArray[np.int32]  # position in the batch
-    row: NDArray[np.uint32]
-    agreement: NDArray[np.int32]
-    kind: NDArray[np.uint8]  # VERIFY, SAME_TEXT or COPY_OF
-    of: NDArray[np.int32]  # for COPY_OF: position of the candidate it copies
-    more: NDArray[np.int64]  # further copies of this candidate that are not listed
-
-
-@njit
-def link_key(row):  # type: ignore[no-untyped-def]
-    """The key under which the followers of a leader are posted (splitmix64's finaliser of the row)."""
-    x = (np.uint64(row) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return not_empty(x ^ (x >> np.uint64(31)))
-
-
-@njit
-def all_keys(band_keys, ids, texts):  # type: ignore[no-untyped-def]
-    """Band keys, the id's and the text's side by side, none of them the empty key: uint64[n, b + 2]."""
-    n, b = band_keys.shape
-    keys = np.empty((n, b + 2), np.uint64)
-    for i in range(n):
-        for j in range(b):
-            keys[i, j] = not_empty(band_keys[i, j])
-        keys[i, b] = not_empty(ids[i, 0])
-        keys[i, b + 1] = not_empty(texts[i, 0])
-    return keys
-
-
-@njit
-def passing(keys, runs):  # type: ignore[no-untyped-def]
-    """Which runs may hold each key: a bit a run. One run after the other, so that the memory's latencies overlap."""
-    flat = keys.reshape(-1)
-    masks = np.zeros(len(flat), np.uint32)
-    for r in range(len(runs)):
-        filter = words_at(runs[r, FILTER], runs[r, WORDS])
-        words = np.uint64(runs[r, WORDS])
-        for i in range(len(flat)):
-            mask = filter_mask(flat[i])
-            hit = (filter[filter_word(flat[i], words)] & mask) == mask
-            masks[i] |= np.uint32(hit) << np.uint32(r)
-    return masks.reshape(keys.shape)
-
-
-@njit
-def _range(directory, keys, shift, key):  # type: ignore[no-untyped-def]
-    """Where `key` begins and ends in a run's keys."""
-    entry = np.int64(key >> shift)
-    low, high = np.int64(directory[entry]), np.int64(directory[entry + 1])
-    start, stop = low, high
-    while start < stop:
-        middle = (start + stop) >> 1
-        if keys[middle] < key:
-            start = middle + 1
-        else:
-            stop = middle
-    stop = start
-    if start < high and keys[start] == key:
-        top = high
-        while stop < top:
-            middle = (stop + top) >> 1
-            if keys[middle] <= key:
-                stop = middle + 1
-            else:
-                top = middle
-    return start, stop
-
-
-@njit
-def _gather(key, mask, runs, memory, oldest, newest, ranges, out):  # type: ignore[no-untyped-def]
-    """Rows posted under `key`, ascending: the `oldest` first and the `newest` last ones.
-
-    Returns their number, the (possibly larger) array that holds them, and the number of all.
-    """
-    total = np.int64(0)
-    for r in range(len(runs)):
-        ranges[r, 0] = ranges[r, 1] = 0
-        if mask & (np.uint32(1) << np.uint32(r)):
-            directory = halves_at(runs[r, DIRECTORY], runs[r, ENTRIES])
-            keys = words_at(runs[r, KEYS], runs[r, SIZE])
-            ranges[r, 0], ranges[r, 1] = _range(directory, keys, np.uint64(runs[r, SHIFT]), key)
-            total += ranges[r, 1] - ranges[r, 0]
-    slot = find(memory.keys, memory.shift, key)
-    in_memory = np.int64(0)
-    if memory.keys[slot] != EMPTY:
-        in_memory = np.int64(memory.entries[slot, COUNT])
-    total += in_memory
-    if total == 0:
-        return np.int64(0), out, total
-    if total <= oldest + newest:
-        oldest, newest = total, np.int64(0)
-    if oldest + newest > len(out):
-        out = np.empty(2 * (oldest + newest), np.uint32)
-    n = np.int64(0)
-    at = np.int64(0)  # position of the source's first posting among all
-    for r in range(len(runs)):
-        size = ranges[r, 1] - ranges[r, 0]
-        if size > 0:
-            rows = halves_at(runs[r, POSTED], runs[r, SIZE])
-            head = min(size, max(oldest - at, 0))
-            for i in range(ranges[r, 0], ranges[r, 0] + head):
-                out[n] = rows[i]
-                n += 1
-            for i in range(ranges[r, 0] + max(head, total - newest - at), ranges[r, 1]):
-                out[n] = rows[i]
-                n += 1
-            at += size
-    if in_memory > 0:
-        head = min(in_memory, max(oldest - at, 0))
-        node = memory.entries[slot, HEAD]
-        for _ in range(head):
-            out[n] = memory.rows[node]
-            n += 1
-            node = memory.following[node]
-        if newest > 0 and head < in_memory:
-            if in_memory - head > newest:
-                node = memory.entries[slot, MIDDLE]
-            while node >= 0:
-                out[n] = memory.rows[node]
-                n += 1
-                node = memory.following[node]
-    return n, out, total
-
-
-@njit
-def _probe_filters(key, runs):  # type: ignore[no-untyped-def]
-    mask = np.uint32(0)
-    bits = filter_mask(key)
-    for r in range(len(runs)):
-        filter = words_at(runs[r, FILTER], runs[r, WORDS])
-        if (filter[filter_word(key, np.uint64(runs[r, WORDS]))] & bits) == bits:
-            mask |= np.uint32(1) << np.uint32(r)
-    return mask
 
 
 @njit(inline="always")
@@ -229,7 +70,8 @@ def _agreement(rows, row, signature):  # type: ignore[no-untyped-def]
 
 @njit
 def _seen(table, row):  # type: ignore[no-untyped-def]
-    """The row's slot in the table of rows met by this document (values are row + 1), or the empty slot where it belongs."""
+    """The row's slot in the table of rows met by this document (values are row + 1), or the empty slot where it
+    belongs."""
     mask = np.int64(len(table) - 1)
     slot = (np.int64(row) * np.int64(0x9E3779B1)) >> np.int64(7) & mask
     while table[slot] != 0 and table[slot] != row + 1:
@@ -270,18 +112,19 @@ def _meet(rows, row, signature, table, agreements, met, n_met):  # type: ignore[
 def _emit(found, n, document, row, agreement, kind, of):  # type: ignore[no-untyped-def]
     """Append a candidate, growing the array when it is full."""
     found = _with_room(found, n)
-    found[n, 0] = document
-    found[n, 1] = row
-    found[n, 2] = agreement
-    found[n, 3] = kind
-    found[n, 4] = of
-    found[n, 5] = 0
+    found[n, DOCUMENT] = document
+    found[n, ROW] = row
+    found[n, AGREEMENT] = agreement
+    found[n, KIND] = kind
+    found[n, OF] = of
+    found[n, MORE] = 0
     return found
 
 
 @njit
 def _with_room(lines, n):  # type: ignore[no-untyped-def]
-    """The array, or a copy of twice its length if line n does not fit. (Loops: slices would triple the time to compile.)"""
+    """The array, or a copy of twice its length if line n does not fit. (Loops: slices would triple the time to
+    compile.)"""
     if n < len(lines):
         return lines
     grown = np.empty((2 * n, lines.shape[1]), np.int64)
@@ -342,7 +185,8 @@ def _append(m, slot, key, row, half):  # type: ignore[no-untyped-def]
 
 @njit
 def replay(rows, memory, limits, keys, first, last, links):  # type: ignore[no-untyped-def]
-    """Post the rows [first, last) again, whose words are in `rows.recent`, with links int64[m, 2] (row, leader) in order of rows."""
+    """Post the rows [first, last) again, whose words are in `rows.recent`, with links int64[m, 2] (row, leader) in
+    order of rows."""
     b = keys.shape[1] - 2
     mask_words = (b + 63) >> 6
     leaders = np.empty(b, np.int64)
@@ -366,14 +210,15 @@ def replay(rows, memory, limits, keys, first, last, links):  # type: ignore[no-u
 def match(start, stop, decision, documents, masks, rows, count, memory, runs, limits, status, row_of, unread):  # type: ignore[no-untyped-def]
     """Match and store the documents [start, stop) of a batch.
 
-    decision: under `limits.unique_only` the verdict on document `start`, if it is known: UNIQUE or NOT_UNIQUE; else OPEN
+    decision: under `limits.unique_only` the verdict on document `start`, if it is known: UNIQUE or NOT_UNIQUE; else
+    OPEN
         (stop where there are candidates) or ASK (stop at the first new document in any case).
     runs int64[k, 8]: the table of runs, oldest first. masks: `passing` of the documents' keys.
     count int64[1]: number of rows, advanced. status uint8[n], row_of int64[n] (-1: not stored here): filled.
     unread int64[2]: advanced by the numbers of bucket entries and followers that were not read.
 
-    Returns the position reached (smaller than `stop` where a decision is needed), the candidates int64[m, 6] (columns as
-    `Candidates`), and the links int64[l, 2] made (row, leader).
+    Returns the position reached (smaller than `stop` where a decision is needed), the candidates int64[m, 6] (columns
+    as `Candidates`), and the links int64[l, 2] made (row, leader).
     """
     b = documents.keys.shape[1] - 2
     ranges = np.zeros((max(1, len(runs)), 2), np.int64)
@@ -399,11 +244,14 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
         for j in range(b + 2):
             slots[j] = find(memory.keys, memory.shift, documents.keys[i, j])
         if documents.owned[i] and (masks[i, b] != 0 or memory.keys[slots[b]] != EMPTY):
-            n, out, _ = _gather(documents.keys[i, b], masks[i, b], runs, memory, EVERYTHING, np.int64(0), ranges, out)
+            n, out, _ = gather(documents.keys[i, b], masks[i, b], runs, memory, EVERYTHING, np.int64(0), ranges, out)
             for k in range(n):
                 row = np.int64(out[k])
                 if _word(rows, row, ID) == documents.ids[i, 0] and _word(rows, row, ID + 1) == documents.ids[i, 1]:
-                    same = _word(rows, row, TEXT) == documents.texts[i, 0] and _word(rows, row, TEXT + 1) == documents.texts[i, 1]
+                    same = (
+                        _word(rows, row, TEXT) == documents.texts[i, 0]
+                        and _word(rows, row, TEXT + 1) == documents.texts[i, 1]
+                    )
                     status[i] = REDELIVERED if same else ID_REUSED
                     row_of[i] = row
                     break
@@ -415,8 +263,15 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
         copies = 0
         n = total = np.int64(0)
         if masks[i, b + 1] != 0 or memory.keys[slots[b + 1]] != EMPTY:
-            n, out, total = _gather(
-                documents.keys[i, b + 1], masks[i, b + 1], runs, memory, np.int64(limits.copies), np.int64(0), ranges, out
+            n, out, total = gather(
+                documents.keys[i, b + 1],
+                masks[i, b + 1],
+                runs,
+                memory,
+                np.int64(limits.copies),
+                np.int64(0),
+                ranges,
+                out,
             )
         for k in range(n):
             row = np.int64(out[k])
@@ -431,14 +286,14 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                     n_expanded = 1
                 copies += 1
         if copies > 0:
-            found[n_found - 1, 5] = total - n
+            found[n_found - 1, MORE] = total - n
         _clear(mask)
         n_leaders = 0
         for j in range(b):
             if masks[i, j] == 0 and memory.keys[slots[j]] == EMPTY:  # nobody was ever here: nearly all buckets
                 mask[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
                 continue
-            n, out, total = _gather(
+            n, out, total = gather(
                 documents.keys[i, j], masks[i, j], runs, memory,
                 np.int64(limits.bucket_half), np.int64(limits.bucket_half), ranges, out,
             )  # fmt: skip
@@ -469,8 +324,8 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                     n_leaders += 1
         for e in range(n_expanded):
             key = link_key(expanded[e])
-            bits = _probe_filters(key, runs) if expanded[e] < rows.base else np.uint32(0)
-            n, out, total = _gather(
+            bits = probe_filters(key, runs) if expanded[e] < rows.base else np.uint32(0)
+            n, out, total = gather(
                 key, bits, runs, memory, np.int64(limits.followers_half), np.int64(limits.followers_half), ranges, out
             )
             unread[1] += total - n
@@ -483,17 +338,17 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                     found = _emit(found, n_found, i, row, agreement, _VERIFY, _NONE)
                     n_found += 1
         for c in range(first, n_found):
-            if found[c, 3] != VERIFY:
+            if found[c, KIND] != VERIFY:
                 continue
-            leading = found[c, 1]
+            leading = found[c, ROW]
             key = not_empty(_word(rows, leading, TEXT))
-            bits = _probe_filters(key, runs) if leading < rows.base else np.uint32(0)
-            n, out, total = _gather(key, bits, runs, memory, np.int64(limits.copies), np.int64(0), ranges, out)
-            found[c, 5] = total - n
+            bits = probe_filters(key, runs) if leading < rows.base else np.uint32(0)
+            n, out, total = gather(key, bits, runs, memory, np.int64(limits.copies), np.int64(0), ranges, out)
+            found[c, MORE] = total - n
             for k in range(n):
                 row = np.int64(out[k])
                 if row != leading and _word(rows, row, TEXT + 1) == _word(rows, leading, TEXT + 1):
-                    found = _emit(found, n_found, i, row, found[c, 2], _COPY_OF, np.int64(c))
+                    found = _emit(found, n_found, i, row, found[c, AGREEMENT], _COPY_OF, np.int64(c))
                     n_found += 1
         for k in range(n_met):  # emptying from the last slot filled keeps the probe chains whole
             table[_seen(table, met[n_met - 1 - k])] = 0
@@ -518,6 +373,3 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                 links[n_links, 1] = leaders[k]
                 n_links += 1
     return stop, found[:n_found], links[:n_links]
-
-
-__all__ = ["Candidates", "Documents", "Limits", "Memory", "Rows", "all_keys", "match", "passing", "replay"]

@@ -22,8 +22,8 @@ EMPTY = np.uint64(0)
 class Memory(NamedTuple):
     """The arrays of one memory segment.
 
-    keys: uint64[slots], 0 where empty. entries: int32[slots, 4]. rows: uint32[nodes]. following: int32[nodes], -1 at the end.
-    used: int64[1], nodes in use. shift: home slot of a key = key >> shift.
+    keys: uint64[slots], 0 where empty. entries: int32[slots, 4]. rows: uint32[nodes]. following: int32[nodes], -1 at
+    the end. used: int64[1], nodes in use. shift: home slot of a key = key >> shift.
     """
 
     keys: NDArray[np.uint64]

@@ -1,7 +1,9 @@
-"""The postings of one shard on disk: runs, written and merged in the background, and the manifest that says which ones count.
+"""The postings of one shard on disk: runs, written and merged in the background, and the manifest that says which
+ones count.
 
-A flush makes a run in memory that answers at once and is written by another thread; four adjacent runs of a level are merged into one of the
-next. The manifest goes into the store with the next commit, and files are deleted only after it; whatever else lies in the folder after a crash is swept.
+A flush makes a run in memory that answers at once and is written by another thread; four adjacent runs of a level are
+merged into one of the next. The manifest goes into the store with the next commit, and files are deleted only after
+it; whatever else lies in the folder after a crash is swept.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import OutputError, StateError, StreamLshError
 from stream_lsh.index.heap import trim
-from stream_lsh.index.match import DIRECTORY, ENTRIES, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
+from stream_lsh.index.layout import DIRECTORY, ENTRIES, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
 from stream_lsh.index.rows import RowTable
 from stream_lsh.index.runs import REMEDY, Run, merge
 from stream_lsh.index.store import Store, name_key
@@ -68,7 +70,9 @@ class Postings:
             if (run.level, run.first, run.last) != (item["level"], item["first"], item["last"]):
                 raise StateError(f"{run.path} is not the file that the index wrote; {REMEDY.format(self._folder)}")
 
-    def add(self, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int, checksum: int, table: RowTable) -> None:
+    def add(
+        self, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int, checksum: int, table: RowTable
+    ) -> None:
         """Add the run of a flush: it answers at once; rows and run become durable in the background."""
         self.settle()
         run = Run.of(keys, rows, first, last)
@@ -163,10 +167,17 @@ class Postings:
         """The table of runs that the kernel reads; `self._runs` keeps the arrays alive."""
         runs = self._runs
         if len(runs) > MOST:
-            raise StateError(f"shard {self._shard} has {len(runs)} runs, more than {MOST}; {REMEDY.format(self._folder)}")
+            raise StateError(
+                f"shard {self._shard} has {len(runs)} runs, more than {MOST}; {REMEDY.format(self._folder)}"
+            )
         table = np.zeros((len(runs), 8), np.int64)
         for line, run in zip(table, runs, strict=True):
-            for column, array in ((FILTER, run.filter), (DIRECTORY, run.directory), (KEYS, run.keys), (POSTED, run.rows)):
+            for column, array in (
+                (FILTER, run.filter),
+                (DIRECTORY, run.directory),
+                (KEYS, run.keys),
+                (POSTED, run.rows),
+            ):
                 line[column] = array.ctypes.data
             line[[WORDS, ENTRIES, SIZE, SHIFT]] = len(run.filter), len(run.directory), len(run.keys), run.shift
         return table
@@ -181,9 +192,9 @@ def _merge_file(runs: list[Run], path: Path) -> Run:
 def _result(future: Future[Run]) -> Run:
     error = future.exception()
     if isinstance(error, OSError):
-        raise OutputError(f"the index cannot be written: {error}; free space and run the same command again to go on") from None
+        raise OutputError(
+            f"the index cannot be written: {error}; free space and run the same command again to go on"
+        ) from None
     if isinstance(error, StreamLshError):
         raise error
     return future.result()
-
-

@@ -1,7 +1,7 @@
 """The rows of one shard as fixed-width words: the latest in memory, earlier ones mapped from a file that only grows.
 
-The file is derived: it can be rebuilt from the store's row values, and what stands behind the flushed rows is overwritten.
-Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `match.SEQ` ...).
+The file is derived: it can be rebuilt from the store's row values, and what stands behind the flushed rows is
+overwritten. Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import OutputError, StateError
-from stream_lsh.index import match
+from stream_lsh.index import layout
 from stream_lsh.index.runs import PAGE
 
 
@@ -52,9 +52,13 @@ class RowTable:
                 os.pwrite(fd, orjson.dumps(expected).ljust(PAGE, b" "), 0)
             header = orjson.loads(os.pread(fd, PAGE, 0))
         except (OSError, orjson.JSONDecodeError) as error:
-            raise StateError(f"{self.path} cannot be used: {error}; delete its folder: it is rebuilt from the rows") from None
+            raise StateError(
+                f"{self.path} cannot be used: {error}; delete its folder: it is rebuilt from the rows"
+            ) from None
         if header != expected:
-            raise StateError(f"{self.path} has format {header} instead of {expected}; delete its folder: it is rebuilt from the rows")
+            raise StateError(
+                f"{self.path} has format {header} instead of {expected}; delete its folder: it is rebuilt from the rows"
+            )
         return fd
 
     def map(self, flushed: int) -> None:
@@ -62,7 +66,9 @@ class RowTable:
         size = PAGE + flushed * self.width * 8
         found = os.fstat(self._fd).st_size
         if found < size:
-            raise StateError(f"{self.path} has {found} bytes instead of {size}; delete its folder: it is rebuilt from the rows")
+            raise StateError(
+                f"{self.path} has {found} bytes instead of {size}; delete its folder: it is rebuilt from the rows"
+            )
         if flushed:
             self._map = mmap.mmap(self._fd, size, access=mmap.ACCESS_COPY)
             self._map.madvise(mmap.MADV_RANDOM)
@@ -72,7 +78,7 @@ class RowTable:
     def flush(self) -> int:
         """Append the recent rows to the file and map them; returns their checksum. `sync` makes them durable."""
         rows = self.recent[: int(self.count[0]) - self.base]
-        view = memoryview(rows).cast("B")
+        view = rows.data.cast("B")
         checksum = zlib.crc32(view)
         at = PAGE + self.base * self.width * 8
         try:
@@ -81,7 +87,9 @@ class RowTable:
                 at += written
                 view = view[written:]
         except OSError as error:
-            raise OutputError(f"{self.path} cannot be written: {error.strerror}; free space and run again to go on") from None
+            raise OutputError(
+                f"{self.path} cannot be written: {error.strerror}; free space and run again to go on"
+            ) from None
         self.map(int(self.count[0]))
         return checksum
 
@@ -93,10 +101,15 @@ class RowTable:
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
-    def view(self) -> match.Rows:
+    def view(self) -> layout.Rows:
         """The rows as the kernel sees them."""
-        return match.Rows(
-            self.base, self._flushed, self.recent, self._flushed.view(self._kind), self.recent.view(self._kind), self._components_at
+        return layout.Rows(
+            self.base,
+            self._flushed,
+            self.recent,
+            self._flushed.view(self._kind),
+            self.recent.view(self._kind),
+            self._components_at,
         )
 
     def words(self, rows: NDArray[np.int64], column: int) -> NDArray[np.uint64]:
@@ -118,7 +131,7 @@ class RowTable:
 
 def _signature_at(bands: int) -> int:
     """The word of a row at which its signature begins."""
-    return match.MASK + (bands + 63) // 64
+    return layout.MASK + (bands + 63) // 64
 
 
 def row_width(size: int, bands: int, component_bytes: int) -> int:
@@ -127,7 +140,8 @@ def row_width(size: int, bands: int, component_bytes: int) -> int:
 
 
 def rows_checksum(path: Path, width: int, first: int, last: int) -> int | None:
-    """Checksum of the rows [first, last) of a row file, as `RowTable.flush` returned it; None if it does not hold them."""
+    """Checksum of the rows [first, last) of a row file, as `RowTable.flush` returned it; None if it does not hold
+    them."""
     try:
         with path.open("rb") as file:
             file.seek(PAGE + first * width * 8)

@@ -1,8 +1,9 @@
 """A run: sorted, immutable postings of a range of rows, in a file that is mapped and never changed.
 
-Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1], where the keys with
-given d high bits begin), the keys (uint64[n], ascending) and the rows (uint32[n]), each section padded to 4096 bytes.
-Keys are uniform hashes, so a filter's word and a directory's entry are simply a key's high bits, and building both from sorted keys is sequential.
+Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1],
+where the keys with given d high bits begin), the keys (uint64[n], ascending) and the rows (uint32[n]), each section
+padded to 4096 bytes. Keys are uniform hashes, so a filter's word and a directory's entry are simply a key's high
+bits, and building both from sorted keys is sequential.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Run:
 
     def write(self, path: Path) -> None:
         """Write the run's file; it has its name only when it is complete and on disk."""
-        with _Writer(path, self.level, self.first, self.last, len(self.keys), len(self.filter), len(self.directory)) as writer:
+        with _Writer(
+            path, self.level, self.first, self.last, len(self.keys), len(self.filter), len(self.directory)
+        ) as writer:
             writer.put("keys", self.keys)
             writer.put("rows", self.rows)
             writer.put("filter", self.filter)
@@ -79,7 +82,7 @@ class Run:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except OSError as error:
             raise StateError(f"{path}: {error.strerror}; {REMEDY.format(path.parent)}") from None
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for name, kind in SECTIONS:
             start, count = header[name]["start"], header[name]["count"]
             arrays[name] = np.frombuffer(mapped, kind, count, start)
@@ -97,7 +100,8 @@ class Run:
 
 
 def merge(runs: Sequence[Run], path: Path) -> None:
-    """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is some 40 MB and the new directory."""
+    """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is some 40 MB and the new
+    directory."""
     n = sum(len(run.keys) for run in runs)
     words, directory, shift = _tables(n)
     level = max(run.level for run in runs) + 1
@@ -161,7 +165,7 @@ class _Writer:
 
     def put(self, name: str, values: NDArray[Any]) -> None:
         section = self._body[name]
-        view = memoryview(np.ascontiguousarray(values)).cast("B")
+        view = np.ascontiguousarray(values).data.cast("B")
         section["crc"] = zlib.crc32(view, section["crc"])
         while view:
             written = os.pwrite(self._fd, view, self._at[name])

@@ -8,14 +8,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index.match import VERIFY
+from stream_lsh.index.layout import DOCUMENT, KIND, ROW, VERIFY
 from stream_lsh.kernels import njit
 
 SLOTS = 1 << 17  # rows that the cache can hold; a later row takes the place of an earlier one in its slot
 
 
 class SetCache:
-    """A ring of shingle hashes, `capacity` values; the oldest are overwritten. Rows are found through a direct-mapped table."""
+    """A ring of shingle hashes, `capacity` values; the oldest are overwritten. Rows are found through a direct-mapped
+    table."""
 
     def __init__(self, capacity: int) -> None:
         self.ring = np.empty(capacity, np.uint64)
@@ -48,7 +49,8 @@ def _add(ring, slots, written, rows, shingles, offsets):  # type: ignore[no-unty
 
 @njit
 def _fill(table, shingles):  # type: ignore[no-untyped-def]
-    """Enter a set into an empty table of a power of two entries, at most half full; 0 is remembered in the last entry."""
+    """Enter a set into an empty table of a power of two entries, at most half full; 0 is remembered in the last
+    entry."""
     shift = np.uint64(64 - _bits(len(table) - 1))
     mask = len(table) - 2
     for k in range(len(shingles)):
@@ -89,12 +91,12 @@ def _shared(table, shingles):  # type: ignore[no-untyped-def]
 
 
 @njit
-def verify(found, shingles, offsets, first_row, document_of, ring, slots, written, loaded, loaded_offsets, loaded_rows, out):  # type: ignore[no-untyped-def]
+def verify(found, shingles, offsets, first_row, document_of, ring, slots, written, loaded, bounds, rows, out):  # type: ignore[no-untyped-def]  # fmt: skip
     """Exact similarities of candidates, as far as the candidates' sets are at hand.
 
-    found int64[m, 6]: candidates in the order of documents (columns as `match.Candidates`). shingles, offsets: the batch's sets.
-    first_row, document_of int64[k]: the batch's own rows first_row + j are the documents document_of[j].
-    loaded, loaded_offsets, loaded_rows (ascending): sets read from the store for this batch.
+    found int64[m, 6]: candidates in the order of documents (columns of `layout`). shingles, offsets: the
+    batch's sets. first_row, document_of int64[k]: the batch's own rows first_row + j are the documents document_of[j].
+    loaded, bounds, rows (ascending): sets read from the store for this batch.
     out float64[m]: filled where negative; stays negative where the set is not at hand, 0 for kinds other than VERIFY.
     """
     table = np.zeros(0, np.uint64)
@@ -102,25 +104,25 @@ def verify(found, shingles, offsets, first_row, document_of, ring, slots, writte
     for c in range(len(found)):
         if out[c] >= 0:
             continue
-        if found[c, 3] != VERIFY:
+        if found[c, KIND] != VERIFY:
             out[c] = 0.0
             continue
-        row = found[c, 1]
-        at = np.searchsorted(loaded_rows, row)
+        row = found[c, ROW]
+        at = np.searchsorted(rows, row)
         slot = row & (SLOTS - 1)
         if first_row <= row < first_row + len(document_of):
             other = document_of[row - first_row]
             candidate = shingles[offsets[other] : offsets[other + 1]]
-        elif at < len(loaded_rows) and loaded_rows[at] == row:
-            candidate = loaded[loaded_offsets[at] : loaded_offsets[at + 1]]
+        elif at < len(rows) and rows[at] == row:
+            candidate = loaded[bounds[at] : bounds[at + 1]]
         elif slots[slot, 0] == row and slots[slot, 1] >= written[0] - len(ring):
             start = slots[slot, 1] % len(ring)
             candidate = ring[start : start + slots[slot, 2]]
         else:
             continue
-        newcomer = shingles[offsets[found[c, 0]] : offsets[found[c, 0] + 1]]
-        if found[c, 0] != document:
-            document = found[c, 0]
+        newcomer = shingles[offsets[found[c, DOCUMENT]] : offsets[found[c, DOCUMENT] + 1]]
+        if found[c, DOCUMENT] != document:
+            document = found[c, DOCUMENT]
             table = np.zeros((1 << _bits(max(4, 2 * len(newcomer)))) + 1, np.uint64)
             _fill(table, newcomer)
         shared = _shared(table, candidate)

@@ -1,7 +1,7 @@
 """One shard of the index: rows, texts and postings, and the kernel over them.
 
-Rows (with their texts and ids) are the truth and live in the store; postings and the row file are derived, live in the shard's own folder and are
-rebuilt from the rows above the last flush, or from all rows if the folder is gone.
+Rows (with their texts and ids) are the truth and live in the store; postings and the row file are derived, live in
+the shard's own folder and are rebuilt from the rows above the last flush, or from all rows if the folder is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -18,10 +17,12 @@ from numpy.typing import NDArray
 
 from stream_lsh.banding.bands import band_keys
 from stream_lsh.errors import StateError
+from stream_lsh.index import layout
 from stream_lsh.index import match as kernel
+from stream_lsh.index.buckets import all_keys, passing
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
-from stream_lsh.index.match import Documents, Limits
+from stream_lsh.index.layout import Documents, Limits
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Postings
 from stream_lsh.index.rows import RowTable
@@ -40,7 +41,8 @@ Shingle = Callable[[bytes, NDArray[np.int64]], tuple[NDArray[np.uint64], NDArray
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What one shard found for a batch of n documents; parallel arrays of m matches in the order of documents, then the arrays of n.
+    """What one shard found for a batch of n documents; parallel arrays of m matches in the order of documents, then
+    the arrays of n.
 
     `more` counts matches that were not listed (copies beyond the limit).
     """
@@ -58,7 +60,9 @@ class Matches:
 class Shard:
     """A shard, opened at its last committed row."""
 
-    def __init__(self, number: int, settings: Settings, store: Store, folder: Path, shingle: Shingle, postings: Postings) -> None:
+    def __init__(
+        self, number: int, settings: Settings, store: Store, folder: Path, shingle: Shingle, postings: Postings
+    ) -> None:
         signing = settings.signing
         self.number = number
         self._settings = settings
@@ -85,16 +89,23 @@ class Shard:
     def match(self, documents: Documents, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> Matches:
         """Match a batch against everything before it and store what is new (under `against any`)."""
         step = Step(self, documents, shingles, offsets)
-        step.run(0, len(documents.valid), kernel.OPEN)
+        step.run(0, len(documents.valid), layout.OPEN)
         return step.matches()
 
     def step(self, documents: Documents, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> Step:
         """The same, for the caller to decide document by document (under `against unique`)."""
         return Step(self, documents, shingles, offsets)
 
-    def keep(self, matches: Matches, ids: Sequence[bytes], frames: Sequence[TextFrame], shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> None:
+    def keep(
+        self,
+        matches: Matches,
+        ids: Sequence[bytes],
+        frames: Sequence[TextFrame],
+        shingles: NDArray[np.uint64],
+        offsets: NDArray[np.int64],
+    ) -> None:
         """Keep ids, texts and sets of what a batch stored, until `commit` and after."""
-        stored = (matches.row_of >= 0) & (matches.status == kernel.NEW)
+        stored = (matches.row_of >= 0) & (matches.status == layout.NEW)
         self.ids.add([ids[i] for i in np.flatnonzero(stored).tolist()])
         if self._exact:
             self.texts.add(frames, matches.row_of, stored)
@@ -139,7 +150,8 @@ class Shard:
         trim()
 
     def release(self) -> None:
-        """Give mapped pages back, after every batch: each page touched maps 16 (the kernel's fault-around), 10 MB in a batch."""
+        """Give mapped pages back, after every batch: each page touched maps 16 (the kernel's fault-around), 10 MB in
+        a batch."""
         self.rows.release()
         self.postings.release()
 
@@ -160,7 +172,10 @@ class Shard:
             except (struct.error, ValueError):
                 n_rows = found_width = 0
             if found_width != width or not first <= row < first + n_rows:
-                raise StateError(f"{self._store.path}: the rows from {first} of shard {self.number} are damaged; restore the folder from a backup")
+                raise StateError(
+                    f"{self._store.path}: the rows from {first} of shard {self.number} are damaged; "
+                    "restore the folder from a backup"
+                )
             last = min(first + n_rows, self._committed, self.rows.base + self._room)
             self.rows.recent[row - self.rows.base : last - self.rows.base] = words[row - first : last - first]
             self.rows.count[0] = last
@@ -175,7 +190,7 @@ class Shard:
         view = self.rows.view()
         words = self.rows.recent[first - self.rows.base : last - self.rows.base]
         bands = band_keys(self.rows.signatures(first, last), signing.bands, signing.rows)
-        keys = kernel.all_keys(bands, words[:, kernel.ID : kernel.ID + 2], words[:, kernel.TEXT : kernel.TEXT + 2])
+        keys = all_keys(bands, words[:, layout.ID : layout.ID + 2], words[:, layout.TEXT : layout.TEXT + 2])
         kernel.replay(view, self._memory, self._limits, keys, first, last, np.ascontiguousarray(links))
 
     def close(self) -> None:
@@ -185,19 +200,22 @@ class Shard:
 class Step:
     """One batch on its way through a shard."""
 
-    def __init__(self, shard: Shard, documents: Documents, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> None:
+    def __init__(
+        self, shard: Shard, documents: Documents, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]
+    ) -> None:
         n = len(documents.valid)
         self._shard = shard
         self._documents = documents
         self._shingles, self._offsets = shingles, offsets
-        self._masks = kernel.passing(documents.keys, shard.postings.runs)
+        self._masks = passing(documents.keys, shard.postings.runs)
         self._first_row = int(shard.rows.count[0])
         self._found: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-        self.status = np.full(n, kernel.INVALID, np.uint8)
+        self.status = np.full(n, layout.INVALID, np.uint8)
         self.row_of = np.full(n, -1, np.int64)
 
     def run(self, start: int, stop: int, decision: int) -> tuple[int, bool]:
-        """Run the kernel from `start`; returns the position reached and whether that document, if a decision on it is asked, has matches."""
+        """Run the kernel from `start`; returns the position reached and whether that document, if a decision on it is
+        asked, has matches."""
         shard = self._shard
         reached, found, links = kernel.match(
             start, stop, decision, self._documents, self._masks, shard.rows.view(), shard.rows.count, shard._memory,
@@ -207,7 +225,7 @@ class Step:
             shard._links.append(links.copy())
         similarity = self._similarity(found)
         keep = np.flatnonzero(similarity >= shard._settings.threshold)
-        matched = reached < stop and bool(np.any(found[keep, 0] == reached))
+        matched = reached < stop and bool(np.any(found[keep, layout.DOCUMENT] == reached))
         self._found.append((found[keep].copy(), similarity[keep]))
         return int(reached), matched
 
@@ -216,20 +234,29 @@ class Step:
         found = np.concatenate([part for part, _ in self._found]) if self._found else np.empty((0, 6), np.int64)
         similarity = np.concatenate([part for _, part in self._found]) if self._found else np.empty(0)
         more = np.zeros(len(self.status), np.int64)
-        np.add.at(more, found[:, 0], found[:, 5])
-        rows = found[:, 1]
-        seqs = self._shard.rows.words(rows, kernel.SEQ).astype(np.int64)
-        return Matches(found[:, 0], rows, seqs, similarity, found[:, 3] == kernel.SAME_TEXT, self.status, self.row_of, more)
+        np.add.at(more, found[:, layout.DOCUMENT], found[:, layout.MORE])
+        rows = found[:, layout.ROW]
+        seqs = self._shard.rows.words(rows, layout.SEQ).astype(np.int64)
+        return Matches(
+            found[:, layout.DOCUMENT],
+            rows,
+            seqs,
+            similarity,
+            found[:, layout.KIND] == layout.SAME_TEXT,
+            self.status,
+            self.row_of,
+            more,
+        )
 
     def _similarity(self, found: NDArray[np.int64]) -> NDArray[np.float64]:
         settings = self._shard._settings
         if settings.verify == "signature":
-            similarity = estimate(found[:, 2], settings)
+            similarity = estimate(found[:, layout.AGREEMENT], settings)
         else:
             similarity = self._exact(found)
-        similarity[found[:, 3] == kernel.SAME_TEXT] = 1.0
-        copies = np.flatnonzero(found[:, 3] == kernel.COPY_OF)
-        similarity[copies] = similarity[found[copies, 4]]
+        similarity[found[:, layout.KIND] == layout.SAME_TEXT] = 1.0
+        copies = np.flatnonzero(found[:, layout.KIND] == layout.COPY_OF)
+        similarity[copies] = similarity[found[copies, layout.OF]]
         return similarity
 
     def _exact(self, found: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -237,11 +264,11 @@ class Step:
         if not len(found):
             return out
         shard, cache = self._shard, self._shard._sets
-        stored = np.flatnonzero((self.row_of >= self._first_row) & (self.status == kernel.NEW))
+        stored = np.flatnonzero((self.row_of >= self._first_row) & (self.status == layout.NEW))
         nothing = np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.int64)
         own = self._shingles, self._offsets, self._first_row, stored, cache.ring, cache.slots, cache.written
         verify(found, *own, *nothing, out)
-        missing = np.unique(found[out < 0, 1])
+        missing = np.unique(found[out < 0, layout.ROW])
         while len(missing):
             texts, ends, size = [], [], 0
             for row in missing.tolist():
@@ -267,7 +294,8 @@ def estimate(agreement: NDArray[np.int64], settings: Settings) -> NDArray[np.flo
 def limits(settings: Settings) -> Limits:
     """The kernel's limits: a candidate is discarded below t - 4 sigma; a leader is followed from (1 + t) / 2.
 
-    A follower differs from its leader by at most (1 - t) / 2, so its matches differ from the leader by at most 1.5 (1 - t).
+    A follower differs from its leader by at most (1 - t) / 2, so its matches differ from the leader by at most 1.5 (1
+    - t).
     """
     t, size = settings.threshold, settings.signing.signature_size
     sigma = (t * (1 - t) / size) ** 0.5

@@ -1,7 +1,8 @@
 """The durable part of an index: one RocksDB, written in atomic batches.
 
-Keys are a letter for the kind, the shard (uint16) and the first row of the value's rows (uint64), big endian, so that a value is found
-by seeking backwards from a row; other facts (`put` by name) are JSON under `m/NAME`. Values are blobs of many rows.
+Keys are a letter for the kind, the shard (uint16) and the first row of the value's rows (uint64), big endian, so that
+a value is found by seeking backwards from a row; other facts (`put` by name) are JSON under `m/NAME`. Values are
+blobs of many rows.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Store:
         try:
             return None if value is None else orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise StateError(f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one") from None
+            raise StateError(
+                f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one"
+            ) from None
 
     def items(self, prefix: str) -> Iterator[tuple[str, Any]]:
         """All JSON values whose names begin with `prefix`, by name."""
@@ -75,7 +78,9 @@ class Store:
                 yield cursor.key()[len(name_key("")) :].decode(), orjson.loads(cursor.value())
                 cursor.next()
         except orjson.JSONDecodeError as error:
-            raise StateError(f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup") from None
+            raise StateError(
+                f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup"
+            ) from None
 
     def holding(self, kind: bytes, shard: int, row: int) -> tuple[int, bytes]:
         """The value of a kind that holds a row: its first row, and its bytes.
@@ -94,7 +99,9 @@ class Store:
             pass
         except Exception as error:
             raise _state_error(self.path, error) from None
-        raise StateError(f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new one")
+        raise StateError(
+            f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new one"
+        )
 
     def _get(self, key: bytes) -> bytes | None:
         try:
@@ -121,13 +128,22 @@ def name_key(name: str) -> bytes:
 
 
 def _output_error(path: Path, error: Exception) -> OutputError:
-    return OutputError(f"the index in {path} cannot be written: {error}; free space and run the same command again to go on")
+    return OutputError(
+        f"the index in {path} cannot be written: {error}; free space and run the same command again to go on"
+    )
 
 
 def _state_error(path: Path, error: Exception) -> StateError:
     text = str(error)
     if "lock" in text.lower():
-        return StateError(f"the index in {path.parent} is in use by another process; wait for it to end, or use another --state folder")
+        return StateError(
+            f"the index in {path.parent} is in use by another process; "
+            "wait for it to end, or use another --state folder"
+        )
     if "no space" in text.lower():
-        return StateError(f"the index in {path.parent} cannot be opened: the disk is full; free space and try again ({text})")
-    return StateError(f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder")
+        return StateError(
+            f"the index in {path.parent} cannot be opened: the disk is full; free space and try again ({text})"
+        )
+    return StateError(
+        f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder"
+    )

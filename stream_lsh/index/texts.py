@@ -1,4 +1,5 @@
-"""Texts for exact verification: compressed in frames of some 32 documents, read back when a candidate's shingles are not in memory."""
+"""Texts for exact verification: compressed in frames of some 32 documents, read back when a candidate's shingles are
+not in memory."""
 
 from __future__ import annotations
 
@@ -112,7 +113,9 @@ class Texts:
         else:
             self._cache.move_to_end(first)
         if row - first >= len(frame[0]):
-            raise StateError(f"{self._store.path}: the text of row {row} of shard {self._shard} is missing; start a new folder")
+            raise StateError(
+                f"{self._store.path}: the text of row {row} of shard {self._shard} is missing; start a new folder"
+            )
         return first, frame
 
     def _open(self, first: int, value: bytes) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:

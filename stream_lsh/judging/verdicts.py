@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index import match as kernel
+from stream_lsh.index import layout
 from stream_lsh.index.shard import Matches
 
 
@@ -64,12 +64,12 @@ def judge(
     status = np.minimum.reduce([_rank(matches.status) for matches in found])
     # Every shard sees every document as new; only its owner knows that the id was there before.
     for matches in found:
-        known = (matches.status == kernel.REDELIVERED) | (matches.status == kernel.ID_REUSED)
+        known = (matches.status == layout.REDELIVERED) | (matches.status == layout.ID_REUSED)
         status[known] = matches.status[known]
     kinds = np.full(n, Kind.UNIQUE, np.uint8)
-    kinds[status == kernel.REDELIVERED] = Kind.REDELIVERED
-    kinds[(status == kernel.ID_REUSED) | (status == kernel.INVALID)] = Kind.REJECTED
-    reused = np.flatnonzero(status == kernel.ID_REUSED).tolist()
+    kinds[status == layout.REDELIVERED] = Kind.REDELIVERED
+    kinds[(status == layout.ID_REUSED) | (status == layout.INVALID)] = Kind.REJECTED
+    reused = np.flatnonzero(status == layout.ID_REUSED).tolist()
 
     shard = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])
     document, row, seq, similarity, same = (
@@ -77,7 +77,7 @@ def judge(
         for name in ("document", "row", "seq", "similarity", "same_text")
     )
     if len(document):
-        keep = np.flatnonzero(status[document] == kernel.NEW)
+        keep = np.flatnonzero(status[document] == layout.NEW)
         order = keep[np.lexsort((seq[keep], -similarity[keep], document[keep]))]
         shard, document, row, seq, similarity, same = (a[order] for a in (shard, document, row, seq, similarity, same))
     counts = np.bincount(document, minlength=n)
@@ -88,7 +88,7 @@ def judge(
     for i in np.flatnonzero(counts).tolist():
         at = starts[i] + int(np.argmin(seq[starts[i] : starts[i + 1]]))
         oldest[i] = (id_of(int(shard[at]), int(row[at])), float(similarity[at]))
-    truncated = np.add.reduce([np.where(status == kernel.NEW, m.more, 0) for m in found])
+    truncated = np.add.reduce([np.where(status == layout.NEW, m.more, 0) for m in found])
     if max_matches and len(document):
         rank = np.arange(len(document)) - starts[document]
         truncated = truncated + np.maximum(counts - max_matches, 0)
@@ -100,7 +100,7 @@ def judge(
 
 
 def _rank(status: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.where(status == kernel.INVALID, kernel.INVALID, kernel.NEW).astype(np.uint8)
+    return np.where(status == layout.INVALID, layout.INVALID, layout.NEW).astype(np.uint8)
 
 
 def verdict_lines(judgement: Judgement) -> bytes:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
-from stream_lsh.index.match import _range
+from stream_lsh.index.buckets import _range
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
 
 
