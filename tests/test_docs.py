@@ -83,13 +83,25 @@ def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
             for name, rest in re.findall(r"stream-lsh (\w+)([^|>\n]*)", block):
                 command = main.get_command(context, name)
                 assert command is not None, f"{path.name}: {name}"
-                known = {
-                    option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
-                }
+                known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
                 for option in re.findall(r"(?<!\S)--[\w-]+", rest):
                     assert option in known, f"{path.name}: {name} {option}"
                     seen += 1
     assert seen > 10
+
+
+def test_the_architecture_names_every_module() -> None:
+    package = ROOT / "stream_lsh"
+    found = {path.relative_to(package).with_suffix("").as_posix() for path in package.rglob("*.py")}
+    table = page("docs/architecture.md").partition("## Modules")[2].partition("## Signing")[0]
+    named = set(re.findall(r"`([\w/*]+)`", table))
+    whole = {name.removesuffix("*") for name in named if name.endswith("*")}
+    assert {name for name in named if not name.endswith("*")} <= found
+    tools = {"signing/make_unicode", "signing/settings"}
+    rest = {
+        name for name in found - named - tools if not name.endswith("__init__") and not name.startswith(tuple(whole))
+    }
+    assert not rest
 
 
 def test_the_test_command_stands_on_one_line() -> None:
