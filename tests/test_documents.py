@@ -140,7 +140,7 @@ def test_sets_are_joined_by_unit_separators() -> None:
         ],
         fields,
     )
-    assert texts(found)[0] == b"red\x1fblue\x1f7"
+    assert texts(found)[0] == b"7\x1fblue\x1fred"
     assert len(set(texts(found)[1:4])) == 3
     assert reasons(found) == [None, None, None, None, "empty", "empty", "wrong_type", "wrong_type", None]
     assert texts(found)[8] == b"18446744073709551617"
@@ -426,7 +426,7 @@ def test_columns_of_python_documents() -> None:
 
 def test_columns_of_python_sets() -> None:
     found = columns([Document(1, set=["b", "a"]), Document(2, "no set"), Document(3, set=[])], sets=True)
-    assert texts(found) == [b"b\x1fa", b"", b""]
+    assert texts(found) == [b"a\x1fb", b"", b""]
     assert reasons(found) == [None, "missing_field", "empty"]
 
 

@@ -16,21 +16,22 @@ from stream_lsh.index.store import Store
 
 @dataclass(slots=True)
 class Source:
-    """One input of this run. known: what the index remembers of it; start: where this run begins to read."""
+    """One input of this run. reached: where it has been read to, at first by earlier runs; done: to its end."""
 
     input: Input
     identity: InputIdentity | None
-    start: Position
+    reached: Position
     done_before: bool
+    done: bool = False
 
-    def fact(self, position: Position, done: bool) -> tuple[str, dict[str, Any]] | None:
+    def fact(self) -> tuple[str, dict[str, Any]] | None:
         """The name and value under which the index remembers it, None for a pipe."""
         if self.identity is None:
             return None
         identity = self.identity
         value = {
             "path": identity.path, "head": identity.head, "head_bytes": identity.head_bytes, "size": identity.size,
-            "offset": position.offset, "line": position.line, "done": done,
+            "offset": self.reached.offset, "line": self.reached.line, "done": self.done,
         }  # fmt: skip
         return _name(identity.path), value
 
@@ -50,7 +51,7 @@ class Feed:
         """The documents that the index has not seen yet."""
         for source in self.sources:
             if not source.done_before:
-                for batch in source.input.batches(source.start):
+                for batch in source.input.batches(source.reached):
                     yield source, batch
 
     @property

@@ -128,13 +128,14 @@ class _Run:
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False
         self._torn = False
-        self._reached: dict[int, tuple[Source, Position, bool]] = {}
+        self._moved: dict[int, Source] = {}  # sources that were read since the last commit
         self._current: Source | None = None
 
     def go(self, state: Path | None) -> Summary:
         already = tuple(source.input.name for source in self._feed.sources if source.done_before)
         if len(already) == len(self._feed.sources):
             self._sink.finish()
+            self._sink.done(state)
             return self._summary(already, state)
         self._commit(open=True)
         stage, stop = chain(self._feed.batches(), self._sign)
@@ -174,7 +175,8 @@ class _Run:
 
     def _take(self, source: Source, batch: Batch, signed: SignedBatch) -> None:
         if self._current is not None and self._current is not source:
-            self._finish_source(self._current)
+            self._current.done = True
+            self._moved[id(self._current)] = self._current
         self._current = source
         # From here to the end nothing may be committed: a commit sees all of a batch or nothing.
         self._torn = True
@@ -189,21 +191,14 @@ class _Run:
         reasons = self._sink.write(batch, judgement)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
-        self._reached[id(source)] = (source, batch.position, False)
+        source.reached = batch.position
+        self._moved[id(source)] = source
         self._dirty = True
         self._torn = False
 
-    def _finish_source(self, source: Source) -> None:
-        _, position, _ = self._reached.get(id(source), (source, source.start, False))
-        self._reached[id(source)] = (source, position, True)
-
     def _commit(self, *, open: bool) -> None:
-        facts: dict[str, Any] = {}
-        for source, position, done in self._reached.values():
-            fact = source.fact(position, done)
-            if fact is not None:
-                facts[fact[0]] = fact[1]
-        self._reached = {}
+        facts: dict[str, Any] = dict(fact for source in self._moved.values() if (fact := source.fact()))
+        self._moved = {}
         facts["job"] = {
             "next_seq": self._seq,
             "open": open,
@@ -226,7 +221,8 @@ class _Run:
         if complete:
             for source in self._feed.sources:
                 if not source.done_before:
-                    self._finish_source(source)
+                    source.done = True
+                    self._moved[id(source)] = source
         try:
             if complete or self._feed.pipes or not self._sync:
                 self._sink.finish()

@@ -18,7 +18,9 @@ def postponed() -> Iterator[Callable[[], None]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What is ignored stays so: a script's background job ignores Ctrl-C, and must still end at SIGTERM.
+    usual = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
     remembered: list[tuple[int, FrameType | None]] = []
 
     def act() -> None:
@@ -26,7 +28,7 @@ def postponed() -> Iterator[Callable[[], None]]:
         handler = usual[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)
-        elif handler == signal.SIG_DFL:
+        else:
             raise SystemExit(128 + number)
 
     def remember(number: int, frame: FrameType | None) -> None:
