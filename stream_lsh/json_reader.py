@@ -29,7 +29,8 @@ def read_object(line: bytes) -> dict[str, object]:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise Refused("not_json", f"{error.msg} at character {error.pos + 1}") from None
+        what = error.msg.rstrip(": ").removesuffix(" at")
+        raise Refused("not_json", f"{what} at character {error.pos + 1}") from None
     except ValueError as error:
         raise Refused("not_json", str(error)) from None
     if not isinstance(value, dict):

@@ -19,6 +19,8 @@ LAST_TIME = 7_258_118_400_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+_KINDS: dict[type, str] = {type(None): "null", bool: "a boolean", list: "a list", dict: "an object"}
+
 
 def milliseconds(value: object) -> int:
     """Milliseconds since 1970 of a number (seconds, or milliseconds from 1e11 on) or an ISO 8601 string.
@@ -33,7 +35,8 @@ def milliseconds(value: object) -> int:
             raise ValueError(f"the time {value} is not finite")
         time = math.floor(value) if value >= MILLISECONDS_FROM else math.floor(value * 1000)
     else:
-        raise ValueError(f"the time is neither a number nor an ISO 8601 string but {type(value).__name__}")
+        kind = _KINDS.get(type(value), type(value).__name__)
+        raise ValueError(f"the time is neither a number nor an ISO 8601 string but {kind}")
     if not 0 <= time < LAST_TIME:
         shown = repr(value)
         raise ValueError(f"the time {shown[:40]} is not in the years 1970 to 2199")

@@ -203,7 +203,7 @@ def refusal_of_missing_time(fields: Fields) -> str | None:
         (b'{"id":1,"text":"x"', "not_json", "character"),
         (b'{"id":1,"text":"x"} {}', "not_json", "Extra data"),
         (b'{"id":1,"text":"x"}]', "not_json", "Extra data"),
-        (b'{"id":1,"text":"a\tb"}', "not_json", "control character"),
+        (b'{"id":1,"text":"a\tb"}', "not_json", "control character at character"),
         (b'{"id":1,"text":"\x00"}', "not_json", "control character"),
         (b'{"id":1,"text":"\\x"}', "not_json", "escape"),
         (b'{"id":1,"text":"x",}', "not_json", ""),
@@ -452,3 +452,10 @@ def test_a_cut_dead_letter_does_not_end_in_half_a_character() -> None:
     assert (letter["original"], letter["truncated"], letter["size"]) == ("a", True, 10**6)
     letter = json.loads(dead_letter("too_large", "why", "-", 1, 0, b"a\xff" + b"x" * 10, 10**6))
     assert "original_base64" in letter
+
+
+@pytest.mark.parametrize(("value", "name"), [(b"null", "null"), (b"true", "a boolean"), (b"[1]", "a list")])
+def test_the_kind_of_a_bad_time_has_its_json_name(value: bytes, name: str) -> None:
+    rejection = parse([b'{"id":1,"text":"x","ts":' + value + b"}"], Fields(time_field="ts")).rejected[0]
+    assert rejection.reason == "bad_time"
+    assert rejection.detail.endswith(f"but {name}")

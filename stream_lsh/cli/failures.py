@@ -94,10 +94,27 @@ def _explain(error: OSError, context: click.Context) -> str:
     return f"{where.strip()}: {error.strerror}" if where and error.strerror else str(error)
 
 
+def claim_standard_descriptors() -> None:
+    """Give descriptors 0 to 2 to /dev/null where the caller has closed them (`>&-`): 0 and 1 the wrong way round.
+
+    Otherwise the next file that is opened, perhaps one of the index, gets the number and takes what is written to
+    standard output. So reading and writing fail instead; what would be said on standard error goes nowhere.
+    """
+    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            null = os.open(os.devnull, mode)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+
+
 @contextmanager
 def guarded(context: click.Context) -> Iterator[None]:
     """Run a command: expected errors, interrupts and broken pipes become a message and an exit code."""
     code = 0
+    claim_standard_descriptors()
     try:
         with _sigterm_stops():
             yield

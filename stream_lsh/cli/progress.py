@@ -140,7 +140,7 @@ class Bar:
     def __enter__(self) -> Callable[[Progress], None]:
         self._display.start()
         self._task = self._display.add_task(
-            "", total=None, share="", phrases="starting; the very first run compiles for a while", left=""
+            "", total=None, share="", phrases="no documents yet; the very first run compiles for a while", left=""
         )
         return self.report
 

@@ -89,7 +89,8 @@ def read_text(argument: str) -> str:
             raise InputError(f"{argument}: {error.strerror}") from None
     bare = not any(character.isspace() for character in argument)
     if bare and (os.sep in argument or argument.lower().endswith(TEXT_FILES)):
-        raise InputError(f"there is no file {argument}; to look for these very characters, pipe them in and give -")
+        shown = argument if len(argument) <= 200 else f"{argument[:200]}..."
+        raise InputError(f"there is no file {shown}; to look for these very characters, pipe them in and give -")
     return argument
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from stream_lsh.errors import StateError, StreamLshError
+from stream_lsh.index import seal
 from stream_lsh.index.index import FORMAT, disk_bytes
 from stream_lsh.index.rows import row_width, rows_checksum
-from stream_lsh.index.runs import Run
+from stream_lsh.index.runs import PAGE, REMEDY, Run, read_header
 from stream_lsh.index.store import Store
 
 SHOWN_INPUTS = 20
@@ -24,13 +25,19 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
     Raises:
         StateError: if there is no index, another process has it, or its store is damaged.
     """
-    if not (state / "db").is_dir():
+    seal.check(state / "db")
+    if not (state / "db" / "CURRENT").exists():  # opening it would make one
         raise StateError(f"there is no index in {state}; a run with --state {state} makes one")
     store = Store(state / "db")
     try:
         index = store.named("index")
-        if index is None or index.get("format") != FORMAT:
-            raise StateError(f"{state} holds no index of format {FORMAT}")
+        if index is None:
+            raise StateError(f"{state} holds no index: the run that made it wrote nothing, or its files were lost")
+        if index.get("format") != FORMAT:
+            raise StateError(
+                f"the index in {state} has format {index.get('format')}, this version reads {FORMAT}; "
+                "start a new folder and feed it again"
+            )
         job = store.named("job") or {}
         shards = [
             store.named(f"shard/{number}") or {"rows": 0, "flushed": 0, "runs": []}
@@ -40,7 +47,7 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
         problems = (
             _check(state / "postings", index["settings"], shards, store)
             if check
-            else _missing(state / "postings", shards)
+            else _missing(state / "postings", index["settings"], shards)
         )
     finally:
         store.close()
@@ -76,18 +83,32 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
     }
 
 
-def _missing(folder: Path, shards: list[dict[str, Any]]) -> list[str]:
-    return [
-        f"{folder / run['file']} is missing"
-        for shard in shards
-        for run in shard["runs"]
-        if not (folder / run["file"]).exists()
-    ]
+def _missing(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -> list[str]:
+    """What a look at names and sizes finds."""
+    problems = []
+    for number, shard in enumerate(shards):
+        for run in shard["runs"]:
+            try:
+                read_header(folder / run["file"])
+            except StreamLshError as error:
+                problems.append(str(error))
+            except OSError as error:
+                problems.append(f"{folder / run['file']}: {error.strerror}; {REMEDY.format(folder)}")
+        path = folder / f"rows-{number}.bin"
+        expected = PAGE + shard["flushed"] * _width(settings) * 8
+        if shard["flushed"] and (not path.exists() or path.stat().st_size < expected):
+            problems.append(f"{path} is missing or too short; {REMEDY.format(folder)}")
+    return problems
+
+
+def _width(settings: dict[str, Any]) -> int:
+    return row_width(settings["signature_size"], settings["bands"], 2 if settings["rows"] >= 3 else 4)
 
 
 def _check(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]], store: Store) -> list[str]:
-    problems = []
-    width = row_width(settings["signature_size"], settings["bands"], 2 if settings["rows"] >= 3 else 4)
+    width = _width(settings)
+    found = store.verify()
+    problems = [] if found is None else [found]
     for number, shard in enumerate(shards):
         for item in shard["runs"]:
             try:
@@ -99,10 +120,7 @@ def _check(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]],
             flush = store.named(f"flush/{number}/{first}")
             path = folder / f"rows-{number}.bin"
             if flush is None or rows_checksum(path, width, first, flush["last"]) != flush["crc"]:
-                problems.append(
-                    f"{path} is damaged in the rows from {first}; "
-                    f"delete the folder {folder}: it is rebuilt from the rows"
-                )
+                problems.append(f"{path} is damaged in the rows from {first}; {REMEDY.format(folder)}")
                 break
             first = flush["last"]
     return problems

@@ -146,6 +146,8 @@ class LineInput(Input):
         descriptor = self._open()
         try:
             head = os.pread(descriptor, head_bytes, 0)
+        except OSError as error:
+            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
         finally:
             os.close(descriptor)
         return str(Path(self.name).resolve()), hashlib.sha256(head).hexdigest(), len(head)
@@ -181,10 +183,14 @@ class LineInput(Input):
             ) from None
         except OSError as error:
             line = splitter.position.line if splitter else position.line
-            raise InputError(f"cannot read {self.name} after line {line}: {error.strerror}.") from None
+            raise InputError(f"cannot read {self._title} after line {line}: {error.strerror}.") from None
         finally:
             if self.name != "-":
                 os.close(descriptor)
+
+    @property
+    def _title(self) -> str:
+        return "standard input" if self.name == "-" else self.name
 
     def _status(self) -> os.stat_result:
         try:
@@ -225,8 +231,9 @@ class LineInput(Input):
                 block = b"".join(pieces)
             if first and self._decompress is None and (suffix := compression_of(block)):
                 raise InputError(
-                    f"{self.name} is compressed but its name does not say so: "
-                    + ("decompress it on the way in." if self.name == "-" else f"let it end in {suffix}.")
+                    "standard input is compressed: decompress it on the way in."
+                    if self.name == "-"
+                    else f"{self.name} is compressed but its name does not say so: let it end in {suffix}."
                 )
             first = False
             self.raw_position += len(block)

@@ -342,5 +342,6 @@ def _refused(what: str, name: str, error: OSError | ValueError) -> OutputError:
         errno.EROFS: "the file system is read-only; write to another one",
         errno.ENOENT: "create the folder first",
         errno.EISDIR: "name a file, not a folder",
+        errno.EBADF: "it is closed; redirect it to a file or a pipe, or name a file for the output",
     }.get(number or 0, "see to it, or write to another file")
     return OutputError(f"cannot {what} {name}: {getattr(error, 'strerror', None) or error}; {remedy}.")

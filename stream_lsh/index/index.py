@@ -82,6 +82,11 @@ class Index:
     def _open_format(self) -> None:
         found = self.store.named("index")
         if found is None:
+            if (self.folder / "postings").exists():
+                raise StateError(
+                    f"the index in {self.folder} is damaged: {self.store.path} is empty, but there are postings of "
+                    "what it held; restore the whole folder from a backup or start a new one"
+                )
             facts = {
                 "format": FORMAT,
                 "created": int(time.time()),

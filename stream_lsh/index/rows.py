@@ -52,23 +52,21 @@ class RowTable:
                 os.pwrite(fd, orjson.dumps(expected).ljust(PAGE, b" "), 0)
             header = orjson.loads(os.pread(fd, PAGE, 0))
         except (OSError, orjson.JSONDecodeError) as error:
-            raise StateError(
-                f"{self.path} cannot be used: {error}; delete its folder: it is rebuilt from the rows"
-            ) from None
+            raise StateError(f"{self.path} cannot be used: {error}; {self._remedy}") from None
         if header != expected:
-            raise StateError(
-                f"{self.path} has format {header} instead of {expected}; delete its folder: it is rebuilt from the rows"
-            )
+            raise StateError(f"{self.path} has format {header} instead of {expected}; {self._remedy}")
         return fd
+
+    @property
+    def _remedy(self) -> str:
+        return f"delete the folder {self.path.parent} and start again: it is rebuilt from the rows"
 
     def map(self, flushed: int) -> None:
         """Make the first `flushed` rows of the file the mapped ones."""
         size = PAGE + flushed * self.width * 8
         found = os.fstat(self._fd).st_size
         if found < size:
-            raise StateError(
-                f"{self.path} has {found} bytes instead of {size}; delete its folder: it is rebuilt from the rows"
-            )
+            raise StateError(f"{self.path} has {found} bytes instead of {size}; {self._remedy}")
         if flushed:
             self._map = mmap.mmap(self._fd, size, access=mmap.ACCESS_COPY)
             self._map.madvise(mmap.MADV_RANDOM)

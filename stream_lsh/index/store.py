@@ -16,6 +16,7 @@ import orjson
 from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from stream_lsh.errors import OutputError, StateError
+from stream_lsh.index import seal
 
 ROWS, IDS, TEXTS = b"r", b"i", b"t"
 _KEY = struct.Struct(">cHQ")
@@ -31,6 +32,9 @@ class Store:
 
     def __init__(self, path: Path, *, sync: bool = True) -> None:
         self.path = path
+        self._sync = sync
+        seal.check(path)
+        seal.remove(path)
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
@@ -45,6 +49,7 @@ class Store:
             self._db = Rdict(str(path), options)
         except Exception as error:
             raise _state_error(path, error) from None
+        seal.remove(path)
         self._write_options = WriteOptions()
         self._write_options.sync = sync
 
@@ -110,11 +115,26 @@ class Store:
             raise _state_error(self.path, error) from None
         return value
 
+    def verify(self) -> str | None:
+        """Read everything, with its checksums; what is wrong, or None."""
+        cursor = self._db.iter(ReadOptions())
+        try:
+            cursor.seek_to_first()
+            while cursor.valid():
+                cursor.value()
+                cursor.next()
+            cursor.status()
+        except Exception as error:
+            return str(_state_error(self.path, error))
+        return None
+
     def close(self) -> None:
         try:
             self._db.close()
         except Exception as error:
             raise _output_error(self.path, error) from None
+        if self._sync:
+            seal.write(self.path)
 
 
 def rows_key(kind: bytes, shard: int, first: int) -> bytes:
@@ -134,8 +154,8 @@ def _output_error(path: Path, error: Exception) -> OutputError:
 
 
 def _state_error(path: Path, error: Exception) -> StateError:
-    text = str(error)
-    if "lock" in text.lower():
+    text = " ".join(str(error).split())
+    if "/LOCK" in text or "lock hold" in text:  # not any lock: a damaged file has a "block checksum mismatch"
         return StateError(
             f"the index in {path.parent} is in use by another process; "
             "wait for it to end, or use another --state folder"

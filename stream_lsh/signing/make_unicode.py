@@ -1,7 +1,8 @@
 """Writes the character table that ships with the package: `python -m stream_lsh.signing.make_unicode`.
 
 The table is made once, from the Unicode data of the Python that runs this, so that every later Python gives the
-same tokens and the same lower case. Changing it changes signatures: with another table `FORMAT` of the index must be raised.
+same tokens and the same lower case. Changing it changes signatures: with another table `FORMAT` of the index must be
+raised.
 """
 
 from __future__ import annotations

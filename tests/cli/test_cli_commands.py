@@ -159,3 +159,42 @@ def test_the_settings_of_no_index(tmp_path: Path) -> None:
 
     with pytest.raises(StateError, match="no index"):
         stored_settings(tmp_path)
+
+
+def test_files_of_others_are_replaced_only_if_asked(feed: Path, tmp_path: Path) -> None:
+    unique, state = tmp_path / "unique.jsonl", tmp_path / "state"
+    unique.write_bytes(b"somebody's only copy\n")
+    refused = run("dedup", feed, "--state", state, "--unique", unique, code=5)
+    assert b"--overwrite" in refused.stderr
+    assert unique.read_bytes() == b"somebody's only copy\n"
+    run("dedup", feed, "--state", state, "--unique", unique, "--overwrite")
+    first = unique.read_bytes()
+    assert first.startswith(b'{"id": "a"')
+    with feed.open("a", encoding="utf-8") as file:
+        file.write('{"id": "later", "text": "a line that was not there when the first run ended"}\n')
+    run("dedup", feed, "--state", state, "--unique", unique, "--overwrite")  # the index knows it now: it grows
+    assert unique.read_bytes().startswith(first)
+    assert b"later" in unique.read_bytes()
+
+
+@pytest.mark.parametrize("closed", [1, 0])
+def test_a_closed_descriptor_is_no_place_for_documents(feed: Path, tmp_path: Path, closed: int) -> None:
+    """With `>&-` the next file opened would be number 1, perhaps one of the index, and get the documents."""
+    command = ["dedup", "-" if closed == 0 else str(feed), "--state", str(tmp_path / "state")]
+    script = f'exec {closed}{">" if closed else "<"}&-; exec "$@"'
+    done = subprocess.run(["/bin/sh", "-c", script, "sh", *COMMAND, *command], stderr=subprocess.PIPE, check=False)
+    assert done.returncode == (5 if closed else 4), done.stderr.decode()
+    assert (b"standard output: Bad file" if closed else b"cannot read standard input") in done.stderr
+    for path in (tmp_path / "state").rglob("*"):
+        assert not path.is_file() or b"quick brown fox" not in path.read_bytes() or path.suffix == ".log"
+
+
+def test_python_m_stream_lsh_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "stream_lsh", "--version"], capture_output=True, check=True)
+    assert done.stdout.startswith(b"stream-lsh ")
+
+
+def test_a_long_text_that_looks_like_a_file_is_not_repeated_at_length(tmp_path: Path) -> None:
+    run("dedup", "-", "--state", tmp_path / "state", "--unique", tmp_path / "u", stdin=b"")
+    done = run("query", "a/" * 5000, "--state", tmp_path / "state", code=4)
+    assert len(done.stderr) < 500

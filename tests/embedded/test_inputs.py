@@ -473,3 +473,11 @@ def test_batches_are_contiguous_arrays(tmp_path: Path) -> None:
     batch = read(write(tmp_path / "in", feed(10)))[0]
     for column in (batch.line_starts, batch.line_ends, batch.line_numbers, batch.offsets, batch.ends, batch.times):
         assert column.dtype == np.int64 and len(column) == 10
+
+
+def test_a_file_that_cannot_be_read_at_its_beginning_is_named() -> None:
+    path = Path("/proc/self/mem")  # opens, and gives an error at every unmapped address
+    if not path.exists():
+        pytest.skip("no /proc here")
+    with pytest.raises(InputError, match=f"cannot read {path}"):
+        Input.open(str(path), Fields()).identity()
