@@ -32,7 +32,7 @@ CLOCKED = (
     ("shingles, signature, keys", "stream_lsh.signing.signer", "Signer.sign"),
     ("hash of the id, owner", "stream_lsh.index.index", "Index.sign"),
     ("compress texts", "stream_lsh.index.index", "compress"),
-    ("probe the filters", "stream_lsh.index.match", "passing"),
+    ("probe the filters", "stream_lsh.index.shard", "passing"),
     ("find candidates, insert", "stream_lsh.index.match", "match"),
     ("verify exactly", "stream_lsh.index.shard", "Step._similarity"),
     ("keep ids, texts, sets", "stream_lsh.index.shard", "Shard.keep"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.settings import Settings
+from stream_lsh.temporary import temporary_folder
 
 BATCH = 1024
 COMMIT_SECONDS = 0.5
@@ -91,7 +91,7 @@ class Deduplicator:
         self, settings: Settings | None = None, state: str | Path | None = None, *, read_only: bool = False
     ) -> None:
         self.settings = settings or Settings()
-        self._temporary = tempfile.TemporaryDirectory(prefix="stream-lsh-") if state is None else None
+        self._temporary = temporary_folder() if state is None else None
         folder = Path(state) if state is not None else Path(self._temporary.name if self._temporary else "")
         self._index = Index(self.settings, folder, durable=state is not None)
         self._read_only = read_only

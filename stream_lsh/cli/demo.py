@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import quiet_option, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.temporary import temporary_folder
 
 EXAMPLES = """
 stream-lsh demo
@@ -43,7 +43,7 @@ what was found. Nothing is left behind unless --keep says where.""",
 )  # fmt: skip
 def demo(documents: int, seed: int, keep: Path | None, examples: int, quiet: bool) -> None:
     with ExitStack() as stack:
-        folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(temporary_folder()))
         if not quiet:
             complain(f"making {documents:,} documents of news and looking for near-duplicates among them")
         from rich.console import Console

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.cli.wording import count, duration
 from stream_lsh.settings import Settings
+from stream_lsh.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.collection import Collection
@@ -85,7 +85,7 @@ def evaluate(
     from stream_lsh.evaluation.collection import collect, copied_settings
     from stream_lsh.evaluation.report import report
 
-    with tempfile.TemporaryDirectory(prefix="stream-lsh-") as folder:
+    with temporary_folder() as folder:
         copy = Path(folder) / "documents.jsonl"
         with copy.open("wb") as target:
             collection = collect(settings, names, limit, target)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -58,6 +59,20 @@ def _discard(descriptor: int) -> None:
 def _flush() -> None:
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
+
+
+def leave(end: SystemExit) -> NoReturn:
+    """End the process at once, as `end` says."""
+    if isinstance(end.code, str):
+        complain(end.code)
+    code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except (OSError, ValueError):
+            code = code or StreamLshError.exit_code
+    os._exit(code)
 
 
 def _raise_terminated(_: int, __: FrameType | None) -> None:

@@ -35,13 +35,19 @@ METAVARS = {
 def _metavar(name: str, field: FieldInfo) -> str:
     if name in METAVARS:
         return METAVARS[name]
-    if get_origin(field.annotation) is Literal:
-        return "|".join(get_args(field.annotation))
+    kinds = get_args(field.annotation) if _optional(field.annotation) else (field.annotation,)
+    for kind in kinds:
+        if get_origin(kind) is Literal:
+            return "|".join(get_args(kind))
     return "FIELD" if name.endswith("_field") else "N"
 
 
+def _optional(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, types.UnionType)
+
+
 def _repeatable(annotation: Any) -> bool:
-    kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    kinds = get_args(annotation) if _optional(annotation) else (annotation,)
     return any(get_origin(kind) is tuple for kind in kinds)
 
 

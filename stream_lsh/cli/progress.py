@@ -55,7 +55,7 @@ class Speed:
             return None
         first, last = self._seen[0], self._seen[-1]
         seconds = last[0] - first[0]
-        return (last[column] - first[column]) / seconds if seconds > 0 else None
+        return (last[column] - first[column]) / seconds if seconds > 1e-6 else None
 
 
 def phrases(report: Progress, speed: Speed) -> list[str]:

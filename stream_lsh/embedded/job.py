@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.documents import Batch, Fields, Position
+from stream_lsh.documents import Batch, Fields
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.report import Counts, Progress, Summary
@@ -19,6 +18,7 @@ from stream_lsh.errors import StreamLshError
 from stream_lsh.index.index import Index, SignedBatch, disk_bytes
 from stream_lsh.judging.verdicts import Kind, judge
 from stream_lsh.settings import Settings
+from stream_lsh.temporary import temporary_folder
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
 COMMIT_DOCUMENTS = 16384  # most documents between commits: they are held in memory until then
@@ -65,7 +65,7 @@ class Job:
         """
         if self._state is not None:
             return self._run(self._state, progress)
-        with tempfile.TemporaryDirectory(prefix="stream-lsh-") as folder:
+        with temporary_folder() as folder:
             return self._run(Path(folder), progress)
 
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
@@ -83,12 +83,14 @@ class Job:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
             sink = Sink(
                 outputs, self._inputs, job["outputs"], bool(job["open"]), self._state, self._settings.verify,
-                overwrite=self._overwrite,
+                overwrite=self._overwrite, finished=all(source.done_before for source in feed.sources),
             )  # fmt: skip
             try:
-                return _Run(index, feed, sink, job, progress, sync=persistent).go(self._state)
+                summary = _Run(index, feed, sink, job, progress, sync=persistent).go(self._state)
             finally:
                 sink.close()
+        sink.done(self._state)  # only now: a run that is killed while it closes the index can be run again
+        return summary
 
 
 @contextmanager
@@ -135,7 +137,6 @@ class _Run:
         already = tuple(source.input.name for source in self._feed.sources if source.done_before)
         if len(already) == len(self._feed.sources):
             self._sink.finish()
-            self._sink.done(state)
             return self._summary(already, state)
         self._commit(open=True)
         stage, stop = chain(self._feed.batches(), self._sign)
@@ -150,7 +151,6 @@ class _Run:
             self._close(error)
         if error is not None:
             raise error
-        self._sink.done(state)
         return self._summary(already, state)
 
     def _sign(self, item: tuple[Source, Batch]) -> _Item:

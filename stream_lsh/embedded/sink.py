@@ -30,6 +30,8 @@ class Sink:
         resuming: an interrupted run goes on: what was written after the last commit is cut off.
         state: folder of the index; without one, files are overwritten. overwrite: also with one, unless the index
             knows them.
+        finished: all inputs were read by earlier runs. If the last of these was killed after its last commit, what it
+            kept of standard output is still there and is written again, as the shell's `>` has emptied the file.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Sink:
         verified: str,
         *,
         overwrite: bool = False,
+        finished: bool = False,
     ) -> None:
         check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()}, inputs)
         self._known = dict(known)
@@ -52,7 +55,8 @@ class Sink:
             for name, path in paths.items():
                 before = _unpacked(known.get(_place(path)))
                 if path == STANDARD:
-                    self._outputs[name] = self._standard(before if resuming else None, state)
+                    kept = finished and state is not None and (state / SPOOL).exists()
+                    self._outputs[name] = self._standard(before if resuming or kept else None, state)
                 elif state is None:
                     self._outputs[name] = Output.create(path, overwrite=True)
                 elif before is not None and before.length >= 0 and (resuming or Path(path).exists()):
@@ -122,7 +126,7 @@ class Sink:
             output.finish()
 
     def done(self, state: Path | None) -> None:
-        """The job is finished and committed."""
+        """The job is finished, committed, and nothing is left to do."""
         if self._spool is not None and state is not None:
             (state / SPOOL).unlink(missing_ok=True)
 

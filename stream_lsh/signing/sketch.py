@@ -22,7 +22,7 @@ _ROUND = np.uint64(48)
 
 
 def round_seeds(size: int) -> NDArray[np.uint64]:
-    """A random 64-bit number for each of the 2 * size rounds (splitmix64, Steele et al. 2014, started from digits of pi).
+    """A random 64-bit number for each of the 2 * size rounds (splitmix64, Steele et al. 2014, started from pi).
 
     Any start is as good as another; of 40 tried, 37 find every pair of 0.5 and more in the first 40,000 posts, and
     three, zero among them, miss one of the 474 (docs/defaults.md). Indexes depend on it: it never changes again.

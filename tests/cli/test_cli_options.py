@@ -114,3 +114,8 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     result, _ = run("--config", str(tmp_path / "none.toml"))
     assert result.exit_code == 2
     assert "none.toml" in result.stderr
+
+
+def test_a_choice_shows_what_there_is_to_choose_from_though_it_may_be_left_out() -> None:
+    assert setting("tokens").metavar == "unicode|word"
+    assert setting("verify").metavar == "exact|signature"

@@ -266,3 +266,23 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     done = run([*arguments, "--threshold", "0.6"])
     assert done.returncode == 3
     assert "threshold = 0.8 (now 0.6)" in done.stderr
+
+
+def test_a_run_killed_behind_its_last_commit_is_written_again(tmp_path: Path) -> None:
+    """All is committed, but the process is killed while it closes: `>` empties the file, the next run fills it."""
+    feed, state, target = tmp_path / "feed.jsonl", tmp_path / "state", tmp_path / "unique.jsonl"
+    feed.write_bytes(b'{"id":1,"text":"one two three four"}\n{"id":2,"text":"five six seven eight"}\n')
+    killed = (
+        "import os; from stream_lsh.embedded import job; job.Index.close = lambda self: os._exit(9);"
+        "from stream_lsh.cli import main; main()"
+    )
+    arguments = ["dedup", str(feed), "--state", str(state), "--quiet"]
+    for command, code in (([sys.executable, "-c", killed], 9), ([sys.executable, "-m", "stream_lsh.cli"], 0)):
+        with target.open("wb") as file:
+            done = subprocess.run([*command, *arguments], stdout=file, check=False, timeout=300)
+        assert done.returncode == code
+        assert target.read_bytes() == feed.read_bytes()
+    assert not (state / "standard-output").exists()
+    with target.open("wb") as file:  # a finished input run again adds nothing
+        subprocess.run([sys.executable, "-m", "stream_lsh.cli", *arguments], stdout=file, check=True, timeout=300)
+    assert target.read_bytes() == b""
