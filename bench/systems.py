@@ -55,6 +55,28 @@ def datasketch(threshold: float, tokenizer: str, *, fast_hash: bool = False, che
     return run
 
 
+def datasketch_update(threshold: float, tokenizer: str) -> System:
+    """The same as the first example of its documentation does it: MinHash.update, shingle by shingle."""
+    from datasketch import MinHash, MinHashLSH
+
+    index = MinHashLSH(threshold=threshold, num_perm=COMPONENTS)
+    words, _ = TOKENIZERS[tokenizer]
+
+    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
+        sketches: list[MinHash] = []
+        for newer, text in enumerate(texts):
+            sketch = MinHash(num_perm=COMPONENTS)
+            for shingle in shingles(words(text)):
+                sketch.update(shingle.encode())
+            for older in index.query(sketch):
+                if sketches[older].jaccard(sketch) >= threshold:
+                    yield older, newer
+            index.insert(newer, sketch)
+            sketches.append(sketch)
+
+    return run
+
+
 def rensa(threshold: float, tokenizer: str, *, check: bool = True) -> System:
     """RMinHashLSH with 16 bands of 8, RMinHash.from_token_sets for a batch at a time, then RMinHash.jaccard."""
     from rensa import RMinHash, RMinHashLSH
@@ -131,6 +153,7 @@ def gaoya_words(threshold: float, tokenizer: str) -> System:
 SYSTEMS: dict[str, Callable[[float, str], System]] = {
     "datasketch": datasketch,
     "datasketch-mmh3": partial(datasketch, fast_hash=True),
+    "datasketch-update": datasketch_update,
     "datasketch-unchecked": partial(datasketch, check=False),
     "rensa": rensa,
     "rensa-unchecked": partial(rensa, check=False),

@@ -25,9 +25,7 @@ def run(folder: Path, *inputs: Path) -> Summary:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 100.0])
-def test_a_growing_file_goes_on_where_it_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
+def test_a_growing_file_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Whether the last commit came before the end was seen, or with it."""
     monkeypatch.setattr(module, "COMMIT_SECONDS", seconds)
     feed, other = tmp_path / "feed.jsonl", tmp_path / "other.jsonl"
