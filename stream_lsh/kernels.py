@@ -77,6 +77,23 @@ _carray: Any = numba.carray  # type: ignore[attr-defined]
 _pointer: Any = _at
 
 
+_pread: Any = numba.types.ExternalFunction(
+    "pread",
+    numba.types.intp(numba.types.int32, numba.types.uintp, numba.types.uintp, numba.types.int64),
+)
+
+
+@njit
+def read_at(file, address, size, position):  # type: ignore[no-untyped-def]
+    """Read `size` bytes of a file (a descriptor) at a position to an address (`array.ctypes.data`).
+
+    Raises:
+        OSError: the file has become shorter, or the disk fails.
+    """
+    if _pread(np.int32(file), np.uintp(address), np.uintp(size), np.int64(position)) != size:
+        raise OSError("a file of the index cannot be read as far as it was written")
+
+
 @njit
 def words_at(address, size):  # type: ignore[no-untyped-def]
     """The uint64[size] array at an address (`array.ctypes.data`), which the caller keeps alive.

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.index.layout import DIRECTORY, ENTRIES, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
+from stream_lsh.index.layout import DIRECTORY, ENTRIES, FILE, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
 from stream_lsh.index.memory import COUNT, EMPTY, HEAD, MIDDLE, find, not_empty
 from stream_lsh.index.runs import filter_mask, filter_word
-from stream_lsh.kernels import halves_at, njit, words_at
+from stream_lsh.kernels import halves_at, njit, read_at, words_at
 
 
 @njit
@@ -49,31 +49,70 @@ def passing(keys, runs):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _range(directory, keys, shift, key):  # type: ignore[no-untyped-def]
-    """Where `key` begins and ends in a run's keys."""
-    entry = np.int64(key >> shift)
-    low, high = np.int64(directory[entry]), np.int64(directory[entry + 1])
-    start, stop = low, high
-    while start < stop:
-        middle = (start + stop) >> 1
-        if keys[middle] < key:
-            start = middle + 1
-        else:
-            stop = middle
-    stop = start
-    if start < high and keys[start] == key:
-        top = high
-        while stop < top:
-            middle = (stop + top) >> 1
-            if keys[middle] <= key:
-                stop = middle + 1
-            else:
-                top = middle
-    return start, stop
+def _key_at(run, i, room):  # type: ignore[no-untyped-def]
+    """One key of a run."""
+    if run[FILE] < 0:
+        return words_at(run[KEYS], run[SIZE])[i]
+    read_at(run[FILE], room.ctypes.data, 8, run[KEYS] + 8 * i)
+    return room[0]
 
 
 @njit
-def gather(key, mask, runs, memory, oldest, newest, ranges, out):  # type: ignore[no-untyped-def]
+def key_range(run, key, room):  # type: ignore[no-untyped-def]
+    """Where `key` begins and ends among the keys of a run (a line of the table).
+
+    room: uint64[m], for keys read from the file: as a rule all that share the directory's entry, with one read.
+    """
+    entry = np.int64(key >> np.uint64(run[SHIFT]))
+    directory = halves_at(run[DIRECTORY], run[ENTRIES])
+    low, high = np.int64(directory[entry]), np.int64(directory[entry + 1])
+    if high - low > len(room):  # an entry with a bucket of very many postings
+        start = _first(run, low, high, key, room, False)
+        return start, _first(run, start, high, key, room, True)
+    if run[FILE] >= 0:
+        read_at(run[FILE], room.ctypes.data, 8 * (high - low), run[KEYS] + 8 * low)
+        keys = room[: high - low]
+    else:
+        keys = words_at(run[KEYS] + 8 * low, high - low)
+    start = np.int64(0)
+    while start < high - low and keys[start] < key:
+        start += 1
+    stop = start
+    while stop < high - low and keys[stop] == key:
+        stop += 1
+    return low + start, low + stop
+
+
+@njit
+def _first(run, start, stop, key, room, after):  # type: ignore[no-untyped-def]
+    """Position of the first key that is not smaller than `key`, or with `after`, larger."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        found = _key_at(run, middle, room)
+        if found < key or (after and found == key):
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+@njit
+def _copy_rows(run, start, stop, out, n):  # type: ignore[no-untyped-def]
+    """Append the rows at [start, stop) of a run to the n in `out`; returns their number."""
+    if stop <= start:
+        return n
+    if run[FILE] >= 0:
+        read_at(run[FILE], out.ctypes.data + 4 * n, 4 * (stop - start), run[POSTED] + 4 * start)
+        return n + stop - start
+    rows = halves_at(run[POSTED], run[SIZE])
+    for i in range(start, stop):
+        out[n] = rows[i]
+        n += 1
+    return n
+
+
+@njit
+def gather(key, mask, runs, memory, oldest, newest, ranges, room, out):  # type: ignore[no-untyped-def]
     """Rows posted under `key`, ascending: the `oldest` first and the `newest` last ones.
 
     Returns their number, the (possibly larger) array that holds them, and the number of all.
@@ -82,9 +121,7 @@ def gather(key, mask, runs, memory, oldest, newest, ranges, out):  # type: ignor
     for r in range(len(runs)):
         ranges[r, 0] = ranges[r, 1] = 0
         if mask & (np.uint32(1) << np.uint32(r)):
-            directory = halves_at(runs[r, DIRECTORY], runs[r, ENTRIES])
-            keys = words_at(runs[r, KEYS], runs[r, SIZE])
-            ranges[r, 0], ranges[r, 1] = _range(directory, keys, np.uint64(runs[r, SHIFT]), key)
+            ranges[r, 0], ranges[r, 1] = key_range(runs[r], key, room)
             total += ranges[r, 1] - ranges[r, 0]
     slot = find(memory.keys, memory.shift, key)
     in_memory = np.int64(0)
@@ -102,14 +139,9 @@ def gather(key, mask, runs, memory, oldest, newest, ranges, out):  # type: ignor
     for r in range(len(runs)):
         size = ranges[r, 1] - ranges[r, 0]
         if size > 0:
-            rows = halves_at(runs[r, POSTED], runs[r, SIZE])
             head = min(size, max(oldest - at, 0))
-            for i in range(ranges[r, 0], ranges[r, 0] + head):
-                out[n] = rows[i]
-                n += 1
-            for i in range(ranges[r, 0] + max(head, total - newest - at), ranges[r, 1]):
-                out[n] = rows[i]
-                n += 1
+            n = _copy_rows(runs[r], ranges[r, 0], ranges[r, 0] + head, out, n)
+            n = _copy_rows(runs[r], ranges[r, 0] + max(head, total - newest - at), ranges[r, 1], out, n)
             at += size
     if in_memory > 0:
         head = min(in_memory, max(oldest - at, 0))

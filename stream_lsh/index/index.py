@@ -201,7 +201,6 @@ class Index:
     def _maintain(self) -> None:
         for shard in self.shards:
             shard.postings.poll()
-            shard.release()
 
     @property
     def full(self) -> bool:

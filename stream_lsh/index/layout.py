@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 # Words of a row: fixed ones, then the bit mask of the bands it is posted in, then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, MASK = 0, 1, 2, 4, 6, 7
-FILTER, WORDS, DIRECTORY, ENTRIES, KEYS, POSTED, SIZE, SHIFT = range(
-    8
-)  # columns of the table of runs: addresses and lengths
+# Columns of the table of runs: addresses and lengths. KEYS and POSTED are positions in the FILE, or addresses if it
+# is -1.
+FILTER, WORDS, DIRECTORY, ENTRIES, FILE, KEYS, POSTED, SIZE, SHIFT = range(9)
+COLUMNS = 9
 COPY, DUPLICATE = 1, 2  # flags: same text as an earlier row; judged a duplicate under `against unique`
 NEW, REDELIVERED, ID_REUSED, INVALID = 0, 1, 2, 3  # status of a document
 VERIFY, SAME_TEXT, COPY_OF = 0, 1, 2  # kind of a candidate
@@ -37,13 +38,14 @@ class Documents(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The shard's rows: those before `base` mapped from a file, later ones in memory; each also as signature
-    components."""
+    """The shard's rows: those before `base` in a file, later ones in memory; each also as signature components."""
 
     base: int
-    flushed: NDArray[np.uint64]
+    file: int  # descriptor
+    start: int  # position of row 0 in the file
+    line: NDArray[np.uint64]  # room for one row of the file
     recent: NDArray[np.uint64]
-    flushed_components: NDArray[np.uint16] | NDArray[np.uint32]
+    line_components: NDArray[np.uint16] | NDArray[np.uint32]
     recent_components: NDArray[np.uint16] | NDArray[np.uint32]
     components_at: int
 

@@ -43,15 +43,25 @@ from stream_lsh.index.layout import (
     VERIFY,
 )
 from stream_lsh.index.memory import EMPTY, append, find, not_empty
-from stream_lsh.kernels import njit
+from stream_lsh.kernels import njit, read_at
 
 # One type for all callers of a kernel's helpers, or numba compiles each several times.
 _VERIFY, _SAME_TEXT, _COPY_OF, _NONE = np.int64(VERIFY), np.int64(SAME_TEXT), np.int64(COPY_OF), np.int64(-1)
 
 
-@njit(inline="always")
+@njit
+def _read(rows, row):  # type: ignore[no-untyped-def]
+    """Read a row of the file into `rows.line`."""
+    size = 8 * len(rows.line)
+    read_at(rows.file, rows.line.ctypes.data, size, rows.start + row * size)
+
+
+@njit
 def _word(rows, row, column):  # type: ignore[no-untyped-def]
-    return rows.flushed[row, column] if row < rows.base else rows.recent[row - rows.base, column]
+    if row >= rows.base:
+        return rows.recent[row - rows.base, column]
+    _read(rows, row)
+    return rows.line[column]
 
 
 @njit
@@ -59,7 +69,8 @@ def _agreement(rows, row, signature):  # type: ignore[no-untyped-def]
     """Number of components in which the row's signature equals the given one."""
     at, size = rows.components_at, len(signature)
     if row < rows.base:
-        other = rows.flushed_components[row, at : at + size]
+        _read(rows, row)
+        other = rows.line_components[at : at + size]
     else:
         other = rows.recent_components[row - rows.base, at : at + size]
     equal = np.int64(0)
@@ -222,6 +233,7 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
     """
     b = documents.keys.shape[1] - 2
     ranges = np.zeros((max(1, len(runs)), 2), np.int64)
+    room = np.empty(512, np.uint64)
     out = np.empty(1024, np.uint32)
     table = np.zeros(1024, np.int64)
     agreements = np.empty(1024, np.int64)
@@ -244,7 +256,9 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
         for j in range(b + 2):
             slots[j] = find(memory.keys, memory.shift, documents.keys[i, j])
         if documents.owned[i] and (masks[i, b] != 0 or memory.keys[slots[b]] != EMPTY):
-            n, out, _ = gather(documents.keys[i, b], masks[i, b], runs, memory, EVERYTHING, np.int64(0), ranges, out)
+            n, out, _ = gather(
+                documents.keys[i, b], masks[i, b], runs, memory, EVERYTHING, np.int64(0), ranges, room, out
+            )
             for k in range(n):
                 row = np.int64(out[k])
                 if _word(rows, row, ID) == documents.ids[i, 0] and _word(rows, row, ID + 1) == documents.ids[i, 1]:
@@ -270,7 +284,7 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                 memory,
                 np.int64(limits.copies),
                 np.int64(0),
-                ranges,
+                ranges, room,
                 out,
             )
         for k in range(n):
@@ -295,7 +309,7 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                 continue
             n, out, total = gather(
                 documents.keys[i, j], masks[i, j], runs, memory,
-                np.int64(limits.bucket_half), np.int64(limits.bucket_half), ranges, out,
+                np.int64(limits.bucket_half), np.int64(limits.bucket_half), ranges, room, out,
             )  # fmt: skip
             unread[0] += total - n
             leader = np.int64(-1)
@@ -326,7 +340,15 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
             key = link_key(expanded[e])
             bits = probe_filters(key, runs) if expanded[e] < rows.base else np.uint32(0)
             n, out, total = gather(
-                key, bits, runs, memory, np.int64(limits.followers_half), np.int64(limits.followers_half), ranges, out
+                key,
+                bits,
+                runs,
+                memory,
+                np.int64(limits.followers_half),
+                np.int64(limits.followers_half),
+                ranges,
+                room,
+                out,
             )
             unread[1] += total - n
             for k in range(n):
@@ -343,7 +365,7 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
             leading = found[c, ROW]
             key = not_empty(_word(rows, leading, TEXT))
             bits = probe_filters(key, runs) if leading < rows.base else np.uint32(0)
-            n, out, total = gather(key, bits, runs, memory, np.int64(limits.copies), np.int64(0), ranges, out)
+            n, out, total = gather(key, bits, runs, memory, np.int64(limits.copies), np.int64(0), ranges, room, out)
             found[c, MORE] = total - n
             for k in range(n):
                 row = np.int64(out[k])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import OutputError, StateError, StreamLshError
 from stream_lsh.index.heap import trim
-from stream_lsh.index.layout import DIRECTORY, ENTRIES, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
+from stream_lsh.index.layout import COLUMNS
 from stream_lsh.index.rows import RowTable
 from stream_lsh.index.runs import REMEDY, Run, merge
 from stream_lsh.index.store import Store, name_key
@@ -155,10 +155,6 @@ class Postings:
             path.unlink(missing_ok=True)
         self._garbage = []
 
-    def release(self) -> None:
-        for run in self._runs:
-            run.release()
-
     def _name(self) -> Path:
         self._next += 1
         return self._folder / f"run-{self._shard}-{self._next:06d}.bin"
@@ -170,17 +166,7 @@ class Postings:
             raise StateError(
                 f"shard {self._shard} has {len(runs)} runs, more than {MOST}; {REMEDY.format(self._folder)}"
             )
-        table = np.zeros((len(runs), 8), np.int64)
-        for line, run in zip(table, runs, strict=True):
-            for column, array in (
-                (FILTER, run.filter),
-                (DIRECTORY, run.directory),
-                (KEYS, run.keys),
-                (POSTED, run.rows),
-            ):
-                line[column] = array.ctypes.data
-            line[[WORDS, ENTRIES, SIZE, SHIFT]] = len(run.filter), len(run.directory), len(run.keys), run.shift
-        return table
+        return np.array([run.line() for run in runs], np.int64).reshape(len(runs), COLUMNS)
 
 
 def _merge_file(runs: list[Run], path: Path) -> Run:

@@ -1,4 +1,4 @@
-"""The rows of one shard as fixed-width words: the latest in memory, earlier ones mapped from a file that only grows.
+"""The rows of one shard as fixed-width words: the latest in memory, earlier ones in a file that only grows.
 
 The file is derived: it can be rebuilt from the store's row values, and what stands behind the flushed rows is
 overwritten. Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...).
@@ -6,7 +6,6 @@ overwritten. Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (co
 
 from __future__ import annotations
 
-import mmap
 import os
 import zlib
 from pathlib import Path
@@ -40,8 +39,7 @@ class RowTable:
         self.recent = np.zeros((capacity, self.width), np.uint64)
         self.base = 0
         self.count = np.zeros(1, np.int64)
-        self._map: mmap.mmap | None = None
-        self._flushed = np.empty((0, self.width), np.uint64)
+        self._line = np.zeros(self.width, np.uint64)
         self._fd = self._open()
 
     def _open(self) -> int:
@@ -61,20 +59,16 @@ class RowTable:
     def _remedy(self) -> str:
         return f"delete the folder {self.path.parent} and start again: it is rebuilt from the rows"
 
-    def map(self, flushed: int) -> None:
-        """Make the first `flushed` rows of the file the mapped ones."""
+    def set_flushed(self, flushed: int) -> None:
+        """Say that the file holds the first `flushed` rows."""
         size = PAGE + flushed * self.width * 8
         found = os.fstat(self._fd).st_size
         if found < size:
             raise StateError(f"{self.path} has {found} bytes instead of {size}; {self._remedy}")
-        if flushed:
-            self._map = mmap.mmap(self._fd, size, access=mmap.ACCESS_COPY)
-            self._map.madvise(mmap.MADV_RANDOM)
-            self._flushed = np.frombuffer(self._map, np.uint64, flushed * self.width, PAGE).reshape(flushed, self.width)
         self.base = flushed
 
     def flush(self) -> int:
-        """Append the recent rows to the file and map them; returns their checksum. `sync` makes them durable."""
+        """Append the recent rows to the file; returns their checksum. `sync` makes them durable."""
         rows = self.recent[: int(self.count[0]) - self.base]
         view = rows.data.cast("B")
         checksum = zlib.crc32(view)
@@ -88,24 +82,21 @@ class RowTable:
             raise OutputError(
                 f"{self.path} cannot be written: {error.strerror}; free space and run again to go on"
             ) from None
-        self.map(int(self.count[0]))
+        self.set_flushed(int(self.count[0]))
         return checksum
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
 
-    def release(self) -> None:
-        """Give the mapped pages back (they stay in the system's cache)."""
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_DONTNEED)
-
     def view(self) -> layout.Rows:
         """The rows as the kernel sees them."""
         return layout.Rows(
             self.base,
-            self._flushed,
+            self._fd,
+            PAGE,
+            self._line,
             self.recent,
-            self._flushed.view(self._kind),
+            self._line.view(self._kind),
             self.recent.view(self._kind),
             self._components_at,
         )
@@ -114,7 +105,9 @@ class RowTable:
         """One word of each of the given rows."""
         out = np.empty(len(rows), np.uint64)
         old = rows < self.base
-        out[old] = self._flushed[rows[old], column]
+        for i in np.flatnonzero(old).tolist():
+            at = PAGE + (int(rows[i]) * self.width + column) * 8
+            out[i] = int.from_bytes(os.pread(self._fd, 8, at), "little")
         out[~old] = self.recent[rows[~old] - self.base, column]
         return out
 

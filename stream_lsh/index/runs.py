@@ -1,18 +1,20 @@
-"""A run: sorted, immutable postings of a range of rows, in a file that is mapped and never changed.
+"""A run: sorted, immutable postings of a range of rows, in a file that never changes.
 
 Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1],
 where the keys with given d high bits begin), the keys (uint64[n], ascending) and the rows (uint32[n]), each section
-padded to 4096 bytes. Keys are uniform hashes, so a filter's word and a directory's entry are simply a key's high
-bits, and building both from sorted keys is sequential.
+padded to 4096 bytes. Filter and directory are read into memory when the file is opened; keys and rows are read where
+they are needed, by `pread`. (Mapped, a look-up would cost a page fault, and the pages that it maps count as memory of
+the process: hundreds of megabytes.) Keys are uniform hashes, so a filter's word and a directory's entry are simply a
+key's high bits, and building both from sorted keys is sequential.
 """
 
 from __future__ import annotations
 
-import mmap
+import errno
 import os
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -32,19 +34,25 @@ CHUNK = 1 << 20  # postings merged at a time
 REMEDY = "delete the folder {} and start again: postings are rebuilt from the rows"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
-    """Postings of the rows [first, last): in memory (path None) or mapped from a file."""
+    """Postings of the rows [first, last): in memory, or in a file that is open.
+
+    keys, rows: the arrays of a run in memory, else None. file: descriptor, -1 in memory. starts: positions of keys
+    and rows.
+    """
 
     level: int
     first: int
     last: int
+    size: int
     filter: NDArray[np.uint64]
     directory: NDArray[np.uint32]
-    keys: NDArray[np.uint64]
-    rows: NDArray[np.uint32]
+    keys: NDArray[np.uint64] | None = None
+    rows: NDArray[np.uint32] | None = None
     path: Path | None = None
-    map: mmap.mmap | None = field(default=None, repr=False)
+    file: int = -1
+    starts: tuple[int, int] = (0, 0)
 
     @property
     def shift(self) -> int:
@@ -57,67 +65,122 @@ class Run:
         filter = np.zeros(words, np.uint64)
         _add(keys, filter, 0, words, directory, np.uint64(shift))
         _close(directory)
-        return cls(0, first, last, filter, directory, keys, rows)
+        return cls(0, first, last, len(keys), filter, directory, keys, rows)
 
     def write(self, path: Path) -> None:
-        """Write the run's file; it has its name only when it is complete and on disk."""
+        """Write the file of a run in memory; it has its name only when it is complete and on disk."""
         with _Writer(
-            path, self.level, self.first, self.last, len(self.keys), len(self.filter), len(self.directory)
+            path, self.level, self.first, self.last, self.size, len(self.filter), len(self.directory)
         ) as writer:
-            writer.put("keys", self.keys)
-            writer.put("rows", self.rows)
+            writer.put("keys", self.slice_keys(0, self.size))
+            writer.put("rows", self.slice_rows(0, self.size))
             writer.put("filter", self.filter)
             writer.put("directory", self.directory)
 
     @classmethod
     def open(cls, path: Path, check: bool = False) -> Self:
-        """Map a run's file. Header, filter and directory are verified, with `check` keys and rows too.
+        """Open a run's file. Header, filter and directory are verified, with `check` keys and rows too.
 
         Raises:
             StateError: naming the file, if it is missing, short, or damaged.
         """
         try:
             header = read_header(path)
-            with path.open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise StateError(f"{path}: {error.strerror}; {REMEDY.format(path.parent)}") from None
-        arrays: dict[str, Any] = {}
+        keys, rows = header["keys"]["start"], header["rows"]["start"]
+        tables = {}
+        run = cls(header["level"], header["first"], header["last"], header["keys"]["count"], *_NOTHING, path=path)
+        run.file, run.starts = file, (keys, rows)
         for name, kind in SECTIONS:
-            start, count = header[name]["start"], header[name]["count"]
-            arrays[name] = np.frombuffer(mapped, kind, count, start)
-            if (check or name in ("filter", "directory")) and zlib.crc32(arrays[name]) != header[name]["crc"]:
+            start, count, crc = (header[name][part] for part in ("start", "count", "crc"))
+            if name in ("filter", "directory"):
+                tables[name] = _read(file, start, count, kind)
+                found = zlib.crc32(tables[name].data)
+            elif check:
+                found = _checksum(file, start, count * np.dtype(kind).itemsize)
+            else:
+                continue
+            if found != crc:
                 raise StateError(f"{path} is damaged ({name}); {REMEDY.format(path.parent)}")
-        mapped.madvise(mmap.MADV_RANDOM)
-        return cls(header["level"], header["first"], header["last"], **arrays, path=path, map=mapped)
+        run.filter, run.directory = tables["filter"], tables["directory"]
+        return run
 
-    def release(self) -> None:
-        """Give mapped pages of keys and rows back (they stay in the system's cache), so that memory stays bounded."""
-        if self.map is not None:
-            start = -(-(self.filter.nbytes + PAGE) // PAGE) * PAGE
-            start += -(-self.directory.nbytes // PAGE) * PAGE
-            self.map.madvise(mmap.MADV_DONTNEED, start)
+    def slice_keys(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """The keys at [start, stop)."""
+        if self.keys is not None:
+            return self.keys[start:stop]
+        return _read(self.file, self.starts[0] + 8 * start, stop - start, np.uint64)
+
+    def slice_rows(self, start: int, stop: int) -> NDArray[np.uint32]:
+        """The rows at [start, stop)."""
+        if self.rows is not None:
+            return self.rows[start:stop]
+        return _read(self.file, self.starts[1] + 4 * start, stop - start, np.uint32)
+
+    def position(self, bound: int) -> int:
+        """How many keys are smaller than `bound`."""
+        entry = bound >> self.shift
+        low, high = int(self.directory[entry]), int(self.directory[entry + 1])
+        return low + int(np.searchsorted(self.slice_keys(low, high), np.uint64(bound)))
+
+    def line(self) -> list[int]:
+        """The run's line in the kernel's table (columns of `layout`); the run keeps the arrays alive."""
+        keys, rows = self.starts
+        if self.keys is not None and self.rows is not None:
+            keys, rows = self.keys.ctypes.data, self.rows.ctypes.data
+        tables = self.filter.ctypes.data, len(self.filter), self.directory.ctypes.data, len(self.directory)
+        return [*tables, self.file, keys, rows, self.size, self.shift]
+
+    def __del__(self) -> None:
+        # A merged run may still be answering when it is replaced: its file is closed when nobody holds it any more.
+        if self.file >= 0:
+            os.close(self.file)
+
+
+_NOTHING = np.zeros(1, np.uint64), np.zeros(3, np.uint32)
+
+
+def _read(file: int, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
+    """An array from a file. Raises OSError where the file is shorter."""
+    out = np.empty(count, kind)
+    view = out.data.cast("B")
+    while view:
+        got = os.preadv(file, [view], start)
+        if not got:
+            raise OSError(errno.EIO, "the file has become shorter")
+        start += got
+        view = view[got:]
+    return out
+
+
+def _checksum(file: int, start: int, size: int) -> int:
+    crc = 0
+    while size and (block := os.pread(file, min(size, 1 << 22), start)):
+        crc = zlib.crc32(block, crc)
+        start += len(block)
+        size -= len(block)
+    return crc
 
 
 def merge(runs: Sequence[Run], path: Path) -> None:
     """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is some 40 MB and the new
     directory."""
-    n = sum(len(run.keys) for run in runs)
+    n = sum(run.size for run in runs)
     words, directory, shift = _tables(n)
     level = max(run.level for run in runs) + 1
     cuts = _cuts(runs, words, max(1, n // CHUNK))
     with _Writer(path, level, runs[0].first, runs[-1].last, n, words, len(directory)) as writer:
         for (first_word, low), (last_word, high) in pairwise(cuts):
-            keys, rows = runs[0].keys[low[0] : high[0]], runs[0].rows[low[0] : high[0]]
+            keys, rows = runs[0].slice_keys(low[0], high[0]), runs[0].slice_rows(low[0], high[0])
             for run, start, stop in zip(runs[1:], low[1:], high[1:], strict=True):
-                keys, rows = _merge(keys, rows, run.keys[start:stop], run.rows[start:stop])
+                keys, rows = _merge(keys, rows, run.slice_keys(start, stop), run.slice_rows(start, stop))
             filter = np.zeros(last_word - first_word, np.uint64)
             _add(keys, filter, first_word, words, directory, np.uint64(shift))
             writer.put("filter", filter)
             writer.put("keys", keys)
             writer.put("rows", rows)
-            for run in runs:
-                run.release()
         _close(directory)
         writer.put("directory", directory)
 
@@ -212,8 +275,8 @@ def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[
     for chunk in range(1, chunks):
         word = words * chunk // chunks
         bound = -(-(word << 32) // words) << 32  # the smallest key of the word, see `filter_word`
-        cuts.append((word, [int(np.searchsorted(run.keys, np.uint64(bound))) for run in runs]))
-    return [*cuts, (words, [len(run.keys) for run in runs])]
+        cuts.append((word, [run.position(bound) for run in runs]))
+    return [*cuts, (words, [run.size for run in runs])]
 
 
 @njit

@@ -146,18 +146,11 @@ class Shard:
         self.postings.add(keys, rows, first, last, checksum, self.rows)
         self._memory.clear()
         self.ids.forget(last)
-        self.release()
         trim()
-
-    def release(self) -> None:
-        """Give mapped pages back, after every batch: each page touched maps 16 (the kernel's fault-around), 10 MB in
-        a batch."""
-        self.rows.release()
-        self.postings.release()
 
     def _restore(self) -> None:
         state = self._store.named(f"shard/{self.number}") or {"rows": 0}
-        self.rows.map(self.postings.flushed)
+        self.rows.set_flushed(self.postings.flushed)
         self._committed = int(state["rows"])
         self.rows.count[0] = self.rows.base
         width = self.rows.width

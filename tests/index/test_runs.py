@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
-from stream_lsh.index.buckets import _range
+from stream_lsh.index.buckets import key_range
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
+
+ROOM = 64  # keys read at once
 
 
 def postings(seed: int, n: int, first: int, common: int = 0) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
@@ -24,8 +26,8 @@ def postings(seed: int, n: int, first: int, common: int = 0) -> tuple[NDArray[np
 
 
 def looked_up(run: Run, key: np.uint64) -> list[int]:
-    start, stop = _range(run.directory, run.keys, np.uint64(run.shift), key)
-    return run.rows[start:stop].tolist()
+    found = key_range(np.array(run.line(), np.int64), key, np.empty(ROOM, np.uint64))
+    return run.slice_rows(*found).tolist()
 
 
 @pytest.mark.parametrize("n", [1, 5, 1000, 70_000])
@@ -40,6 +42,19 @@ def test_every_key_is_found_and_passes_the_filter(tmp_path: Path, n: int) -> Non
             assert looked_up(one, keys[i]) == expected
             mask = filter_mask(keys[i])
             assert one.filter[filter_word(keys[i], np.uint64(len(one.filter)))] & mask == mask
+
+
+def test_a_bucket_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
+    """Its ends are found by bisection, those of its neighbours too."""
+    keys, rows = postings(1, 3000, 0)
+    keys[700:2500] = keys[700]
+    run = Run.of(keys, rows, 0, 1000)
+    run.write(tmp_path / "run-0-1.bin")
+    for one in (run, Run.open(tmp_path / "run-0-1.bin", check=True)):
+        for i in (690, 699, 700, 1500, 2499, 2500, 2510):
+            assert looked_up(one, keys[i]) == rows[keys == keys[i]].tolist()
+        assert looked_up(one, keys[700] + np.uint64(1)) == []
+        assert looked_up(one, keys[700] - np.uint64(1)) == []
 
 
 def test_few_foreign_keys_pass_the_filter() -> None:
@@ -66,11 +81,9 @@ def test_merging_equals_sorting_everything(tmp_path: Path, monkeypatch: pytest.M
     keys = np.concatenate([part[0] for part in parts])
     rows = np.concatenate([part[1] for part in parts])
     order = np.lexsort((rows, keys))
-    assert np.array_equal(merged.keys, keys[order])
-    assert np.array_equal(merged.rows, rows[order])
+    assert np.array_equal(merged.slice_keys(0, len(keys)), keys[order])
+    assert np.array_equal(merged.slice_rows(0, len(keys)), rows[order])
     assert (merged.level, merged.first, merged.last) == (1, 0, 4000)
-    for run in (*runs, merged):
-        run.release()  # pages come back from the file
     whole = Run.of(keys[order], rows[order], 0, 4000)
     assert np.array_equal(merged.filter, whole.filter)
     assert np.array_equal(merged.directory, whole.directory)
