@@ -284,7 +284,8 @@ def match(start, stop, decision, documents, masks, rows, count, memory, runs, li
                 memory,
                 np.int64(limits.copies),
                 np.int64(0),
-                ranges, room,
+                ranges,
+                room,
                 out,
             )
         for k in range(n):

@@ -8,6 +8,7 @@ it; whatever else lies in the folder after a crash is swept.
 
 from __future__ import annotations
 
+import errno
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,6 +178,8 @@ def _merge_file(runs: list[Run], path: Path) -> Run:
 
 def _result(future: Future[Run]) -> Run:
     error = future.exception()
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        raise StateError(f"a run cannot be read: {error}; {REMEDY.format('postings of the index')}") from None
     if isinstance(error, OSError):
         raise OutputError(
             f"the index cannot be written: {error}; free space and run the same command again to go on"

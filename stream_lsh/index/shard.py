@@ -26,6 +26,7 @@ from stream_lsh.index.layout import Documents, Limits
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Postings
 from stream_lsh.index.rows import RowTable
+from stream_lsh.index.runs import REMEDY
 from stream_lsh.index.sets import SetCache, verify
 from stream_lsh.index.store import ROWS, Store, name_key, rows_key
 from stream_lsh.index.texts import TextFrame, Texts
@@ -210,10 +211,14 @@ class Step:
         """Run the kernel from `start`; returns the position reached and whether that document, if a decision on it is
         asked, has matches."""
         shard = self._shard
-        reached, found, links = kernel.match(
-            start, stop, decision, self._documents, self._masks, shard.rows.view(), shard.rows.count, shard._memory,
-            shard.postings.runs, shard._limits, self.status, self.row_of, shard.unread,
-        )  # fmt: skip
+        try:
+            reached, found, links = kernel.match(
+                start, stop, decision, self._documents, self._masks, shard.rows.view(), shard.rows.count, shard._memory,
+                shard.postings.runs, shard._limits, self.status, self.row_of, shard.unread,
+            )  # fmt: skip
+        except OSError as error:
+            folder = shard.rows.path.parent
+            raise StateError(f"{folder}: {error}; {REMEDY.format(folder)}") from None
         if len(links):
             shard._links.append(links.copy())
         similarity = self._similarity(found)

@@ -172,3 +172,18 @@ def test_postings_are_rebuilt_from_rows(tmp_path: Path) -> None:
         path.unlink()
     (tmp_path / "state" / "postings").rmdir()
     assert run(stream[600:], tmp_path / "state", memory_documents=16) == whole[600:]
+
+
+def test_a_file_cut_under_a_running_index_is_named(tmp_path: Path) -> None:
+    """Runs and rows are read as they are needed: what has become shorter meanwhile is an error, not a wrong answer."""
+    stream = documents(7, 900)
+    with Deduplicator(Settings(memory_documents=16), tmp_path / "state") as found:
+        list(found.process(stream[:600], batch=50))
+        for shard in found._index.shards:
+            shard.postings.finish()  # or a merge meets the damage first
+        found.commit()
+        for path in (tmp_path / "state" / "postings").iterdir():
+            with path.open("r+b") as file:
+                file.truncate(4096)
+        with pytest.raises(StateError, match="postings: a file of the index cannot be read"):
+            list(found.process([Document(f"again {i}", d.text) for i, d in enumerate(stream[:100])], batch=50))
