@@ -31,6 +31,12 @@ FEWEST_GOOD_ROWS = 3
 """Below 3 rows a band is so weak a filter that unrelated documents meet in it all the time, and its components must be
 stored with 32 bits instead of 16. Rather than that the signature grows from 128 to the limit."""
 
+
+def component_bytes(rows: int) -> int:
+    """Bytes in which a component of a signature is stored when bands have so many rows, see FEWEST_GOOD_ROWS."""
+    return 2 if rows >= FEWEST_GOOD_ROWS else 4
+
+
 _EPSILON = 1e-12  # a recall that is met exactly in theory counts as met in floating point
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_lsh.banding.tuning import FEWEST_GOOD_ROWS, Banding, alternatives, false_candidates
+from stream_lsh.banding.tuning import Banding, alternatives, component_bytes, false_candidates
 from stream_lsh.cli.curve import check_plot, terminal_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import load_settings, settings_options, with_options
@@ -189,7 +189,7 @@ def _beside(settings: Settings, others: list[Banding], found: Background | None,
         head + (f"  {'false candidates':>16}" if found is not None else ""),
     ]
     for banding in others:
-        octets = banding.signature_size * (2 if banding.rows >= FEWEST_GOOD_ROWS else 4)
+        octets = banding.signature_size * component_bytes(banding.rows)
         line = (
             f"  {banding.rows:>4}  {banding.bands:>5}  {banding.signature_size:>4}  {size(octets):>9}"
             f"  {percent(banding.probability(settings.threshold)):>8}  {percent(banding.probability(0.3)):>8}"

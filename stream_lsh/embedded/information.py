@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stream_lsh.banding.tuning import component_bytes
 from stream_lsh.errors import StateError, StreamLshError
 from stream_lsh.index import seal
 from stream_lsh.index.index import FORMAT, disk_bytes
@@ -102,7 +103,7 @@ def _missing(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]
 
 
 def _width(settings: dict[str, Any]) -> int:
-    return row_width(settings["signature_size"], settings["bands"], 2 if settings["rows"] >= 3 else 4)
+    return row_width(settings["signature_size"], settings["bands"], component_bytes(settings["rows"]))
 
 
 def _check(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]], store: Store) -> list[str]:

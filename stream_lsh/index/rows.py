@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import OutputError, StateError
 from stream_lsh.index import layout
-from stream_lsh.index.runs import PAGE
+from stream_lsh.index.runs import PAGE, checksum
 
 
 class RowTable:
@@ -71,7 +71,7 @@ class RowTable:
         """Append the recent rows to the file; returns their checksum. `sync` makes them durable."""
         rows = self.recent[: int(self.count[0]) - self.base]
         view = rows.data.cast("B")
-        checksum = zlib.crc32(view)
+        crc = zlib.crc32(view)
         at = PAGE + self.base * self.width * 8
         try:
             while view:
@@ -83,7 +83,7 @@ class RowTable:
                 f"{self.path} cannot be written: {error.strerror}; free space and run again to go on"
             ) from None
         self.set_flushed(int(self.count[0]))
-        return checksum
+        return crc
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
@@ -135,14 +135,6 @@ def rows_checksum(path: Path, width: int, first: int, last: int) -> int | None:
     them."""
     try:
         with path.open("rb") as file:
-            file.seek(PAGE + first * width * 8)
-            left, checksum = (last - first) * width * 8, 0
-            while left:
-                block = file.read(min(left, 1 << 24))
-                if not block:
-                    return None
-                checksum = zlib.crc32(block, checksum)
-                left -= len(block)
-            return checksum
+            return checksum(file.fileno(), PAGE + first * width * 8, (last - first) * width * 8)
     except OSError:
         return None

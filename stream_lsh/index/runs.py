@@ -97,9 +97,9 @@ class Run:
             start, count, crc = (header[name][part] for part in ("start", "count", "crc"))
             if name in ("filter", "directory"):
                 tables[name] = _read(file, start, count, kind)
-                found = zlib.crc32(tables[name].data)
+                found: int | None = zlib.crc32(tables[name].data)
             elif check:
-                found = _checksum(file, start, count * np.dtype(kind).itemsize)
+                found = checksum(file, start, count * np.dtype(kind).itemsize)
             else:
                 continue
             if found != crc:
@@ -155,9 +155,13 @@ def _read(file: int, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
     return out
 
 
-def _checksum(file: int, start: int, size: int) -> int:
+def checksum(file: int, start: int, size: int) -> int | None:
+    """CRC-32 of a part of a file (a descriptor), None if the file is shorter."""
     crc = 0
-    while size and (block := os.pread(file, min(size, 1 << 22), start)):
+    while size:
+        block = os.pread(file, min(size, 1 << 22), start)
+        if not block:
+            return None
         crc = zlib.crc32(block, crc)
         start += len(block)
         size -= len(block)

@@ -16,6 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.banding.bands import band_keys
+from stream_lsh.banding.tuning import component_bytes
 from stream_lsh.errors import StateError
 from stream_lsh.index import layout
 from stream_lsh.index import match as kernel
@@ -69,7 +70,7 @@ class Shard:
         self._settings = settings
         self._store = store
         self._shingle = shingle
-        kind = np.uint16 if signing.rows >= 3 else np.uint32
+        kind = np.uint16 if component_bytes(signing.rows) == 2 else np.uint32
         room = settings.memory_documents // settings.shards + BATCH
         self._room = room
         self.rows = RowTable(folder / f"rows-{number}.bin", room, signing.signature_size, signing.bands, kind)
@@ -156,8 +157,6 @@ class Shard:
         self.rows.count[0] = self.rows.base
         width = self.rows.width
         while (row := int(self.rows.count[0])) < self._committed:
-            if row == self.rows.base and row > self.postings.flushed:
-                self.postings.settle()
             first, value = self._store.holding(ROWS, self.number, row)
             try:
                 n_rows, n_links, found_width = _ROWS.unpack_from(value)
@@ -284,7 +283,7 @@ class Step:
 
 def estimate(agreement: NDArray[np.int64], settings: Settings) -> NDArray[np.float64]:
     """Similarity from the number of equal components, corrected for equality by accident of components of w bits."""
-    accident = 2.0 ** -(16 if settings.signing.rows >= 3 else 32)
+    accident = 2.0 ** -(8 * component_bytes(settings.signing.rows))
     share = agreement / settings.signing.signature_size
     return np.clip((share - accident) / (1 - accident), 0.0, 1.0)
 

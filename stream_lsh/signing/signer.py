@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.banding.bands import write_band_keys
+from stream_lsh.banding.tuning import component_bytes
 from stream_lsh.errors import UsageError
 from stream_lsh.kernels import njit
 from stream_lsh.signing.ascii import GROUP, quick_of
@@ -126,7 +127,7 @@ class Signer:
         self._quick = quick_of(settings)
         self._weights = powers()
         self._seeds = round_seeds(settings.signature_size)
-        self._component = np.dtype(np.uint16 if settings.rows >= 3 else np.uint32)
+        self._component = np.dtype(f"u{component_bytes(settings.rows)}")
 
     def sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool) -> Signed:
         """Signs n documents.
