@@ -31,7 +31,7 @@ CLOCKED = (
     ("parse JSON, collect texts", "stream_lsh.embedded.inputs", "parse_lines"),
     ("shingles, signature, keys", "stream_lsh.signing.signer", "Signer.sign"),
     ("hash of the id, owner", "stream_lsh.index.index", "Index.sign"),
-    ("compress texts", "stream_lsh.index.index", "compress"),
+    ("compress texts", "stream_lsh.index.batch", "compress"),
     ("probe the filters", "stream_lsh.index.shard", "passing"),
     ("find candidates, insert", "stream_lsh.index.match", "match"),
     ("verify exactly", "stream_lsh.index.shard", "Step._similarity"),

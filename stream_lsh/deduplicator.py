@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import orjson
 
 from stream_lsh.documents import Columns, Document, columns
@@ -123,8 +124,9 @@ class Deduplicator:
 
     def _process(self, documents: Sequence[Document]) -> Iterator[Verdict]:
         found = self._columns(documents)
-        matches = self._index.match(self._index.sign(found), self._seq)
-        judgement = judge(matches, found.ids, self._seq, self.settings.max_matches, self._id_of)
+        seqs = np.arange(self._seq, self._seq + len(documents))
+        matches = self._index.match(self._index.sign(found), seqs)
+        judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._id_of)
         self._seq += len(documents)
         if self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS:
             self.commit()
@@ -136,7 +138,11 @@ class Deduplicator:
         document = Document(0, text) if isinstance(text, str) else Document(0, set=text)
         found = self._columns([document])
         judgement = judge(
-            self._index.query(self._index.sign(found)), found.ids, self._seq, self.settings.max_matches, self._id_of
+            self._index.query(self._index.sign(found)),
+            found.ids,
+            np.array([self._seq]),
+            self.settings.max_matches,
+            self._id_of,
         )
         return list(self._matches(judgement, 0))
 
@@ -199,6 +205,6 @@ class Deduplicator:
         of, similarity = judgement.oldest.get(i, (b"null", None))
         reason = reasons.get(i, "id_reused" if i in judgement.id_reused else "empty") if kind is Kind.REJECTED else None
         return Verdict(
-            orjson.loads(judgement.ids[i]), judgement.first_seq + i, kind.label, orjson.loads(of), similarity,
+            orjson.loads(judgement.ids[i]), int(judgement.seqs[i]), kind.label, orjson.loads(of), similarity,
             tuple(self._matches(judgement, i)), int(judgement.truncated[i]), reason, self.settings.verify,
         )  # fmt: skip

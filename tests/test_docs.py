@@ -10,8 +10,7 @@ import click
 import pytest
 
 from stream_lsh.cli import main
-from stream_lsh.embedded.sink import EMPTY, ID_REUSED
-from stream_lsh.judging.verdicts import Kind
+from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
 from stream_lsh.settings import Settings
 
 ROOT = Path(__file__).parents[1]

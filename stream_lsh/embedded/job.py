@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stream_lsh.documents import Batch, Fields
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.pipeline import Stage, chain
@@ -15,7 +17,8 @@ from stream_lsh.embedded.report import Counts, Progress, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.errors import StreamLshError
-from stream_lsh.index.index import Index, SignedBatch, disk_bytes
+from stream_lsh.index.batch import SignedBatch
+from stream_lsh.index.index import Index, disk_bytes
 from stream_lsh.judging.verdicts import Kind, judge
 from stream_lsh.settings import Settings
 from stream_lsh.temporary import temporary_folder
@@ -180,11 +183,12 @@ class _Run:
         self._current = source
         # From here to the end nothing may be committed: a commit sees all of a batch or nothing.
         self._torn = True
-        found = self._index.match(signed, self._seq)
+        seqs = np.arange(self._seq, self._seq + len(batch))
+        found = self._index.match(signed, seqs)
         judgement = judge(
             found,
             batch.ids,
-            self._seq,
+            seqs,
             self._index.settings.max_matches,
             lambda s, row: self._index.shards[s].ids.read(row),
         )

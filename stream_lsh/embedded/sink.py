@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents import Batch, Rejection
+from stream_lsh.documents import Batch
 from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct
 from stream_lsh.errors import OutputError
-from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, verdict_lines
+from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, reasons, verdict_lines
 
 STANDARD = "-"
 SPOOL = "standard-output"
@@ -97,10 +97,7 @@ class Sink:
         verdicts = self._outputs.get("verdicts")
         if verdicts is not None:
             self._put(verdicts, verdict_lines(judgement))
-        rejected = dict(batch.rejected)
-        for i in np.flatnonzero(judgement.kinds == Kind.REJECTED).tolist():
-            if i not in rejected:
-                rejected[i] = EMPTY if i not in judgement.id_reused else ID_REUSED
+        rejected = reasons(judgement, batch.rejected)
         dead = self._outputs.get("dead_letters")
         if dead is not None and rejected:
             self._put(dead, b"".join([batch.dead_letter(i, rejected[i]) for i in sorted(rejected)]))
@@ -133,10 +130,6 @@ class Sink:
     def close(self) -> None:
         for output in (*self._outputs.values(), *([self._spool] if self._spool else [])):
             output.close()
-
-
-ID_REUSED = Rejection("id_reused", "the id was there before with another text")
-EMPTY = Rejection("empty", "nothing of the text is left to compare after normalisation")
 
 
 def raw_lines(batch: Batch, chosen: NDArray[np.bool_]) -> bytes:

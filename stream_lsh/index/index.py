@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,14 @@ from numpy.typing import NDArray
 from stream_lsh.documents import Columns
 from stream_lsh.errors import StateError
 from stream_lsh.index import layout
-from stream_lsh.index.buckets import all_keys
-from stream_lsh.index.layout import Documents
+from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.shard import Matches, Shard
 from stream_lsh.index.store import Store, name_key
-from stream_lsh.index.texts import TextFrame, compress
 from stream_lsh.settings import Settings
-from stream_lsh.signing.murmur import murmur128
-from stream_lsh.signing.signer import Signed, Signer
+from stream_lsh.signing.signer import Signer
 
 FORMAT = 1
-COMPRESSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SignedBatch:
-    """A batch after signing: all that can be computed without knowing any other document."""
-
-    columns: Columns
-    signed: Signed
-    owner: NDArray[np.int64]  # shard that stores each document
-    documents: Documents  # with `owned` for shard 0; `owned_by` makes the others
-    frames: tuple[list[TextFrame], ...]  # one list a shard
 
 
 class Index:
@@ -116,68 +100,41 @@ class Index:
         return sum(int(shard.rows.count[0]) for shard in self.shards)
 
     def sign(self, columns: Columns) -> SignedBatch:
-        """Signatures, fingerprints, keys and compressed texts of a batch; may run beside `match` in another thread."""
-        exact = self.settings.verify == "exact"
-        n = len(columns.ids)
-        signed = self._signer.sign(columns.texts, columns.ends, want_shingles=exact)
-        ids = murmur128(b"".join(columns.ids), np.cumsum([len(i) for i in columns.ids], dtype=np.int64))
-        valid = signed.sizes > 0
-        valid[list(columns.rejected)] = False
-        owner = (ids[:, 0] % np.uint64(self.settings.shards)).astype(np.int64)
-        keys = all_keys(signed.keys, ids, signed.fingerprints)
-        documents = Documents(
-            valid, valid & (owner == 0), ids, signed.fingerprints, keys,
-            signed.signatures, signed.sizes, np.zeros(n, np.int64), columns.times,
-        )  # fmt: skip
-        frames: tuple[list[TextFrame], ...] = tuple([] for _ in self.shards)
-        if exact:
-            frames = tuple(
-                compress(columns.texts, columns.ends, np.flatnonzero(valid & (owner == number)), COMPRESSION)
-                for number in range(self.settings.shards)
-            )
-        return SignedBatch(columns, signed, owner, documents, frames)
+        """A batch signed; may run beside `match` in another thread."""
+        return sign_batch(self._signer, self.settings, columns, want_shingles=self.settings.verify == "exact")
 
-    def match(self, batch: SignedBatch, first_seq: int) -> list[Matches]:
-        """Match and store a batch whose documents have the numbers first_seq, first_seq + 1, ...: one result a shard.
+    def match(self, batch: SignedBatch, seqs: NDArray[np.int64]) -> list[Matches]:
+        """Match and store a batch whose documents have the (ascending) numbers `seqs`: one result a shard.
 
         Batches must come in order, from one thread.
         """
         self._maintain()
-        batch.documents.seqs[:] = np.arange(first_seq, first_seq + len(batch.columns.ids))
+        batch.documents.seqs[:] = seqs
         if self.settings.against == "unique":
             found = self._match_stepwise(batch)
         elif self._pool is None:
-            found = [self.shards[0].match(batch.documents, batch.signed.shingles, batch.signed.offsets)]
+            found = [self.shards[0].match(batch)]
         else:
-            found = list(self._pool.map(lambda shard: self._match_shard(shard, batch), self.shards))
-        for shard, matches, frames in zip(self.shards, found, batch.frames, strict=True):
-            shard.keep(matches, batch.columns.ids, frames, batch.signed.shingles, batch.signed.offsets)
+            found = list(self._pool.map(lambda shard: shard.match(batch), self.shards))
+        for shard, matches in zip(self.shards, found, strict=True):
+            shard.keep(matches, batch)
         return found
 
     def query(self, batch: SignedBatch) -> list[Matches]:
         """Match a batch without storing anything."""
-        nothing = batch.documents._replace(owned=np.zeros(len(batch.columns.ids), np.bool_))
-        return [self._look(shard, nothing, batch) for shard in self.shards]
+        return [self._look(shard, batch) for shard in self.shards]
 
-    def _look(self, shard: Shard, documents: Documents, batch: SignedBatch) -> Matches:
-        step = shard.step(documents, batch.signed.shingles, batch.signed.offsets)
-        for i in range(len(documents.valid)):
+    def _look(self, shard: Shard, batch: SignedBatch) -> Matches:
+        step = shard.step(batch, batch.documents)
+        for i in range(len(batch)):
             step.run(i, i + 1, layout.ASK)
         return step.matches()
-
-    def _owned(self, shard: Shard, batch: SignedBatch) -> Documents:
-        return batch.documents._replace(owned=batch.documents.valid & (batch.owner == shard.number))
-
-    def _match_shard(self, shard: Shard, batch: SignedBatch) -> Matches:
-        return shard.match(self._owned(shard, batch), batch.signed.shingles, batch.signed.offsets)
 
     def _match_stepwise(self, batch: SignedBatch) -> list[Matches]:
         """`against unique`: whether a document may be met by later ones is known only when all shards have answered
         for it."""
-        n = len(batch.columns.ids)
-        steps = [
-            shard.step(self._owned(shard, batch), batch.signed.shingles, batch.signed.offsets) for shard in self.shards
-        ]
+        n = len(batch)
+        steps = [shard.step(batch, batch.owned_by(shard.number)) for shard in self.shards]
         if len(steps) == 1:
             start, decision = 0, layout.OPEN
             while True:

@@ -7,7 +7,7 @@ the shard's own folder and are rebuilt from the rows above the last flush, or fr
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from stream_lsh.banding.tuning import component_bytes
 from stream_lsh.errors import StateError
 from stream_lsh.index import layout
 from stream_lsh.index import match as kernel
+from stream_lsh.index.batch import Shingles, SignedBatch
 from stream_lsh.index.buckets import all_keys, passing
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
@@ -30,7 +31,7 @@ from stream_lsh.index.rows import RowTable
 from stream_lsh.index.runs import REMEDY
 from stream_lsh.index.sets import SetCache, verify
 from stream_lsh.index.store import ROWS, Store, name_key, rows_key
-from stream_lsh.index.texts import TextFrame, Texts
+from stream_lsh.index.texts import Texts
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
@@ -88,30 +89,25 @@ class Shard:
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
-    def match(self, documents: Documents, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> Matches:
-        """Match a batch against everything before it and store what is new (under `against any`)."""
-        step = Step(self, documents, shingles, offsets)
-        step.run(0, len(documents.valid), layout.OPEN)
+    def match(self, batch: SignedBatch) -> Matches:
+        """Match a batch against everything before it and store what is new and its own (under `against any`)."""
+        step = Step(self, batch.owned_by(self.number), batch.shingles)
+        step.run(0, len(batch), layout.OPEN)
         return step.matches()
 
-    def step(self, documents: Documents, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> Step:
-        """The same, for the caller to decide document by document (under `against unique`)."""
-        return Step(self, documents, shingles, offsets)
+    def step(self, batch: SignedBatch, documents: Documents) -> Step:
+        """The same, for the caller to decide document by document (under `against unique`, or to store nothing)."""
+        return Step(self, documents, batch.shingles)
 
-    def keep(
-        self,
-        matches: Matches,
-        ids: Sequence[bytes],
-        frames: Sequence[TextFrame],
-        shingles: NDArray[np.uint64],
-        offsets: NDArray[np.int64],
-    ) -> None:
+    def keep(self, matches: Matches, batch: SignedBatch) -> None:
         """Keep ids, texts and sets of what a batch stored, until `commit` and after."""
         stored = (matches.row_of >= 0) & (matches.status == layout.NEW)
-        self.ids.add([ids[i] for i in np.flatnonzero(stored).tolist()])
+        self.ids.add([batch.ids[i] for i in np.flatnonzero(stored).tolist()])
         if self._exact:
-            self.texts.add(frames, matches.row_of, stored)
-            self._sets.add(np.where(stored, matches.row_of, -1), shingles, offsets)
+            self.texts.add(batch.frames[self.number], matches.row_of, stored)
+            shingles, offsets = batch.shingles.known()
+            at_hand = stored & (np.diff(offsets) > 0)
+            self._sets.add(np.where(at_hand, matches.row_of, -1), shingles, offsets)
 
     # -- durability -------------------------------------------------------------------------------------------------
 
@@ -193,13 +189,11 @@ class Shard:
 class Step:
     """One batch on its way through a shard."""
 
-    def __init__(
-        self, shard: Shard, documents: Documents, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, shard: Shard, documents: Documents, shingles: Shingles) -> None:
         n = len(documents.valid)
         self._shard = shard
         self._documents = documents
-        self._shingles, self._offsets = shingles, offsets
+        self._shingles = shingles
         self._masks = passing(documents.keys, shard.postings.runs)
         self._first_row = int(shard.rows.count[0])
         self._found: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
@@ -262,8 +256,12 @@ class Step:
             return out
         shard, cache = self._shard, self._shard._sets
         stored = np.flatnonzero((self.row_of >= self._first_row) & (self.status == layout.NEW))
+        candidates = found[found[:, layout.KIND] == layout.VERIFY]
+        older = candidates[:, layout.ROW] - self._first_row
+        in_batch = stored[older[(older >= 0) & (older < len(stored))]]
+        sets = self._shingles.of(np.union1d(candidates[:, layout.DOCUMENT], in_batch))
         nothing = np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.int64)
-        own = self._shingles, self._offsets, self._first_row, stored, cache.ring, cache.slots, cache.written
+        own = *sets, self._first_row, stored, cache.ring, cache.slots, cache.written
         verify(found, *own, *nothing, out)
         missing = np.unique(found[out < 0, layout.ROW])
         while len(missing):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.documents import Rejection
 from stream_lsh.index import layout
 from stream_lsh.index.shard import Matches
 
@@ -27,12 +28,17 @@ class Kind(IntEnum):
         return self.name.lower()
 
 
+_LABELS = [kind.label.encode() for kind in Kind]
+ID_REUSED = Rejection("id_reused", "the id was there before with another text")
+EMPTY = Rejection("empty", "nothing of the text is left to compare after normalisation")
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """Verdicts on n documents; matches are columns of m entries, document after document, best first.
 
     Attributes:
-        ids: the documents' ids as JSON text. first_seq: number of the first one.
+        ids: the documents' ids as JSON text. seqs: int64[n], their numbers.
         kinds: uint8[n] of `Kind`. starts: int64[n + 1], where each document's matches begin.
         older_ids, older_seqs, similarities: the matches. oldest: int64[n], position among all matches found (-1: none),
         oldest_ids, oldest_similarities: of the oldest match of each document that has one, by document.
@@ -41,7 +47,7 @@ class Judgement:
     """
 
     ids: Sequence[bytes]
-    first_seq: int
+    seqs: NDArray[np.int64]
     kinds: NDArray[np.uint8]
     starts: NDArray[np.int64]
     older_ids: list[bytes]
@@ -53,12 +59,17 @@ class Judgement:
 
 
 def judge(
-    found: Sequence[Matches], ids: Sequence[bytes], first_seq: int, max_matches: int, id_of: Callable[[int, int], bytes]
+    found: Sequence[Matches],
+    ids: Sequence[bytes],
+    seqs: NDArray[np.int64],
+    max_matches: int,
+    id_of: Callable[[int, int], bytes],
 ) -> Judgement:
     """Join what the shards found.
 
     Args:
-        found: one entry a shard. max_matches: best matches listed, 0 = all. id_of: id of a row, by shard and row.
+        found: one entry a shard. seqs: int64[n], the documents' numbers. max_matches: best matches listed, 0 = all.
+        id_of: id of a row, by shard and row.
     """
     n = len(ids)
     status = np.minimum.reduce([_rank(matches.status) for matches in found])
@@ -96,25 +107,31 @@ def judge(
         shard, document, row, seq, similarity = (a[listed] for a in (shard, document, row, seq, similarity))
         starts = np.concatenate(([0], np.cumsum(np.minimum(counts, max_matches))))
     older_ids = [id_of(s, r) for s, r in zip(shard.tolist(), row.tolist(), strict=True)]
-    return Judgement(ids, first_seq, kinds, starts, older_ids, seq, similarity, oldest, truncated, reused)
+    return Judgement(ids, seqs, kinds, starts, older_ids, seq, similarity, oldest, truncated, reused)
 
 
 def _rank(status: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.where(status == layout.INVALID, layout.INVALID, layout.NEW).astype(np.uint8)
 
 
-def verdict_lines(judgement: Judgement) -> bytes:
-    """The verdicts as JSON lines."""
+def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int, Rejection]:
+    """Why documents were rejected: in parsing (`rejected`), or in matching."""
+    found = dict(rejected)
+    for i in np.flatnonzero(judgement.kinds == Kind.REJECTED).tolist():
+        if i not in found:
+            found[i] = EMPTY if i not in judgement.id_reused else ID_REUSED
+    return found
+
+
+def verdicts(judgement: Judgement) -> list[bytes]:
+    """The verdict on each document as a JSON object without its closing brace, so that more can be added."""
     j = judgement
-    lines = []
+    out = []
     starts = j.starts.tolist()
-    for i, (id, kind) in enumerate(zip(j.ids, j.kinds.tolist(), strict=True)):
-        seq = j.first_seq + i
+    for i, (id, seq, kind) in enumerate(zip(j.ids, j.seqs.tolist(), j.kinds.tolist(), strict=True)):
+        label = _LABELS[kind]
         if i not in j.oldest:
-            label = Kind(kind).label.encode()
-            lines.append(
-                b'{"id":%b,"seq":%d,"kind":"%b","of":null,"similarity":null,"matches":[]}\n' % (id, seq, label)
-            )
+            out.append(b'{"id":%b,"seq":%d,"kind":"%b","of":null,"similarity":null,"matches":[]' % (id, seq, label))
             continue
         of, similarity = j.oldest[i]
         matches = b",".join(
@@ -124,33 +141,39 @@ def verdict_lines(judgement: Judgement) -> bytes:
             ]
         )
         truncated = b',"truncated":%d' % j.truncated[i] if j.truncated[i] else b""
-        head = b'{"id":%b,"seq":%d,"kind":"%b","of":%b,"similarity":%b' % (
-            id,
-            seq,
-            Kind(kind).label.encode(),
-            of,
-            _number(similarity),
+        head = b'{"id":%b,"seq":%d,"kind":"%b","of":%b,"similarity":%b' % (id, seq, label, of, _number(similarity))
+        out.append(b'%b,"matches":[%b]%b' % (head, matches, truncated))
+    return out
+
+
+def pairs(judgement: Judgement, verified: str) -> list[tuple[int, bytes, bytes]]:
+    """The near-duplicate pairs: position of the newer document, id of the older one, and the pair as a JSON object
+    without its closing brace; verified: "exact" or "signature"."""
+    j = judgement
+    if not j.older_ids:
+        return []
+    tail = b',"verified":"%b"' % verified.encode()
+    documents, seqs = np.repeat(np.arange(len(j.ids)), np.diff(j.starts)).tolist(), j.seqs.tolist()
+    return [
+        (
+            i, older,
+            b'{"older":%b,"newer":%b,"older_seq":%d,"newer_seq":%d,"similarity":%b%b'
+            % (older, j.ids[i], seq, seqs[i], _number(similarity), tail),
         )
-        lines.append(b'%b,"matches":[%b]%b}\n' % (head, matches, truncated))
-    return b"".join(lines)
+        for i, older, seq, similarity in zip(
+            documents, j.older_ids, j.older_seqs.tolist(), j.similarities.tolist(), strict=True
+        )
+    ]  # fmt: skip
+
+
+def verdict_lines(judgement: Judgement) -> bytes:
+    """The verdicts as JSON lines."""
+    return b"".join([verdict + b"}\n" for verdict in verdicts(judgement)])
 
 
 def pair_lines(judgement: Judgement, verified: str) -> bytes:
     """The near-duplicate pairs as JSON lines; verified: "exact" or "signature"."""
-    j = judgement
-    if not j.older_ids:
-        return b""
-    tail = b',"verified":"%b"}\n' % verified.encode()
-    documents = np.repeat(np.arange(len(j.ids)), np.diff(j.starts)).tolist()
-    return b"".join(
-        [
-            b'{"older":%b,"newer":%b,"older_seq":%d,"newer_seq":%d,"similarity":%b%b'
-            % (older, j.ids[i], seq, j.first_seq + i, _number(similarity), tail)
-            for i, older, seq, similarity in zip(
-                documents, j.older_ids, j.older_seqs.tolist(), j.similarities.tolist(), strict=True
-            )
-        ]
-    )
+    return b"".join([pair + b"}\n" for _, _, pair in pairs(judgement, verified)])
 
 
 def _number(value: float) -> bytes:
