@@ -31,3 +31,13 @@ class OutputError(StreamLshError):
     """An output cannot be written."""
 
     exit_code = 5
+
+
+class BrokerError(StreamLshError):
+    """Kafka cannot be reached, or refuses, or its topics are not what they have to be."""
+
+    exit_code = 6
+
+
+class FormatError(StateError):
+    """A record on Kafka cannot be read: another version, other settings, or damage."""

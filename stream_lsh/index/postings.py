@@ -44,12 +44,14 @@ class Workers:
 class Postings:
     """The runs of one shard, oldest first."""
 
-    def __init__(self, folder: Path, shard: int, store: Store, workers: Workers, *, rebuild: bool) -> None:
+    def __init__(
+        self, folder: Path, shard: int, store: Store, workers: Workers, *, rebuild: bool, base: int = 0
+    ) -> None:
         self._folder = folder
         self._shard = shard
         self._workers = workers
         state = None if rebuild else store.named(f"shard/{shard}")
-        self.flushed: int = state["flushed"] if state else 0
+        self.flushed: int = state["flushed"] if state else base
         self._next: int = state["next"] if state else 0
         names = [item["file"] for item in state["runs"]] if state else []
         self._runs = [Run.open(folder / name) for name in names]

@@ -67,6 +67,11 @@ class RowTable:
             raise StateError(f"{self.path} has {found} bytes instead of {size}; {self._remedy}")
         self.base = flushed
 
+    def leave_out(self, base: int) -> None:
+        """Have room for rows before `base` that do not exist: a hole in the file, zeros when it is read."""
+        if base and os.fstat(self._fd).st_size < (size := PAGE + base * self.width * 8):
+            os.ftruncate(self._fd, size)
+
     def flush(self) -> int:
         """Append the recent rows to the file; returns their checksum. `sync` makes them durable."""
         rows = self.recent[: int(self.count[0]) - self.base]

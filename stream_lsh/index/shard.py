@@ -61,10 +61,21 @@ class Matches:
 
 
 class Shard:
-    """A shard, opened at its last committed row."""
+    """A shard, opened at its last committed row.
+
+    base: rows before it do not exist (a changelog that was trimmed has lost them).
+    """
 
     def __init__(
-        self, number: int, settings: Settings, store: Store, folder: Path, shingle: Shingle, postings: Postings
+        self,
+        number: int,
+        settings: Settings,
+        store: Store,
+        folder: Path,
+        shingle: Shingle,
+        postings: Postings,
+        *,
+        base: int = 0,
     ) -> None:
         signing = settings.signing
         self.number = number
@@ -75,6 +86,7 @@ class Shard:
         room = settings.memory_documents // settings.shards + BATCH
         self._room = room
         self.rows = RowTable(folder / f"rows-{number}.bin", room, signing.signature_size, signing.bands, kind)
+        self.rows.leave_out(base)
         self._memory = Memory.of(room * (signing.bands + 2))
         self.postings = postings
         self.texts = Texts(store, number)

@@ -8,7 +8,7 @@ blobs of many rows.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 from stream_lsh.errors import OutputError, StateError
 from stream_lsh.index import seal
 
-ROWS, IDS, TEXTS = b"r", b"i", b"t"
+ROWS, IDS, TEXTS, ANSWERS = b"r", b"i", b"t", b"a"
 _KEY = struct.Struct(">cHQ")
 
 
@@ -53,9 +53,11 @@ class Store:
         self._write_options = WriteOptions()
         self._write_options.sync = sync
 
-    def write(self, values: Mapping[bytes, bytes]) -> None:
-        """Write all values or none; on disk when it returns (if the store is durable)."""
+    def write(self, values: Mapping[bytes, bytes], deleted: Iterable[bytes] = ()) -> None:
+        """Write all values and delete keys, or nothing; on disk when it returns (if the store is durable)."""
         batch = WriteBatch(raw_mode=True)
+        for key in deleted:
+            batch.delete(key)
         for key, value in values.items():
             batch.put(key, value)
         try:
@@ -65,7 +67,7 @@ class Store:
 
     def named(self, name: str) -> Any:
         """The JSON value stored under a name, or None."""
-        value = self._get(name_key(name))
+        value = self.value(name_key(name))
         try:
             return None if value is None else orjson.loads(value)
         except orjson.JSONDecodeError:
@@ -108,7 +110,18 @@ class Store:
             f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new one"
         )
 
-    def _get(self, key: bytes) -> bytes | None:
+    def numbers(self, kind: bytes, shard: int) -> list[int]:
+        """The numbers (first rows, offsets) under which a shard has values of a kind, ascending."""
+        found = []
+        cursor = self._db.iter(ReadOptions())
+        cursor.seek(_KEY.pack(kind, shard, 0))
+        while cursor.valid() and cursor.key().startswith(_KEY.pack(kind, shard, 0)[:3]):
+            found.append(_KEY.unpack(cursor.key())[2])
+            cursor.next()
+        return found
+
+    def value(self, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:

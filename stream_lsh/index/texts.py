@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import zstandard
@@ -47,6 +48,20 @@ def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64]
         bounds = np.cumsum(sizes[first:last]).astype(np.uint32)
         frames.append(TextFrame(members, bounds, compressor.compress(data)))
     return frames
+
+
+def decompress(frame: TextFrame) -> list[bytes]:
+    """The texts of a frame.
+
+    Raises:
+        StateError: if it is damaged.
+    """
+    bounds = [0, *frame.ends.tolist()]
+    try:
+        data = zstandard.ZstdDecompressor().decompress(frame.payload, max_output_size=bounds[-1])
+    except zstandard.ZstdError as error:
+        raise StateError(f"the texts of a frame are damaged ({error})") from None
+    return [data[a:b] for a, b in pairwise(bounds)]
 
 
 def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,117 @@
+"""The envelope of all binary records on Kafka: who made it, with which settings, and its sections (docs/formats.md).
+
+Little endian: "SLSH", a letter for the kind, the version (uint8), the number of sections (uint16), the settings'
+fingerprint (8 bytes), the length of each section (uint32), and the sections, each padded to 8 bytes, so that columns
+can be read in place.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import FormatError
+
+MAGIC = b"SLSH"
+_HEADER = struct.Struct("<4scBH8s")
+NAMES = {b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change"}
+
+Section = bytes | memoryview | NDArray[Any]
+
+
+def pack(kind: bytes, version: int, fingerprint: str, sections: Sequence[Section]) -> bytes:
+    """A record of the given sections; arrays as their bytes."""
+    parts: list[bytes | memoryview] = [_HEADER.pack(MAGIC, kind, version, len(sections), bytes.fromhex(fingerprint))]
+    views = [memoryview(s).cast("B") if isinstance(s, bytes) else _bytes_of(s) for s in sections]
+    lengths = struct.pack(f"<{len(views)}I", *[len(view) for view in views])
+    parts += (lengths, bytes(-(_HEADER.size + len(lengths)) % 8))
+    for view in views:
+        parts += (view, bytes(-len(view) % 8))
+    return b"".join(parts)
+
+
+def _bytes_of(section: memoryview | NDArray[Any]) -> memoryview:
+    if isinstance(section, np.ndarray):
+        # An empty array has no view of its bytes.
+        return np.ascontiguousarray(section).data.cast("B") if section.size else memoryview(b"")
+    return section.cast("B")
+
+
+def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview) -> list[memoryview]:
+    """The sections of a record.
+
+    Raises:
+        FormatError: for another kind or version, other settings, or a length that is not the record's; with the remedy.
+    """
+    name = NAMES[kind]
+    view = memoryview(data)
+    if len(view) < _HEADER.size or view[:4] != MAGIC:
+        raise FormatError(
+            f"a record is no {name} of stream_lsh; something else writes to this topic: "
+            "stop it, or use another topic_prefix"
+        )
+    _, found_kind, found_version, count, made_with = _HEADER.unpack_from(view)
+    if found_kind != kind:
+        raise FormatError(
+            f"a record is a {NAMES.get(found_kind, repr(found_kind))} instead of a {name}; "
+            "two topics have the same name: check topic_prefix"
+        )
+    if found_version != version:
+        raise FormatError(
+            f"a {name} has version {found_version}, this worker reads {version}: "
+            f"{'upgrade this worker' if found_version > version else 'let the older workers finish before upgrading'}"
+        )
+    if made_with.hex() != fingerprint:
+        raise FormatError(
+            f"a {name} was made with other settings (fingerprint {made_with.hex()}, here {fingerprint}): use the same "
+            "settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh reindex"
+        )
+    at = _HEADER.size + 4 * count
+    if len(view) < at:
+        raise _damaged(name)
+    lengths = struct.unpack_from(f"<{count}I", view, _HEADER.size)
+    at += -at % 8
+    sections = []
+    for length in lengths:
+        sections.append(view[at : at + length])
+        at += length + -length % 8
+    if at != len(view):
+        raise _damaged(name)
+    return sections
+
+
+def column(section: memoryview, kind: Any, n: int | None = None, width: int = 0) -> NDArray[Any]:
+    """A section as an array, [n] or [n, width], read-only and in place.
+
+    Raises:
+        FormatError: if it does not have that many values.
+    """
+    try:
+        values = np.frombuffer(section, kind)
+    except ValueError:
+        raise _damaged("record") from None
+    if n is not None and len(values) != n * (width or 1):
+        raise _damaged("record")
+    return values.reshape(-1, width) if width else values
+
+
+def join(items: Sequence[bytes]) -> tuple[NDArray[np.uint32], bytes]:
+    """Byte strings as two sections: their ends, and their bytes."""
+    return np.cumsum([len(item) for item in items], dtype=np.int64).astype(np.uint32), b"".join(items)
+
+
+def split(ends: memoryview, data: memoryview) -> list[bytes]:
+    """What `join` has joined."""
+    bounds = column(ends, np.uint32).tolist()
+    joined = bytes(data)
+    if bounds and bounds[-1] != len(joined):
+        raise _damaged("record")
+    return [joined[a:b] for a, b in zip([0, *bounds], bounds, strict=False)]
+
+
+def _damaged(name: str) -> FormatError:
+    return FormatError(f"a {name} is damaged: its parts do not have the lengths that it says; delete and rebuild it")
