@@ -67,6 +67,14 @@ class Fields:
         return id, text, time
 
 
+def key_text(document: dict[str, object], path: str) -> bytes | None:
+    """The string or integer at a dotted path as a record's key: its plain text; None if there is no such value."""
+    value = _resolve(document, path)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if value.bit_length() < 14_000 else None
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else None
+
+
 def id_text(value: object) -> bytes:
     """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
     if isinstance(value, str):

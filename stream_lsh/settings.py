@@ -12,9 +12,9 @@ import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_lsh.banding.tuning import SIGNATURE_ERROR, Banding, choose
@@ -160,23 +160,25 @@ class Settings(BaseSettings):
         return hashlib.sha256(json.dumps(self.answers, sort_keys=True).encode()).hexdigest()[:16]
 
     @classmethod
-    def load(cls, config: Path | None = None, **given: Any) -> Settings:
+    def load(cls, config: Path | None = None, **given: Any) -> Self:
         """The settings from all sources; `given` (the command line) wins over the environment, that over the file.
+
+        One file serves the embedded engine and Kafka: the former leaves out what only the latter knows.
 
         Raises:
             UsageError: naming the setting, its value, where it came from and what is allowed.
         """
         sources: dict[str, str] = {}
         values: dict[str, Any] = {}
-        file = _read_toml(config) if config is not None else {}
-        for origin, found in ((f"{config}", file), ("environment", _environment()), ("command line", given)):
+        file = _without_foreign(_read_toml(config), cls) if config is not None else {}
+        for origin, found in ((f"{config}", file), ("environment", _environment(cls)), ("command line", given)):
             for name, value in found.items():
                 values[name] = value
                 sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
         try:
             return cls(**values)
         except ValidationError as error:
-            raise UsageError(_explain(error, values, sources)) from None
+            raise UsageError(_explain(error, values, sources, cls)) from None
         except ValueError as error:  # raised by `signing`
             raise UsageError(str(error)) from None
 
@@ -196,9 +198,24 @@ def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]
     return result
 
 
-def _environment() -> dict[str, str]:
-    names = Settings.model_fields
+def is_secret(annotation: Any) -> bool:
+    """Whether a field holds a password: never shown, and no option of the command line."""
+    return SecretStr in (annotation, *get_args(annotation))
+
+
+def _environment(model: type[Settings]) -> dict[str, str]:
+    names = model.model_fields
     return {name: os.environ[PREFIX + name.upper()] for name in names if os.environ.get(PREFIX + name.upper())}
+
+
+def _without_foreign(file: Mapping[str, Any], model: type[Settings]) -> dict[str, Any]:
+    """A file's settings without those that only Kafka's model knows, unless that is the one asked for."""
+    if file.keys() <= model.model_fields.keys():
+        return dict(file)
+    from stream_lsh.kafka.settings import KafkaSettings  # here, because it is made from this module
+
+    foreign = KafkaSettings.model_fields.keys() - model.model_fields.keys()
+    return {name: value for name, value in file.items() if name not in foreign}
 
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
@@ -210,15 +227,20 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         raise UsageError(f"settings file {path} is not TOML: {error}") from None
 
 
-def _explain(error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+def _explain(
+    error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str], model: type[Settings]
+) -> str:
     lines = []
     for item in error.errors():
         name = str(item["loc"][0]) if item["loc"] else ""
         origin = f" (from {sources[name]})" if name in sources else ""
+        message = str(item["msg"]).removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            lines.append(f"{name}: there is no such setting{origin}; known are {', '.join(Settings.model_fields)}")
+            lines.append(f"{name}: there is no such setting{origin}; known are {', '.join(model.model_fields)}")
+        elif name in model.model_fields and is_secret(model.model_fields[name].annotation):
+            lines.append(f"{name}{origin}: {message}")
         elif name:
-            lines.append(f"{name} = {values.get(name)!r}{origin}: {item['msg']}")
+            lines.append(f"{name} = {values.get(name)!r}{origin}: {message}")
         else:
-            lines.append(str(item["msg"]).removeprefix("Value error, "))
+            lines.append(message)
     return "; ".join(lines)

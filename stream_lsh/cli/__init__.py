@@ -16,6 +16,13 @@ COMMANDS = {
     "tune": "Choose signature size, bands and rows for a threshold and a recall.",
     "evaluate": "Compare what the engine finds with exhaustive comparison, or with given pairs.",
     "info": "Show what an index holds.",
+    "worker": "On Kafka: run the pipeline, or some of its roles, until it is stopped.",
+    "health": "On Kafka: whether the worker on this machine is alive.",
+    "topics": "On Kafka: make the topics of the pipeline, or show them.",
+    "produce": "On Kafka: send the documents of files to the documents topic.",
+    "tail": "On Kafka: print verdicts, pairs, unique documents or dead letters as they come.",
+    "reindex": "On Kafka: rebuild with other settings, from the documents topic into a new prefix.",
+    "broker": "Run an Apache Kafka on this machine, for trying out.",
     "demo": "Make a small news feed, run the job on it and show what it found.",
 }
 EXAMPLES = """\

@@ -17,6 +17,7 @@ from stream_lsh.temporary import temporary_folder
 EXAMPLES = """
 stream-lsh demo
 stream-lsh demo --documents 20000 --seed 7 --keep demo
+stream-lsh demo --feed --documents 20000 > feed.jsonl
 """
 
 
@@ -38,10 +39,16 @@ what was found. Nothing is left behind unless --keep says where.""",
             help="write the feed, its truth, the outputs and the index there",
         ),
         Option(["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True, help="pairs to show"),
+        Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
         quiet_option(),
     ]
 )  # fmt: skip
-def demo(documents: int, seed: int, keep: Path | None, examples: int, quiet: bool) -> None:
+def demo(documents: int, seed: int, keep: Path | None, examples: int, feed: bool, quiet: bool) -> None:
+    if feed:
+        if keep is not None:
+            raise UsageError("--feed only prints the feed, --keep DIR keeps the whole demo; give one of them")
+        _print_feed(documents, seed)
+        return
     with ExitStack() as stack:
         folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(temporary_folder()))
         if not quiet:
@@ -54,6 +61,13 @@ def demo(documents: int, seed: int, keep: Path | None, examples: int, quiet: boo
         with progress_display(quiet=quiet, writes_standard_output=False) as progress:
             run = run_demo(folder, documents, seed, progress, kept=keep is not None)
         show(Console(highlight=False), run, examples)
+
+
+def _print_feed(documents: int, seed: int) -> None:
+    """The lines that a run of this size and seed would work on; they come as they are made."""
+    from stream_lsh.demo.feed import feed_lines
+
+    click.get_binary_stream("stdout").writelines(feed_lines(documents, seed))
 
 
 def _new_folder(keep: Path) -> Path:

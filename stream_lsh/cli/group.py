@@ -57,6 +57,18 @@ class Command(click.Command):
         write_examples(formatter, self.examples)
 
 
+class Group(click.Group):
+    """A command with commands of its own, whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        write_examples(formatter, self.examples)
+
+
 class LazyGroup(click.Group):
     """Commands by name from modules of a package: `package.<name>` has the attribute `<name>`."""
 

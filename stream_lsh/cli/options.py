@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, overload
 
 import click
 from click.core import ParameterSource
@@ -15,8 +15,10 @@ from stream_lsh.cli.group import Option
 from stream_lsh.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Model = TypeVar("Model", bound=Settings)
 
 SIMILARITY, DOCUMENTS, INDEX, OUTPUTS, RUNNING = "Similarity", "Documents", "Index", "Outputs", "Running"
+KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames and delivery", "Worker"
 SECTIONS = {
     SIMILARITY: (
         "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
@@ -26,9 +28,30 @@ SECTIONS = {
     INDEX: ("shards", "bucket_size", "followers", "memory_documents"),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
+# Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
+KAFKA_SECTIONS = {
+    KAFKA: (
+        "bootstrap_servers", "topic_prefix", "documents_topic", "security_protocol", "ssl_cafile", "ssl_certfile",
+        "ssl_keyfile", "ssl_check_hostname", "sasl_mechanism", "sasl_username", "sasl_kerberos_service_name",
+        "sasl_oauth_token_file",
+    ),
+    TOPICS: ("partitions", "replication_factor", "retention_hours"),
+    RECORDS: ("document_format", "trace_headers"),
+    DELIVERY: (
+        "linger_ms", "frame_documents", "frame_bytes", "frames_in_flight", "delivery", "accept_loss",
+        "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds",
+    ),
+    WORKER: ("data_folder", "standbys", "http_port", "http_host"),
+}  # fmt: skip
+KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in names)
 METAVARS = {
     "threshold": "S", "recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES",
+    "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "ssl_cafile": "FILE",
+    "ssl_certfile": "FILE", "ssl_keyfile": "FILE", "sasl_username": "NAME", "sasl_kerberos_service_name": "NAME",
+    "sasl_oauth_token_file": "FILE", "trace_headers": "NAME", "frame_bytes": "BYTES", "linger_ms": "MS",
+    "session_timeout_ms": "MS", "transaction_timeout_ms": "MS", "give_up_seconds": "SECONDS", "data_folder": "DIR",
+    "http_host": "ADDRESS",
 }  # fmt: skip
 
 
@@ -57,10 +80,10 @@ def _shown(default: Any) -> str:
     return f"  [{', '.join(default) if isinstance(default, tuple) else default}]"
 
 
-def setting(name: str) -> Option:
+def setting(name: str, model: type[Settings] = Settings) -> Option:
     """The option of one setting. Its value stays text: the model checks it, whatever source it comes from."""
-    field = Settings.model_fields[name]
-    section = next(title for title, names in SECTIONS.items() if name in names)
+    field = model.model_fields[name]
+    section = next(title for title, names in (SECTIONS | KAFKA_SECTIONS).items() if name in names)
     flag = name.replace("_", "-")
     repeatable = _repeatable(field.annotation)
     help_text = (field.description or "") + ("; repeatable" if repeatable else "")
@@ -129,12 +152,20 @@ def with_options(options: Iterable[click.Parameter]) -> Callable[[Function], Fun
     return decorate
 
 
-def settings_options(names: Iterable[str] = SETTINGS) -> list[Option]:
+def settings_options(names: Iterable[str] = SETTINGS, model: type[Settings] = Settings) -> list[Option]:
     """The options of these settings, and --config; read them with `load_settings`."""
-    return [*(setting(name) for name in names), config_option()]
+    return [*(setting(name, model) for name in names), config_option()]
 
 
-def load_settings(context: click.Context) -> Settings:
+@overload
+def load_settings(context: click.Context) -> Settings: ...
+
+
+@overload
+def load_settings(context: click.Context, model: type[Model]) -> Model: ...
+
+
+def load_settings(context: click.Context, model: type[Settings] = Settings) -> Settings:
     """The settings of a command with `settings_options`; only what stands on the line is given.
 
     Raises:
@@ -142,7 +173,7 @@ def load_settings(context: click.Context) -> Settings:
     """
     given = {
         name: context.params[name]
-        for name in SETTINGS
+        for name in SETTINGS + KAFKA_SETTINGS
         if name in context.params and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    return Settings.load(context.params.get("config"), **given)
+    return model.load(context.params.get("config"), **given)

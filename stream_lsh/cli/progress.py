@@ -70,6 +70,9 @@ def phrases(report: Progress, speed: Speed) -> list[str]:
     return parts
 
 
+Words = Callable[["Progress", Speed], list[str]]
+
+
 class Silent:
     """No progress."""
 
@@ -83,11 +86,14 @@ class Silent:
 class Lines:
     """A line after two seconds and every ten from then on, and one if there is nothing to report for a while."""
 
-    def __init__(self, write: Callable[[str], None], patience: float = PATIENCE) -> None:
+    def __init__(
+        self, write: Callable[[str], None], patience: float = PATIENCE, words: Words = phrases, idle: str = NOTHING_YET
+    ) -> None:
         self._write = write
+        self._words = words
         self._speed = Speed()
         self._due = FIRST_LINE
-        self._waiting = threading.Timer(patience, lambda: write(f"stream-lsh: {NOTHING_YET}"))
+        self._waiting = threading.Timer(patience, lambda: write(f"stream-lsh: {idle}"))
         self._waiting.daemon = True
 
     def __enter__(self) -> Callable[[Progress], None]:
@@ -104,7 +110,7 @@ class Lines:
         if report.seconds < self._due:
             return
         self._due = report.seconds + NEXT_LINE
-        parts = phrases(report, self._speed)
+        parts = self._words(report, self._speed)
         if report.bytes_total:
             parts.append(f"{share(report.bytes_read, report.bytes_total)} read")
         left = self._speed.seconds_left(report)
@@ -116,11 +122,13 @@ class Lines:
 class Bar:
     """A bar that is drawn in place; it disappears at the end, the summary stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: Words = phrases, idle: str = NOTHING_YET) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Display
 
+        self._words = words
+        self._idle = idle
         self._speed = Speed()
         self._display = Display(
             SpinnerColumn(),
@@ -139,9 +147,7 @@ class Bar:
 
     def __enter__(self) -> Callable[[Progress], None]:
         self._display.start()
-        self._task = self._display.add_task(
-            "", total=None, share="", phrases="no documents yet; the very first run compiles for a while", left=""
-        )
+        self._task = self._display.add_task("", total=None, share="", phrases=self._idle, left="")
         return self.report
 
     def __exit__(
@@ -153,7 +159,7 @@ class Bar:
         """Show a report; the display draws itself four times a second."""
         self._speed.add(report)
         left = self._speed.seconds_left(report)
-        parts = phrases(report, self._speed)
+        parts = self._words(report, self._speed)
         room = self._display.console.width - 30  # what the bar and the time left need at least
         while len(parts) > 1 and len("  ".join(parts)) > room:
             parts.pop()
@@ -168,21 +174,25 @@ class Bar:
         )
 
 
-def progress_display(*, quiet: bool, writes_standard_output: bool) -> Silent | Lines | Bar:
+def progress_display(
+    *, quiet: bool, writes_standard_output: bool, words: Words = phrases, idle: str = NOTHING_YET
+) -> Silent | Lines | Bar:
     """The display that fits: none, a bar on a terminal, lines elsewhere.
+
+    words: what to say about a report; idle: while there is none.
 
     A bar and documents on the same terminal would spoil each other, so there it is lines as well.
     """
     if quiet:
         return Silent()
     if sys.stderr is None or not sys.stderr.isatty():
-        return Lines(_to_standard_error)
+        return Lines(_to_standard_error, words=words, idle=idle)
     from rich.console import Console
 
     shared = writes_standard_output and sys.stdout is not None and sys.stdout.isatty()
     if shared or Console(stderr=True).is_dumb_terminal:
-        return Lines(_to_standard_error)
-    return Bar()
+        return Lines(_to_standard_error, words=words, idle=idle)
+    return Bar(words, idle)
 
 
 def _to_standard_error(line: str) -> None:

@@ -1,0 +1,80 @@
+"""`stream-lsh broker`: a real Apache Kafka to try out."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import with_options
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.broker import KafkaBroker
+from stream_lsh.kafka.libraries import VERSIONS, check_version, fetched, libraries
+
+DEFAULT_PORT = 9092
+EXAMPLES = """
+stream-lsh broker
+stream-lsh broker --data kafka-data
+stream-lsh broker --version 3.9.1 --port 19092
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Run an Apache Kafka on this machine, for trying out: one node without replicas, on 127.0.0.1 only.
+
+It needs Java (17 for Kafka 4, 11 before) and, to fetch it for the first time, Maven; the jars (46 MB) are kept in the
+user's cache folder. It runs until Ctrl-C or SIGTERM.""",
+)
+@with_options(
+    [
+        Option(
+            ["--version"], default=VERSIONS[0], metavar="X.Y.Z", show_default=True, section="Broker",
+            help=f"version of Kafka; tested are {' and '.join(VERSIONS)}",
+        ),
+        Option(
+            ["--port"], type=click.IntRange(1, 65535), default=DEFAULT_PORT, metavar="N", show_default=True,
+            section="Broker", help="port to listen on",
+        ),
+        Option(
+            ["--data"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section="Broker",
+            help="folder of its data and its log, made if missing; without it: temporary, gone at the end",
+        ),
+    ]
+)  # fmt: skip
+def broker(version: str, port: int, data: Path | None) -> None:
+    check_version(version)
+    with ExitStack() as stack:
+        folder = data.absolute() if data is not None else None
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stream-lsh-kafka-")))
+        if not fetched(version):
+            complain(f"fetching Kafka {version} with Maven, 46 MB, the first time only")
+            libraries(version)
+        complain(f"starting Kafka {version}")
+        kafka = stack.enter_context(KafkaBroker(folder, version, port))
+        click.echo(ready(kafka, temporary=data is None))
+        code = kafka.wait()
+        raise BrokerError(f"Kafka ended by itself, with code {code}; its log is {kafka.log}.")
+
+
+def ready(kafka: KafkaBroker, *, temporary: bool) -> str:
+    """What to say when it answers: the address, and the next commands to try."""
+    server = "" if kafka.port == DEFAULT_PORT else f" --bootstrap-servers {kafka.bootstrap}"
+    return "\n".join(
+        [
+            f"Kafka {kafka.version} answers at {kafka.bootstrap}; its data is in {kafka.folder}"
+            + (", and is deleted at the end" if temporary else ""),
+            "In other terminals:",
+            f"  stream-lsh topics create{server}",
+            f"  stream-lsh worker{server}",
+            f"  stream-lsh produce feed.jsonl{server}",
+            f"  stream-lsh tail verdicts --from-beginning{server}",
+            "Ctrl-C stops it.",
+        ]
+    )

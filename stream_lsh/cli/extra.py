@@ -1,0 +1,28 @@
+"""The commands for Kafka need packages that a plain installation leaves out."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+
+from stream_lsh.errors import StreamLshError
+
+# What the extra `kafka` brings, as it is imported.
+PACKAGES = ("aiokafka", "faust", "prometheus_client", "aiohttp")
+
+
+def require_kafka(*packages: str) -> None:
+    """Check that packages of the extra `kafka` are installed (aiokafka if none is named), and keep its log quiet.
+
+    Raises:
+        StreamLshError: with the command that installs them.
+    """
+    for package in packages or PACKAGES[:1]:
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            raise StreamLshError(
+                f"this command needs the package {error.name}, which is not installed: pip install 'stream-lsh[kafka]'"
+            ) from None
+    # What goes wrong is said once, in our words; aiokafka's log would say it many times before.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

@@ -1,0 +1,108 @@
+"""`stream-lsh health`: whether the worker on this machine is alive, for a container's health check."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import click
+
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import config_option, quiet_option, with_options
+from stream_lsh.cli.wording import duration
+from stream_lsh.errors import StreamLshError, UsageError
+
+SECONDS = 5.0  # for an answer
+EVERY_ADDRESS = ("0.0.0.0", "::")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+EXAMPLES = """
+stream-lsh health --port 9100
+STREAM_LSH_HTTP_PORT=9100 stream-lsh health --quiet
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Ask all processes of a worker on this machine whether their roles are alive; exit code 0 if so, else 1.
+
+A role is alive if it has committed something, or had nothing to do, within the last minute. The worker needs an
+http_port, and its first process must be the one on that port; it names the ports of the others.""",
+)
+@with_options(
+    [
+        Option(["--port"], type=click.IntRange(1, 65535), metavar="N", help="port to ask first [http_port]"),
+        Option(["--host"], metavar="ADDRESS", help="where to ask [http_host; 127.0.0.1 if that is every address]"),
+        config_option(),
+        quiet_option(),
+    ]
+)
+@click.pass_context
+def health(context: click.Context, /, port: int | None, host: str | None, quiet: bool, **_: object) -> None:
+    from stream_lsh.kafka.settings import KafkaSettings
+
+    settings = KafkaSettings.load(context.params["config"])
+    first = port or settings.http_port
+    if first is None:
+        raise UsageError("http_port is not set, so the worker tells nothing; set it for both, or give --port")
+    alive, lines = ask(host or settings.http_host, first)
+    if not alive:
+        raise StreamLshError("not alive: " + "; ".join(lines))
+    if not quiet:
+        for line in lines:
+            click.echo(line)
+
+
+def ask(host: str, port: int) -> tuple[bool, list[str]]:
+    """Whether all roles of a worker are alive, and a line on each.
+
+    Args:
+        host: where the worker listens. port: of its first process, which names the others.
+    """
+    host = "127.0.0.1" if host in EVERY_ADDRESS else host
+    first = _report(host, port)
+    alive, lines = _lines(port, first)
+    others = first.get("ports", ()) if isinstance(first, dict) else ()
+    for other in others:
+        if other != port:
+            fine, more = _lines(other, _report(host, other))
+            alive &= fine
+            lines += more
+    return alive, lines
+
+
+def _report(host: str, port: int) -> dict[str, Any] | str:
+    """What a process answers, or why it does not."""
+    name = f"[{host}]" if ":" in host else host
+    try:
+        try:
+            with _DIRECT.open(f"http://{name}:{port}/health", timeout=SECONDS) as answer:
+                body = answer.read()
+        except urllib.error.HTTPError as answer:
+            body = answer.read()
+        found = json.loads(body)
+        if isinstance(found, dict) and "roles" in found:
+            return found
+    except ValueError:
+        pass
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        return f"no answer from http://{name}:{port} ({getattr(reason, 'strerror', None) or reason})"
+    return f"what answers at http://{name}:{port} is not a worker"
+
+
+def _lines(port: int, report: dict[str, Any] | str) -> tuple[bool, list[str]]:
+    if isinstance(report, str):
+        return False, [report]
+    lines = []
+    for role, found in report["roles"].items():
+        seconds = found["seconds_since"]
+        words = [
+            f"{what} {duration(seconds[name])} ago"
+            for name, what in (("committed", "last commit"), ("idle", "nothing to do"), ("started", "started"))
+            if seconds[name] is not None
+        ]
+        lines.append(f"{role} (port {port}): {'alive' if found['alive'] else 'not alive'}, {', '.join(words)}")
+    return bool(report["alive"]), lines

@@ -1,0 +1,115 @@
+"""`stream-lsh produce`: documents from files onto the documents topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stream_lsh.cli.extra import require_kafka
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import (
+    KAFKA,
+    KAFKA_SECTIONS,
+    load_settings,
+    quiet_option,
+    settings_options,
+    with_options,
+)
+from stream_lsh.cli.progress import Speed, progress_display
+from stream_lsh.cli.running import chosen_inputs
+from stream_lsh.cli.wording import count, duration, per_second
+from stream_lsh.errors import InputError, UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from stream_lsh.embedded.report import Progress
+    from stream_lsh.kafka.feeding import Feeder, Sent
+
+EXAMPLES = """
+stream-lsh produce feed.jsonl
+stream-lsh produce monday.jsonl.gz tuesday.jsonl.zst --rate 1000
+producer | stream-lsh produce - --topic-prefix news --key url
+"""
+SETTINGS = (
+    *KAFKA_SECTIONS[KAFKA], "document_format", "id_field", "text_field", "max_document_bytes",
+)  # fmt: skip
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Send the lines of files to the documents topic, each a record whose key is the document's id.
+
+FILE has JSON lines (.jsonl; also .gz, .xz, .zst); - is standard input, which is also what is read if there is no FILE
+and something is piped in. With --document-format text the value is the text alone. Lines go to the partition by their
+key (CRC-32, as librdkafka does), in their order, and count when all copies are acknowledged.""",
+)
+@click.argument("inputs", nargs=-1, metavar="[FILE ...]")
+@with_options(
+    [
+        Option(
+            ["--rate"], type=click.FloatRange(min=0, min_open=True), metavar="N", section="Sending",
+            help="documents a second [default: as fast as Kafka takes them]",
+        ),
+        Option(["--key"], metavar="FIELD", section="Sending", help="field of the key [default: that of the id]"),
+        *settings_options(SETTINGS, KafkaSettings),
+        quiet_option(),
+    ]
+)  # fmt: skip
+@click.pass_context
+def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | None, key: str | None, **_: Any) -> None:
+    names = chosen_inputs(inputs, "stream-lsh produce feed.jsonl")
+    for name in names:
+        if name != "-" and Path(name).is_dir():
+            raise UsageError(f"{name} is a folder; name the files in it")
+    if key is not None and not key:
+        raise UsageError("--key is empty; name a field, or leave it out")
+    settings = load_settings(context, KafkaSettings)
+    require_kafka()
+    from stream_lsh.kafka.feeding import Feeder
+
+    quiet = context.params["quiet"]
+    with progress_display(
+        quiet=quiet, writes_standard_output=False, words=phrases, idle="nothing acknowledged yet"
+    ) as display:
+        feeder = Feeder(settings, names, key_field=key, rate=rate, report=_as_progress(display))
+        try:
+            sent = asyncio.run(feeder.run())
+        except BaseException:
+            if feeder.sent:
+                complain(f"{count(feeder.sent, 'document')} acknowledged before it ended")
+            raise
+    if not quiet:
+        complain(summary(feeder, sent))
+    left_out = feeder.left_out
+    if left_out.count:
+        more = [f"and {left_out.count - len(left_out.messages):,} more"] * (left_out.count > len(left_out.messages))
+        lines = "\n  ".join([*left_out.messages, *more])
+        raise InputError(f"{count(left_out.count, 'line')} left out, all others sent:\n  {lines}")
+
+
+def summary(feeder: Feeder, sent: Sent) -> str:
+    """What was sent, in one line."""
+    rate = f" ({per_second(sent.documents / sent.seconds)})" if sent.seconds > 0 else ""
+    where = f"{feeder.topic}, {count(feeder.partitions, 'partition')}"
+    return f"{count(sent.documents, 'document')} in {duration(sent.seconds)}{rate} to {where}"
+
+
+def phrases(report: Progress, speed: Speed) -> list[str]:
+    """`123,456 documents`, `38,211/s`."""
+    rate = speed.documents()
+    return [count(report.documents, "document"), *([per_second(rate)] if rate is not None else [])]
+
+
+def _as_progress(display: Callable[[Progress], None]) -> Callable[[Sent], None]:
+    from stream_lsh.embedded.report import Progress
+
+    def show(sent: Sent) -> None:
+        display(Progress(sent.documents, 0, 0, 0, 0, sent.bytes_read, sent.bytes_total, sent.seconds))
+
+    return show

@@ -1,0 +1,137 @@
+"""`stream-lsh reindex`: the same documents, other settings, under another prefix."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from stream_lsh.cli.extra import PACKAGES, require_kafka
+from stream_lsh.cli.failures import complain, set_resumes
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import (
+    KAFKA_SETTINGS,
+    RUNNING,
+    SETTINGS,
+    load_settings,
+    quiet_option,
+    settings_options,
+    with_options,
+)
+from stream_lsh.cli.progress import Speed, progress_display
+from stream_lsh.cli.wording import count, duration, per_second
+from stream_lsh.cli.worker import LOG_LEVELS, ROLES
+from stream_lsh.embedded.report import Progress
+from stream_lsh.kafka.settings import KafkaSettings
+
+EXAMPLES = """
+stream-lsh reindex --to-prefix news-2 --shards 4
+stream-lsh reindex --to-prefix news-2 --topic-prefix news --threshold 0.7 --data-folder /var/lib/stream-lsh-2
+"""
+LEFT_OUT = ("partitions", "http_port", "http_host")  # of no use here, or in the way of the worker beside
+OUTPUTS = ("verdicts", "pairs", "unique", "dead-letters")
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Rebuild index and outputs with another number of shards, or any other settings, from the documents topic.
+
+It makes the topics of the new prefix, and works through the documents from the first to those that were there when it
+began. Everything under the old prefix (--topic-prefix) stays as it is, and its workers may go on meanwhile. At the end
+it says how to switch: workers with the new prefix go on where it ended, and consumers read the new topics, in which
+every document is judged anew. Interrupted, the same command goes on.
+
+What retention has deleted from the documents topic cannot be rebuilt: documents that were duplicates of such ones may
+become unique. A prefix in use with other settings is refused.""",
+)
+@with_options(
+    [
+        Option(["--to-prefix"], required=True, metavar="NAME", section=RUNNING, help="the new prefix"),
+        Option(
+            ["--log-level"], type=click.Choice(LOG_LEVELS), default="warning", show_default=True, section=RUNNING,
+            help="what the stages tell on standard error",
+        ),
+        quiet_option(),
+        *settings_options([name for name in KAFKA_SETTINGS + SETTINGS if name not in LEFT_OUT], KafkaSettings),
+    ]
+)  # fmt: skip
+@click.pass_context
+def reindex(context: click.Context, /, to_prefix: str, log_level: str, quiet: bool, **_: Any) -> None:
+    settings = load_settings(context, KafkaSettings)
+    require_kafka(*PACKAGES)
+    from stream_lsh.kafka.connection import explained
+    from stream_lsh.kafka.reindex import follow, prepare, target
+    from stream_lsh.kafka.worker import plan, work
+
+    folder = context.params["data_folder"] if _given(context, "data_folder") else None
+    new = target(settings, to_prefix, folder)
+    set_resumes(context, new.data_folder)
+    with explained(new):
+        goal = asyncio.run(prepare(new))
+    if goal.deleted and not quiet:
+        complain(
+            f"{count(goal.deleted, 'document')} of {new.documents_topic} {'is' if goal.deleted == 1 else 'are'} no "
+            "longer there, deleted by retention; the rebuilt index will not know them"
+        )
+    began, finished = time.monotonic(), False
+    display = progress_display(
+        quiet=quiet, writes_standard_output=False, words=_words, idle="no documents judged yet; the stages start"
+    )
+    with display as show:
+
+        def report(done: int) -> None:
+            if done:  # the time until the first one says nothing about the speed
+                show(Progress(done, 0, 0, 0, 0, done, goal.total, time.monotonic() - began))
+
+        async def watch(stop: asyncio.Event) -> None:
+            nonlocal finished
+            finished = await follow(new, goal, stop, report)
+
+        work(plan(ROLES, "groups", None, log_level), new, beside=watch)
+    if not finished:
+        raise KeyboardInterrupt
+    if not quiet:
+        said = f"{count(goal.total, 'document')} judged in {duration(time.monotonic() - began)}"
+        complain("\n".join([said + ", everything up to now. To switch:", *switching(settings, new, _options(context))]))
+
+
+def switching(old: KafkaSettings, new: KafkaSettings, options: str) -> list[str]:
+    """What to do at the end, line by line. options: the settings that were given, as a command line has them."""
+    prefix = new.topic_prefix
+    return [
+        f"  1. Start workers with the new prefix; they go on from here (this machine has the shards in "
+        f"{new.data_folder}, others read them from the changelog):",
+        f"     stream-lsh worker --topic-prefix {prefix} --documents-topic {new.documents_topic} "
+        f"--data-folder {new.data_folder}{options}",
+        f"  2. Let consumers read {', '.join(f'{prefix}.{name}' for name in OUTPUTS)}.",
+        f"  3. Stop the workers of {old.topic_prefix}. Its topics can go, but not {new.documents_topic}.",
+    ]
+
+
+def _words(report: Progress, speed: Speed) -> list[str]:
+    rate = speed.documents()
+    total = report.bytes_total or 0
+    return [f"{report.documents:,} of {count(total, 'document')} judged", *([per_second(rate)] if rate else [])]
+
+
+def _given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _options(context: click.Context) -> str:
+    """The settings that were given on the line, without those that `switching` names itself."""
+    words = []
+    for name in (*KAFKA_SETTINGS, *SETTINGS, "config"):
+        if name in context.params and _given(context, name):
+            if name in ("topic_prefix", "documents_topic", "data_folder", "replication_factor", "retention_hours"):
+                continue
+            value, flag = context.params[name], name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{'' if value else 'no-'}{flag}")
+            else:
+                words += [f"--{flag} {part}" for part in (value if isinstance(value, tuple) else (value,))]
+    return "".join(f" {word}" for word in words)

@@ -1,0 +1,68 @@
+"""`stream-lsh tail`: the outputs of the pipeline as lines on standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from stream_lsh.cli.extra import require_kafka
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, settings_options, with_options
+from stream_lsh.kafka.settings import KafkaSettings
+
+OUTPUTS = ("pairs", "verdicts", "unique", "dead-letters")
+EXAMPLES = """
+stream-lsh tail pairs
+stream-lsh tail verdicts --from-beginning --limit 10
+stream-lsh tail unique --from-beginning --until-end > unique.jsonl
+stream-lsh tail dead-letters --from-beginning | jq .headers
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Print what the pipeline puts out, a line each, as it is committed (what an aborted transaction wrote is not
+shown), until Ctrl-C.
+
+pairs and verdicts are JSON lines, unique the values of the unique documents as they came in, dead-letters JSON lines
+with the headers, which give the reason, and the original bytes.""",
+)
+@click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
+@with_options(
+    [
+        Option(["--from-beginning"], is_flag=True, section="Reading", help="what is there already, too"),
+        Option(["--until-end"], is_flag=True, section="Reading", help="end where the topic ends now"),
+        Option(
+            ["--limit"], type=click.IntRange(min=1), metavar="N", section="Reading", help="end after so many lines"
+        ),
+        *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings),
+    ]
+)  # fmt: skip
+@click.pass_context
+def tail(
+    context: click.Context, /, output: str, from_beginning: bool, until_end: bool, limit: int | None, **_: Any
+) -> None:
+    settings = load_settings(context, KafkaSettings)
+    require_kafka()
+    asyncio.run(_print(settings, output, from_beginning, not until_end, limit))
+
+
+async def _print(settings: KafkaSettings, output: str, from_beginning: bool, follow: bool, limit: int | None) -> None:
+    from stream_lsh.kafka.tailing import tail as lines
+
+    stream = sys.stdout.buffer
+    number = 0
+    found = lines(settings, output, from_beginning=from_beginning, follow=follow)
+    try:
+        async for line in found:
+            stream.write(line + b"\n")
+            stream.flush()
+            number += 1
+            if number == limit:
+                return
+    finally:
+        await found.aclose()

@@ -1,0 +1,146 @@
+"""`stream-lsh topics create|show`: the topics that the pipeline needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stream_lsh.cli.extra import require_kafka
+from stream_lsh.cli.group import Command, Group, Option
+from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, TOPICS, load_settings, settings_options, with_options
+from stream_lsh.cli.wording import duration, size
+from stream_lsh.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from stream_lsh.kafka.topics import TopicState
+
+CREATE_EXAMPLES = """
+stream-lsh topics create
+stream-lsh topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --shards 4 --partitions 16
+stream-lsh topics create --topic-prefix news --documents-topic crawl --replication-factor 3
+"""
+SHOW_EXAMPLES = """
+stream-lsh topics show
+stream-lsh topics show --topic-prefix news --json
+"""
+COLUMNS = ("topic", "partitions", "copies", "kept", "cleanup", "largest record", "state")
+
+
+@click.group(
+    cls=Group,
+    examples=CREATE_EXAMPLES + SHOW_EXAMPLES,
+    help="The topics of the pipeline: make them, or show what they are like.",
+)
+def topics() -> None:
+    pass
+
+
+def _options() -> list[Option]:
+    shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object a topic")
+    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "shards", "max_document_bytes")
+    return [*settings_options(names, KafkaSettings), shape]
+
+
+@topics.command(
+    cls=Command,
+    examples=CREATE_EXAMPLES,
+    help="""Make the topics that are missing, as the settings say.
+
+What is there stays as it is, and is shown with what differs; only the outputs get more partitions, if the documents
+topic has more. So it can be repeated at any time.""",
+)
+@with_options(_options())
+@click.pass_context
+def create(context: click.Context, /, as_json: bool, **_: Any) -> None:
+    _run(context, "create", as_json)
+
+
+@topics.command(
+    cls=Command,
+    examples=SHOW_EXAMPLES,
+    help="Show the topics: partitions, copies, how long records are kept, and what differs from the settings.",
+)
+@with_options(_options())
+@click.pass_context
+def show(context: click.Context, /, as_json: bool, **_: Any) -> None:
+    _run(context, "show", as_json)
+
+
+def _run(context: click.Context, action: str, as_json: bool) -> None:
+    require_kafka()
+    from stream_lsh.kafka import topics as kafka_topics
+    from stream_lsh.kafka.connection import explained
+
+    settings = load_settings(context, KafkaSettings)
+    with explained(settings):
+        states = asyncio.run(getattr(kafka_topics, action)(settings))
+    if as_json:
+        for state in states:
+            click.echo(json.dumps(record(state)))
+        return
+    print_table(states)
+    for state in states:
+        for difference in state.differences:
+            click.echo(f"{state.wanted.name} differs from the settings: {difference}")
+
+
+def record(state: TopicState) -> dict[str, object]:
+    """A topic as JSON."""
+    return {
+        "topic": state.wanted.name,
+        "partitions": state.partitions,
+        "replication_factor": state.replicas,
+        "configs": {key: state.configs[key] for key in state.wanted.configs if key in state.configs},
+        "state": _state(state),
+        "differences": list(state.differences),
+    }
+
+
+def _state(state: TopicState) -> str:
+    if not state.partitions:
+        return "missing"
+    return state.done or ("differs" if state.differences else "there")
+
+
+def rows(states: Iterable[TopicState]) -> list[Sequence[str]]:
+    """A line of the table for each topic."""
+    found: list[Sequence[str]] = []
+    for state in states:
+        name = state.wanted.name
+        if not state.partitions:
+            found.append((name, "", "", "", "", "", _state(state)))
+            continue
+        kept, largest = state.configs.get("retention.ms"), state.configs.get("max.message.bytes")
+        found.append(
+            (
+                name, str(state.partitions), str(state.replicas),
+                "" if kept is None else "for ever" if int(kept) < 0 else duration(int(kept) / 1000),
+                state.configs.get("cleanup.policy", ""), size(int(largest)) if largest else "", _state(state),
+            )
+        )  # fmt: skip
+    return found
+
+
+def print_table(states: Iterable[TopicState]) -> None:
+    """The table, with lines in bold and folded only on a terminal."""
+    lines = rows(states)
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(COLUMNS, *lines, strict=True)]
+        for line in (COLUMNS, *lines):
+            click.echo("  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip())
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, title in enumerate(COLUMNS):
+        table.add_column(title, overflow="fold", justify="right" if number in (1, 2) else "left")
+    for line in lines:
+        table.add_row(*(Text(part) for part in line))
+    Console(highlight=False).print(table)

@@ -1,0 +1,95 @@
+"""`stream-lsh worker`: the pipeline on Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stream_lsh.cli.extra import PACKAGES, require_kafka
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import (
+    KAFKA_SETTINGS,
+    RUNNING,
+    SETTINGS,
+    load_settings,
+    settings_options,
+    with_options,
+)
+from stream_lsh.errors import UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+
+ROLES = ("sign", "sequence", "match", "judge", "forward")
+PROCESSES = ("groups", "roles", "one")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+NOT_HERE = ("partitions", "replication_factor", "retention_hours")  # what only `topics create` looks at
+
+EXAMPLES = """
+stream-lsh worker
+stream-lsh worker --config settings.toml --http-port 9100
+stream-lsh worker --roles match --data-folder /var/lib/stream-lsh
+stream-lsh worker --roles sign --bootstrap-servers kafka-1:9092,kafka-2:9092
+"""
+
+
+def roles_of(text: str) -> tuple[str, ...]:
+    """Roles from a comma list, in the order of the pipeline. Raises UsageError."""
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    for name in wanted:
+        if name not in ROLES:
+            raise UsageError(f"--roles {text}: there is no role {name!r}; there are {', '.join(ROLES)}")
+    if not wanted:
+        raise UsageError(f"--roles is empty; there are {', '.join(ROLES)}")
+    return tuple(role for role in ROLES if role in wanted)
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Run the pipeline on Kafka until SIGTERM or Ctrl-C: documents in, verdicts, pairs, unique documents and dead
+letters out. `stream-lsh topics create` makes the topics.
+
+Start as many workers as you like, on as many machines; they share the work by partitions and take over from one
+another. sign and forward scale by the partitions of the documents topic, match by shards; sequence and judge are done
+by one worker at a time, with the others standing by. All must have the same settings. A worker keeps its shards in
+data_folder; it needs its own.
+
+By default a worker is one process for sign, one for match and one for the rest, so that they use the cores, under a
+supervisor that starts again what was killed. A signal lets it finish what is in flight and leave its groups; a second
+one ends it at once, which loses nothing either. Exit code 0 after a clean stop, 6 if Kafka could not be used for
+give_up_seconds.
+
+With http_port each process answers /health and /metrics (Prometheus) on a port, from that one on; `stream-lsh health`
+asks them all. Passwords (sasl_password, ssl_password) come from the settings file or from STREAM_LSH_SASL_PASSWORD and
+STREAM_LSH_SSL_PASSWORD.""",
+)
+@with_options(
+    [
+        Option(
+            ["--roles"], default=",".join(ROLES), metavar="ROLE,...", section=RUNNING,
+            help=f"what this worker does, of {', '.join(ROLES)}  [all]",
+        ),
+        Option(
+            ["--processes"], type=click.Choice(PROCESSES), default=PROCESSES[0], show_default=True, section=RUNNING,
+            help="groups: one for sign, one for match, one for the rest; roles: one each; one: all in this one",
+        ),
+        Option(
+            ["--log-level"], type=click.Choice(LOG_LEVELS), default="info", show_default=True, section=RUNNING,
+            help="what is told on standard error",
+        ),
+        *settings_options([name for name in KAFKA_SETTINGS + SETTINGS if name not in NOT_HERE], KafkaSettings),
+    ]
+)  # fmt: skip
+@click.pass_context
+def worker(context: click.Context, /, roles: str, processes: Any, log_level: str, **_: Any) -> None:
+    wanted = roles_of(roles)
+    settings = load_settings(context, KafkaSettings)
+    require_kafka(*PACKAGES)
+    from stream_lsh.kafka.worker import plan, work  # here, because it takes the Kafka client with it
+
+    jobs = plan(wanted, processes, settings.http_port, log_level)
+    if jobs[-1].port is not None and jobs[-1].port > 65535:
+        raise UsageError(
+            f"http_port = {settings.http_port}: the {len(jobs)} processes need a port each; give a lower one"
+        )
+    work(jobs, settings)

@@ -1,0 +1,117 @@
+"""Consumer and producer of the roles that are plain aiokafka, and how to be rid of them whatever the broker does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from stream_lsh.kafka.connection import cause, client_options
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record
+
+logger = logging.getLogger("stream_lsh.kafka.clients")
+
+ANSWER_MS = 30_000  # how long a request may take
+FETCH_BYTES = 8 << 20  # in one answer, of all partitions
+METADATA_MS = 5_000  # how soon partitions that were added are seen
+CLOSE_SECONDS = 5.0
+_NEVER_MS = 2**31 - 1
+
+
+@asynccontextmanager
+async def consuming(settings: KafkaSettings, role: str, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
+    """A started consumer in the group of a role, not subscribed yet; stopped at the end, and so out of its group.
+
+    It commits nothing and resets no offset by itself. How long it may go without asking for records has no limit: the
+    roles that wait for others do so on purpose. options: of AIOKafkaConsumer.
+
+    Raises:
+        KafkaError, OSError: as `connection.admin`.
+    """
+    consumer = AIOKafkaConsumer(
+        **client_options(settings),
+        client_id=f"{settings.topic_prefix}.{role}",
+        group_id=Topics.of(settings).group(role),
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        session_timeout_ms=settings.session_timeout_ms,
+        heartbeat_interval_ms=max(100, min(1000, settings.session_timeout_ms // 4)),
+        max_poll_interval_ms=_NEVER_MS,
+        metadata_max_age_ms=METADATA_MS,
+        # The broker answers to a join only when all members have come, or a session timeout later.
+        request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),
+        **{"fetch_max_bytes": FETCH_BYTES, "max_partition_fetch_bytes": FETCH_BYTES // 4, **options},
+    )
+    try:
+        await _started(consumer.start, settings)
+        yield consumer
+    finally:
+        await stop_consumer(consumer)
+
+
+@asynccontextmanager
+async def producing(settings: KafkaSettings, role: str, **options: Any) -> AsyncIterator[AIOKafkaProducer]:
+    """A started idempotent producer, acks=all; at the end what it has not delivered is dropped.
+
+    Raises:
+        KafkaError, OSError: as `connection.admin`.
+    """
+    given = {
+        "client_id": f"{settings.topic_prefix}.{role}",
+        "enable_idempotence": True,
+        "acks": "all",
+        "linger_ms": 0,
+        # One batch of a partition is under way at a time: what waits meanwhile goes with the next one.
+        "max_batch_size": 1 << 20,
+        "max_request_size": largest_record(settings) + ENVELOPE,
+        "request_timeout_ms": ANSWER_MS,
+        **options,
+    }
+    producer = AIOKafkaProducer(**client_options(settings), **given)
+    try:
+        await _started(producer.start, settings)
+        yield producer
+    finally:
+        await drop_producer(producer)
+
+
+async def _started(start: Callable[[], Awaitable[None]], settings: KafkaSettings) -> None:
+    try:
+        await start()
+    except Exception as error:
+        raise await cause(error, settings) from error
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Leave the group and close, within some seconds even if the broker does not answer."""
+    try:
+        await asyncio.wait_for(consumer.stop(), CLOSE_SECONDS)
+        return
+    except Exception as error:
+        logger.info("a consumer could not say goodbye (%s); its group notices after the session timeout", error)
+    coordinator, fetcher = consumer._coordinator, consumer._fetcher
+    parts: list[Callable[[], Awaitable[Any]]] = []
+    if coordinator is not None:
+        parts += [coordinator._stop_heartbeat_task, coordinator._stop_commit_offsets_refresh_task]
+    if fetcher is not None:
+        parts.append(fetcher.close)
+    await _close(*parts, consumer._client.close)
+
+
+async def drop_producer(producer: AIOKafkaProducer) -> None:
+    """Close without sending what is not sent yet: `stop` would wait for it, for ever if the broker is away."""
+    producer._closed = True
+    sender = producer._sender
+    # The sender first: its requests end while there is still a client to tell them so.
+    await _close(*([sender.close] if sender is not None else []), producer.client.close)
+
+
+async def _close(*parts: Callable[[], Awaitable[Any]]) -> None:
+    for part in parts:
+        with suppress(Exception):
+            await asyncio.wait_for(part(), CLOSE_SECONDS / 2)

@@ -1,0 +1,199 @@
+"""The settings of the pipeline on Kafka: those of the engine, and how to reach the broker, topics, batches, delivery.
+
+Nothing here imports a Kafka client.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from stream_lsh.settings import Settings
+
+OWN_TOPICS = (
+    "verdicts", "pairs", "unique", "dead-letters", "signatures", "frames", "matches", "match-shards-changelog",
+)  # fmt: skip
+"""What the pipeline writes, without the prefix."""
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
+_SASL = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_oauth_token_file")
+_SSL = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
+
+
+class KafkaSettings(Settings):
+    """All settings of the engine and of its pipeline on Kafka; frozen, validated, documented beside each field."""
+
+    bootstrap_servers: str = Field(
+        default="127.0.0.1:9092", description="brokers to ask first, host:port; several with commas between them"
+    )
+    topic_prefix: str = Field(
+        default="stream-lsh", description="begins the names of all topics, consumer groups and transactional ids"
+    )
+    documents_topic: str | None = Field(
+        default=None, description="topic that the documents come from (default: PREFIX.documents)"
+    )
+    partitions: int = Field(
+        default=4, ge=1, le=4096, description="partitions of the documents topic if `topics create` makes it"
+    )
+    replication_factor: int | None = Field(
+        default=None, ge=1, le=32767, description="copies of each topic (default: the broker's)"
+    )
+    retention_hours: int = Field(
+        default=168, ge=1, le=2_000_000, description="how long records of all topics but the changelog are kept"
+    )
+    document_format: Literal["json", "text"] = Field(
+        default="json", description="json: the value is an object; text: the value is the text and the key the id"
+    )
+    trace_headers: tuple[str, ...] = Field(
+        default=("traceparent", "tracestate", "baggage"), description="headers passed through to verdicts and pairs"
+    )
+    linger_ms: int = Field(
+        default=5, ge=0, le=10_000, description="how long a document may wait for others to share its frame, ms"
+    )
+    frame_documents: int = Field(default=1000, ge=1, le=4096, description="most documents in a frame")
+    frame_bytes: int = Field(
+        default=900_000, ge=1024, le=32 * 2**20, description="most bytes in a frame, unless a single document has more"
+    )
+    frames_in_flight: int = Field(
+        default=1000, ge=1, le=1_000_000, description="frames that sequence may be ahead of the slowest shard"
+    )
+    accept_loss: bool = Field(
+        default=False,
+        description="go on without documents that Kafka deleted before they were read, instead of ending with an error",
+    )
+    delivery: Literal["exactly_once", "at_least_once"] = Field(
+        default="exactly_once", description="at_least_once: sooner, but outputs may repeat after a failure"
+    )
+    standbys: int = Field(default=0, ge=0, le=16, description="further workers that keep a copy of each shard")
+    data_folder: Path = Field(
+        default=Path("stream-lsh-data"), description="folder of a worker's shards; each worker needs its own"
+    )
+    session_timeout_ms: int = Field(
+        default=10_000, ge=1000, le=1_800_000, description="silence after which a worker counts as dead, ms"
+    )
+    transaction_timeout_ms: int = Field(
+        default=10_000, ge=1000, le=900_000, description="time after which the broker ends a forgotten transaction, ms"
+    )
+    give_up_seconds: float = Field(
+        default=300, gt=0, description="how long a stage retries without progress before the worker ends with code 6"
+    )
+    http_port: int | None = Field(
+        default=None, ge=1, le=65535, description="port of /health and /metrics (default: none); further processes "
+        "of a worker take the next ones",
+    )  # fmt: skip
+    http_host: str = Field(default="127.0.0.1", min_length=1, description="address that the http_port listens on")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="with or without TLS (SSL) and login (SASL)"
+    )
+    ssl_cafile: Path | None = Field(
+        default=None, description="certificates that the broker's is checked with, PEM (default: the system's)"
+    )
+    ssl_certfile: Path | None = Field(default=None, description="certificate to show to the broker, PEM")
+    ssl_keyfile: Path | None = Field(default=None, description="its private key, PEM (default: in ssl_certfile)")
+    ssl_password: SecretStr | None = Field(default=None, description="password of the private key")
+    ssl_check_hostname: bool = Field(
+        default=True, description="whether the broker's certificate must bear the name it is reached by"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] | None = Field(
+        default=None, description="how to log in"
+    )
+    sasl_username: str | None = Field(default=None, min_length=1, description="user for PLAIN and SCRAM")
+    sasl_password: SecretStr | None = Field(default=None, description="password for PLAIN and SCRAM")
+    sasl_kerberos_service_name: str = Field(
+        default="kafka", min_length=1, description="service name of the broker for GSSAPI"
+    )
+    sasl_oauth_token_file: Path | None = Field(
+        default=None, description="file with the token for OAUTHBEARER; read again whenever one is needed"
+    )
+
+    @field_validator("trace_headers", mode="before")
+    @classmethod
+    def _headers(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _servers(cls, value: str) -> str:
+        servers = [part.strip() for part in value.split(",")]
+        for server in servers:
+            match = _SERVER.fullmatch(server)
+            if match is None or (match[3] is not None and not 1 <= int(match[3]) <= 65535):
+                raise ValueError(f"{server!r} is not host:port (several with commas between them)")
+        return ",".join(servers)
+
+    @field_validator("topic_prefix")
+    @classmethod
+    def _prefix(cls, value: str) -> str:
+        if not _PREFIX.fullmatch(value) or value.strip(".") == "":
+            raise ValueError("up to 200 letters, digits, dots, underscores and hyphens")
+        return value
+
+    @field_validator("documents_topic")
+    @classmethod
+    def _topic(cls, value: str | None) -> str | None:
+        if value is not None and (not _TOPIC.fullmatch(value) or value.strip(".") == ""):
+            raise ValueError("a topic's name has up to 249 letters, digits, dots, underscores and hyphens")
+        return value
+
+    @model_validator(mode="after")
+    def _possible_on_kafka(self) -> KafkaSettings:
+        if self.against == "unique":
+            raise ValueError(
+                "against = 'unique' is not possible on Kafka yet: a shard would have to know which documents were "
+                "judged unique, and the judge keeps no verdicts. Set against = 'any', or use the embedded engine"
+            )
+        if self.document_format == "text":
+            for name in ("set_field", "time_field"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "
+                        "no fields"
+                    )
+        own = {f"{self.topic_prefix}.{name}" for name in OWN_TOPICS}
+        if self.documents_topic in own:
+            raise ValueError(
+                f"documents_topic = {self.documents_topic!r} is a topic that the pipeline writes itself; "
+                "give another one, or another topic_prefix"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _secure(self) -> KafkaSettings:
+        protocol = self.security_protocol
+        sasl, tls = protocol.startswith("SASL_"), protocol.endswith("SSL")
+        if not sasl:
+            self._unused(_SASL, "SASL_SSL or SASL_PLAINTEXT")
+        elif self.sasl_mechanism is None:
+            raise ValueError(f"security_protocol = {protocol} needs sasl_mechanism")
+        elif self.sasl_mechanism == "OAUTHBEARER":
+            self._needed("sasl_oauth_token_file")
+        elif self.sasl_mechanism != "GSSAPI":
+            self._needed("sasl_username", "sasl_password")
+        if not tls:
+            self._unused(_SSL, "SSL or SASL_SSL")
+        if self.ssl_certfile is None:
+            for name in ("ssl_keyfile", "ssl_password"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is set, but ssl_certfile is not; both belong to a certificate")
+        return self
+
+    def _needed(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) is None:
+                secret = " (in the environment or the settings file)" if name == "sasl_password" else ""
+                raise ValueError(f"sasl_mechanism = {self.sasl_mechanism} needs {name}{secret}")
+
+    def _unused(self, names: tuple[str, ...], protocols: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is set, but security_protocol = {self.security_protocol} does not use it; set {protocols}"
+                )

@@ -1,0 +1,366 @@
+"""The topics and consumer groups of the pipeline: their names, what they have to be like, making and checking them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiokafka import errors
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.settings import KafkaSettings
+
+logger = logging.getLogger("stream_lsh.kafka.topics")
+
+ROLES = ("sign", "sequence", "match", "judge", "forward")
+FOREVER = -1
+HOUR_MS = 3_600_000
+ENVELOPE = 64 * 2**10
+"""Bytes for what a record has beside its value: key, headers, Kafka's own."""
+_INTERNAL_BYTES = 64 * 2**20
+"""What signatures, frames, matches and changelog take at least: matches of a dense frame are many. Costs nothing."""
+_OUTPUT_BYTES = 16 * 2**20
+_VISIBLE_SECONDS = 30
+NEEDS = {
+    "sign": ("documents", "signatures"),
+    "sequence": ("signatures", "frames"),
+    "match": ("frames", "changelog", "matches"),
+    "judge": ("documents", "matches", "verdicts", "pairs"),
+    "forward": ("documents", "verdicts", "unique", "dead_letters"),
+}
+"""The topics, as attributes of `Topics`, that a role reads and writes."""
+_LIKE_DOCUMENTS = ("verdicts", "pairs", "unique", "dead_letters")
+_SHARDED = ("frames", "changelog")
+_TIMESTAMPS = "message.timestamp.type"
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The names of all topics, and of what else begins with the prefix."""
+
+    prefix: str
+    documents: str
+    verdicts: str
+    pairs: str
+    unique: str
+    dead_letters: str
+    signatures: str
+    frames: str
+    matches: str
+    changelog: str
+
+    @classmethod
+    def of(cls, settings: KafkaSettings) -> Topics:
+        """The names that these settings mean."""
+        prefix = settings.topic_prefix
+        return cls(
+            prefix=prefix,
+            documents=settings.documents_topic or f"{prefix}.documents",
+            verdicts=f"{prefix}.verdicts",
+            pairs=f"{prefix}.pairs",
+            unique=f"{prefix}.unique",
+            dead_letters=f"{prefix}.dead-letters",
+            signatures=f"{prefix}.signatures",
+            frames=f"{prefix}.frames",
+            matches=f"{prefix}.matches",
+            # As Faust calls the changelog of the table `shards` of the application `<prefix>.match`.
+            changelog=f"{prefix}.match-shards-changelog",
+        )
+
+    def group(self, role: str) -> str:
+        """The consumer group of a role."""
+        return f"{self.prefix}.{role}"
+
+    def transactional_id(self, role: str, partition: int | None = None) -> str:
+        """The transactional id of a role, with `partition` of its producer for that source partition."""
+        return f"{self.prefix}.{role}" if partition is None else f"{self.prefix}.{role}.{partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """What a topic has to be like. retention_ms -1: for ever; further: other settings of the topic."""
+
+    name: str
+    partitions: int
+    cleanup_policy: str
+    retention_ms: int
+    max_message_bytes: int
+    further: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """The settings of the topic as Kafka calls them."""
+        found = {
+            "cleanup.policy": self.cleanup_policy,
+            "retention.ms": str(self.retention_ms),
+            "max.message.bytes": str(self.max_message_bytes),
+            **self.further,
+        }
+        if self.retention_ms == FOREVER:
+            found["retention.bytes"] = "-1"
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as it is. partitions 0: there is none. differences: from `wanted`, in words. done: what `create` did."""
+
+    wanted: TopicSpec
+    partitions: int
+    replicas: int
+    configs: Mapping[str, str]
+    differences: tuple[str, ...]
+    done: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    partitions: int
+    replicas: int
+    configs: Mapping[str, str]
+
+
+def largest_record(settings: KafkaSettings) -> int:
+    """Bytes that the largest record of an internal topic may have; producers need it as max_request_size.
+
+    A frame of one document may be larger than frame_bytes: zstd makes what it cannot compress 1/256 larger, and the
+    signature, the keys and the id come on top.
+    """
+    single = settings.max_document_bytes + settings.max_document_bytes // 255
+    return max(settings.frame_bytes, single, _INTERNAL_BYTES) + 2**20
+
+
+def wanted(
+    settings: KafkaSettings, partitions: int | None = None, document_bytes: int | None = None
+) -> list[TopicSpec]:
+    """All topics as the settings say, documents first.
+
+    Args:
+        partitions: of the documents topic that is there; without: settings.partitions.
+        document_bytes: max.message.bytes of that topic, if it takes more than the settings ask for.
+    """
+    topics = Topics.of(settings)
+    count = partitions or settings.partitions
+    kept = settings.retention_hours * HOUR_MS
+    largest = settings.max_document_bytes + ENVELOPE
+    copied = max(largest, document_bytes or 0) + ENVELOPE
+    internal = largest_record(settings)
+    safe = {"min.insync.replicas": "2"} if (settings.replication_factor or 0) >= 3 else {}
+    # By arrival: event times of old documents must not make Kafka delete what nobody has read yet.
+    arrival = {_TIMESTAMPS: "LogAppendTime", **safe}
+    # With the documents' own timestamps, whatever they are.
+    original = {_TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
+    return [
+        TopicSpec(topics.documents, count, "delete", kept, largest, safe),
+        TopicSpec(topics.verdicts, count, "delete", kept, _OUTPUT_BYTES, arrival),
+        TopicSpec(topics.pairs, count, "delete", kept, _OUTPUT_BYTES, arrival),
+        TopicSpec(topics.unique, count, "delete", kept, copied, original),
+        TopicSpec(topics.dead_letters, count, "delete", kept, copied, original),
+        TopicSpec(topics.signatures, 1, "delete", kept, internal, arrival),
+        TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),
+        TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
+        TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival),
+    ]
+
+
+async def show(settings: KafkaSettings) -> list[TopicState]:
+    """All topics as they are, beside what they should be. Raises KafkaError, OSError: see `connection.explained`."""
+    async with admin(settings) as client:
+        return await _states(client, settings)
+
+
+async def create(settings: KafkaSettings) -> list[TopicState]:
+    """Make the topics that are missing, add partitions to outputs that have fewer than documents; leave the rest.
+
+    Safe to repeat, also by several at once.
+
+    Raises:
+        KafkaError, OSError: see `connection.explained`.
+    """
+    async with admin(settings) as client:
+        # The documents first: the outputs get as many partitions as they turn out to have.
+        first = wanted(settings)[0]
+        made = await _create(client, settings, [first])
+        specs = [state.wanted for state in await _states(client, settings) if not state.partitions]
+        made |= await _create(client, settings, specs)
+        states = await _states(client, settings)
+        outputs = {getattr(Topics.of(settings), name) for name in _LIKE_DOCUMENTS}
+        grown = {}
+        for state in states:
+            missing = state.wanted.partitions - state.partitions
+            if state.wanted.name in outputs and missing > 0:
+                await _grow(client, state.wanted)
+                grown[state.wanted.name] = f"{missing} partition{'s' if missing > 1 else ''} added"
+        if grown:
+            states = await _states(client, settings)
+        done = dict.fromkeys(made, "created") | grown
+        return [replace(state, done=done.get(state.wanted.name, "")) for state in states]
+
+
+async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
+    """Whether the topics of these roles are there and as they have to be.
+
+    Raises:
+        BrokerError: what is missing or wrong, and the remedy.
+        KafkaError, OSError: the broker cannot be asked; may go away by itself.
+    """
+    topics = Topics.of(settings)
+    needed = {getattr(topics, attribute) for role in roles for attribute in NEEDS[role]}
+    async with admin(settings) as client:
+        states = {state.wanted.name: state for state in await _states(client, settings)}
+    missing = sorted(name for name in needed if not states[name].partitions)
+    if missing:
+        several = len(missing) > 1
+        raise BrokerError(
+            f"Kafka at {settings.bootstrap_servers} does not have the topic{'s' if several else ''} "
+            f"{', '.join(missing)}. `stream-lsh topics create` makes {'them' if several else 'it'}."
+        )
+    problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, states[name])]
+    if problems:
+        raise BrokerError("; ".join(problems) + ".")
+
+
+def _problems(settings: KafkaSettings, topics: Topics, state: TopicState) -> list[str]:
+    """What makes a topic unfit for work; other differences from `wanted` are only shown."""
+    name, wants = state.wanted.name, state.wanted.partitions
+    found = []
+    if name in {getattr(topics, attribute) for attribute in _SHARDED} and state.partitions != wants:
+        found.append(
+            f"the topic {name} has {state.partitions} partitions, but shards = {wants}. The number of shards cannot "
+            f"be changed in place: set shards = {state.partitions}, or rebuild into a new topic_prefix"
+        )
+    elif name in (topics.signatures, topics.matches) and state.partitions != 1:
+        found.append(f"the topic {name} has {state.partitions} partitions, but it is one sequence and must have 1")
+    elif name in {getattr(topics, attribute) for attribute in _LIKE_DOCUMENTS} and state.partitions != wants:
+        remedy = (
+            "`stream-lsh topics create` adds those that are missing"
+            if state.partitions < wants
+            else f"add partitions to {topics.documents}"
+        )
+        found.append(f"the topic {name} has {state.partitions} partitions and {topics.documents} {wants}; {remedy}")
+    policy = state.configs.get("cleanup.policy")
+    if name != topics.documents and policy is not None and "compact" in policy:
+        found.append(
+            f"the topic {name} has cleanup.policy = {policy}, by which Kafka removes records that are still needed; "
+            "set it to delete"
+        )
+    limit = state.configs.get("max.message.bytes")
+    if name != topics.documents and limit is not None and int(limit) < state.wanted.max_message_bytes:
+        found.append(
+            f"the topic {name} has max.message.bytes = {limit}, less than the {state.wanted.max_message_bytes} that "
+            f"max_document_bytes = {settings.max_document_bytes} needs; raise the former or lower the latter"
+        )
+    return found
+
+
+async def _states(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[TopicState]:
+    names = [spec.name for spec in wanted(settings)]
+    found = await _describe(client, names)
+    documents = found.get(names[0])
+    specs = wanted(settings)
+    if documents is not None:
+        size = documents.configs.get("max.message.bytes")
+        specs = [specs[0], *wanted(settings, documents.partitions, int(size) if size else None)[1:]]
+    nothing = _Found(0, 0, {})
+    result = []
+    for spec in specs:
+        topic = found.get(spec.name, nothing)
+        differences = tuple(_differences(spec, topic, settings)) if topic.partitions else ()
+        result.append(TopicState(spec, topic.partitions, topic.replicas, topic.configs, differences))
+    return result
+
+
+def _differences(spec: TopicSpec, topic: _Found, settings: KafkaSettings) -> Iterable[str]:
+    if topic.partitions != spec.partitions:
+        yield f"partitions: {topic.partitions}, not {spec.partitions}"
+    if settings.replication_factor is not None and topic.replicas != settings.replication_factor:
+        yield f"replication factor: {topic.replicas}, not {settings.replication_factor}"
+    for key, value in spec.configs.items():
+        have = topic.configs.get(key)
+        # More room than asked for is no difference.
+        if have is None or have == value or (key == "max.message.bytes" and int(have) >= int(value)):
+            continue
+        yield f"{key}: {have}, not {value}"
+
+
+async def _describe(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, _Found]:
+    """The topics that are there. Their configs stay empty where the broker does not allow to read them."""
+    found: dict[str, _Found] = {}
+    # Asked for by name, so that a broker that makes topics by itself (auto.create.topics.enable) must not be asked for
+    # one that is missing: therefore all names first.
+    known = set(await client.list_topics())
+    there = [name for name in names if name in known]
+    if not there:
+        return found
+    configs = await _configs(client, there)
+    for topic in await client.describe_topics(there):
+        code = topic["error_code"]
+        if code == errors.UnknownTopicOrPartitionError.errno:
+            continue  # deleted just now
+        if code and code != errors.LeaderNotAvailableError.errno:
+            raise errors.for_code(code)(topic["topic"])
+        partitions = topic["partitions"]
+        replicas = min((len(partition["replicas"]) for partition in partitions), default=0)
+        found[topic["topic"]] = _Found(len(partitions), replicas, configs.get(topic["topic"], {}))
+    return found
+
+
+async def _configs(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    result: dict[str, dict[str, str]] = {}
+    for response in await client.describe_configs(resources):
+        for code, message, _, name, entries, *_ in response.resources:
+            if code:
+                logger.warning("the settings of the topic %s cannot be read: %s", name, message or code)
+                continue
+            result[name] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
+    return result
+
+
+async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec]) -> set[str]:
+    """Make topics; the names of those that were not there yet."""
+    if not specs:
+        return set()
+    replicas = settings.replication_factor or -1
+    topics = [
+        # aiokafka insists on assignments where the broker is to choose the number of copies.
+        NewTopic(spec.name, spec.partitions, replicas, {} if replicas == -1 else None, spec.configs)
+        for spec in specs
+    ]
+    response: Any = await client.create_topics(topics)
+    made = set()
+    for name, code, *message in response.topic_errors:
+        if code == 0:
+            made.add(name)
+        elif code != errors.TopicAlreadyExistsError.errno:
+            raise errors.for_code(code)(f"{name}: {message[0]}" if message and message[0] else name)
+    await _until_visible(client, [spec.name for spec in specs])
+    return made
+
+
+async def _grow(client: AIOKafkaAdminClient, spec: TopicSpec) -> None:
+    """Give a topic as many partitions as wanted, and wait until brokers know them."""
+    with suppress(errors.InvalidPartitionsError):  # somebody else was faster
+        await client.create_partitions({spec.name: NewPartitions(spec.partitions)})
+    for _ in range(_VISIBLE_SECONDS * 20):
+        described = await client.describe_topics([spec.name])
+        if described and len(described[0]["partitions"]) >= spec.partitions:
+            return
+        await asyncio.sleep(0.05)
+    raise errors.KafkaTimeoutError(f"the partitions added to {spec.name} do not appear")
+
+
+async def _until_visible(client: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait for what the controller has made, or says is there: brokers learn of it a little later."""
+    for _ in range(_VISIBLE_SECONDS * 20):
+        if set(names) <= set(await client.list_topics()):
+            return
+        await asyncio.sleep(0.05)
+    raise errors.KafkaTimeoutError(f"the topics {', '.join(names)} were made, but do not appear")

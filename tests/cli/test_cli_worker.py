@@ -1,0 +1,154 @@
+"""The command lines of worker, health and reindex, as far as they go without a broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from stream_lsh.cli import main
+from stream_lsh.cli.reindex import _options, reindex, switching
+from stream_lsh.cli.worker import ROLES, roles_of
+from stream_lsh.errors import UsageError
+from stream_lsh.kafka import logs, topics
+from stream_lsh.kafka.reindex import target
+from stream_lsh.kafka.settings import KafkaSettings
+
+
+@pytest.fixture(autouse=True)
+def as_we_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings from outside, and the log of the tests stays as it is."""
+    for name in KafkaSettings.model_fields:
+        monkeypatch.delenv(f"STREAM_LSH_{name.upper()}", raising=False)
+    monkeypatch.setattr(logs, "set_up", lambda level, process: None)
+
+
+def run(*words: str, **variables: str) -> Any:
+    return CliRunner(env={f"STREAM_LSH_{name.upper()}": value for name, value in variables.items()}).invoke(main, words)
+
+
+@contextmanager
+def answering(status: int, report: object, port: int = 0) -> Iterator[int]:
+    """A process that says how it is; `report` may be a function of the port."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = report(self.server.server_port) if callable(report) else report  # type: ignore[attr-defined]
+            body = json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", port), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def told(alive: bool = True, *ports: int, role: str = "match") -> dict[str, object]:
+    seconds = {"started": 75.2, "committed": 3.4, "idle": None}
+    return {"alive": alive, "roles": {role: {"alive": alive, "seconds_since": seconds}}, "ports": ports}
+
+
+def test_roles() -> None:
+    assert roles_of("forward, sign,") == ("sign", "forward")
+    assert roles_of(",".join(ROLES)) == ROLES == topics.ROLES
+    for text in ("", ",", "sign,sing"):
+        with pytest.raises(UsageError, match="there are sign, sequence, match, judge, forward"):
+            roles_of(text)
+
+
+def test_wrong_command_lines_of_a_worker() -> None:
+    result = run("worker", "--roles", "sing")
+    assert result.exit_code == 2 and "there is no role 'sing'" in result.output
+    result = run("worker", "--http-port", "65535")
+    assert result.exit_code == 2 and "need a port each" in result.output
+    result = run("worker", "--shards", "0")
+    assert result.exit_code == 2 and "shards" in result.output
+    result = run("worker", against="unique")
+    assert result.exit_code == 2 and "not possible on Kafka" in result.output
+
+
+@pytest.mark.parametrize("command", ["worker", "reindex"])
+def test_passwords_are_no_options(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "--sasl-username" in result.output and "--sasl-password" not in result.output
+    assert "--ssl-password" not in result.output and "--data-folder" in result.output and "--shards" in result.output
+
+
+def test_a_broker_that_is_away_is_waited_for_so_long() -> None:
+    result = run("worker", "--bootstrap-servers", "127.0.0.1:1", "--give-up-seconds", "0.1", "--roles", "judge")
+    assert result.exit_code == 6
+    assert "no answer from Kafka at 127.0.0.1:1" in result.output and "give_up_seconds" in result.output
+
+
+def test_health_of_a_worker_that_is_alive() -> None:
+    with answering(200, told()) as port:
+        result = run("health", "--port", str(port))
+        assert result.exit_code == 0
+        assert result.output == f"match (port {port}): alive, last commit 3.4 s ago, started 1 min 15 s ago\n"
+        assert run("health", "--quiet", http_port=str(port)).output == ""
+
+
+def test_health_asks_all_processes() -> None:
+    with answering(200, told(role="sign")) as other:
+        with answering(200, lambda port: told(True, port, other)) as port:
+            result = run("health", "--port", str(port))
+            assert result.exit_code == 0 and f"sign (port {other}): alive" in result.output
+        with answering(503, told(False), port=other + 1 if other < 65535 else 0) as dead:
+            with answering(200, lambda port: told(True, port, other, dead)) as port:
+                result = run("health", "--port", str(port))
+            assert result.exit_code == 1
+            assert f"match (port {dead}): not alive" in result.output and "sign" in result.output
+
+
+def test_health_of_what_is_not_there() -> None:
+    with answering(200, told()) as port:
+        pass
+    result = run("health", "--port", str(port))
+    assert result.exit_code == 1 and "no answer" in result.output and "refused" in result.output
+    with answering(200, ["something else"]) as port:
+        result = run("health", "--port", str(port))
+    assert result.exit_code == 1 and "is not a worker" in result.output
+    result = run("health")
+    assert result.exit_code == 2 and "http_port is not set" in result.output
+
+
+def test_reindex_without_a_broker() -> None:
+    result = run("reindex", "--to-prefix", "two", "--bootstrap-servers", "127.0.0.1:1")
+    assert result.exit_code == 6 and "no answer from Kafka" in result.output
+    result = run("reindex", "--to-prefix", "stream-lsh")
+    assert result.exit_code == 2 and "give a new one" in result.output
+
+
+def test_reindex_says_how_to_switch() -> None:
+    words = ["--to-prefix", "two", "--shards", "4", "--text-field", "title", "--text-field", "text", "--no-bag"]
+    words += ["--topic-prefix", "one", "--replication-factor", "3", "--retention-hours", "5", "--quiet"]
+    with reindex.make_context("reindex", words) as context:
+        assert isinstance(context, click.Context)
+        options = _options(context)
+    assert sorted(options.split(" --")) == ["", "no-bag", "shards 4", "text-field text", "text-field title"]
+    old = KafkaSettings(topic_prefix="one", data_folder=Path("data"))
+    lines = switching(old, target(old, "two"), options)
+    command = lines[1].split()
+    assert command[:2] == ["stream-lsh", "worker"]
+    assert run(*command[1:], "--bootstrap-servers", "127.0.0.1:1", "--give-up-seconds", "0.1").exit_code == 6
+    assert "two.verdicts" in lines[2] and "not one.documents" in lines[3]

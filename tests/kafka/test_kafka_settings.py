@@ -1,0 +1,149 @@
+"""Kafka's settings: the same sources as the engine's, one file for both, what is refused and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_lsh.cli.options import KAFKA_SETTINGS
+from stream_lsh.errors import UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.settings import Settings, is_secret
+
+OWN = [name for name in KafkaSettings.model_fields if name not in Settings.model_fields]
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in KafkaSettings.model_fields:
+        monkeypatch.delenv(f"STREAM_LSH_{name.upper()}", raising=False)
+
+
+def refused(**given: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        KafkaSettings.load(None, **given)
+    return str(caught.value)
+
+
+def test_every_setting_but_the_passwords_is_an_option() -> None:
+    secrets = {name for name in OWN if is_secret(KafkaSettings.model_fields[name].annotation)}
+    assert secrets == {"ssl_password", "sasl_password"}
+    assert sorted(KAFKA_SETTINGS) == sorted(set(OWN) - secrets)
+    assert all(KafkaSettings.model_fields[name].description for name in OWN)
+
+
+def test_sources_win_over_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('threshold = 0.7\ntopic_prefix = "file"\nlinger_ms = 7\npartitions = 9\ntrace_headers = ["a"]\n')
+    monkeypatch.setenv("STREAM_LSH_TOPIC_PREFIX", "variable")
+    monkeypatch.setenv("STREAM_LSH_LINGER_MS", "8")
+    monkeypatch.setenv("STREAM_LSH_DATA_FOLDER", "/data")
+    settings = KafkaSettings.load(file, linger_ms="9")
+    assert (settings.threshold, settings.topic_prefix, settings.linger_ms) == (0.7, "variable", 9)
+    assert (settings.partitions, settings.trace_headers, settings.data_folder) == (9, ("a",), Path("/data"))
+    monkeypatch.setenv("STREAM_LSH_TRACE_HEADERS", "x, y")
+    assert KafkaSettings.load(file).trace_headers == ("x", "y")
+
+
+def test_the_embedded_engine_takes_a_file_with_kafkas_settings(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('threshold = 0.7\ntopic_prefix = "news"\nsasl_password = "secret"\n')
+    settings = Settings.load(file)
+    assert type(settings) is Settings
+    assert settings.threshold == 0.7
+    file.write_text('threshold = 0.7\ntopic_prefix = "news"\ntopic_prefixes = "x"\n')
+    with pytest.raises(UsageError, match="topic_prefixes: there is no such setting") as caught:
+        Settings.load(file)
+    assert "topic_prefix:" not in str(caught.value)
+
+
+def test_an_unknown_setting_is_an_error_that_names_those_of_kafka_too(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("lingering = 3\n")
+    with pytest.raises(UsageError, match=r"lingering: there is no such setting .*linger_ms"):
+        KafkaSettings.load(file)
+
+
+def test_none_of_them_changes_the_answers() -> None:
+    plain = Settings(threshold=0.7, shards=2)
+    other = KafkaSettings(
+        threshold=0.7, shards=2, topic_prefix="x", frame_documents=7, delivery="at_least_once", document_format="text"
+    )
+    assert other.fingerprint == plain.fingerprint
+
+
+def test_what_the_embedded_engine_can_do_and_kafka_cannot_is_refused_with_the_reason() -> None:
+    assert "against" in refused(against="unique")
+    assert "judge keeps no verdicts" in refused(against="unique")
+
+
+@pytest.mark.parametrize("name", ["time_field", "set_field"])
+def test_plain_text_has_no_fields(name: str) -> None:
+    message = refused(document_format="text", **{name: "x"})
+    assert name in message and "json" in message
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ({"frame_documents": 4097}, ["frame_documents", "4096"]),
+        ({"frame_documents": 0}, ["frame_documents", "1"]),
+        ({"bootstrap_servers": ""}, ["bootstrap_servers", "host:port"]),
+        ({"bootstrap_servers": "a:1,b:99999"}, ["b:99999"]),
+        ({"bootstrap_servers": "a:1 b:2"}, ["host:port"]),
+        ({"topic_prefix": "news/today"}, ["topic_prefix", "letters"]),
+        ({"topic_prefix": "."}, ["topic_prefix"]),
+        ({"topic_prefix": "x" * 201}, ["topic_prefix", "200"]),
+        ({"documents_topic": "a b"}, ["documents_topic", "249"]),
+        ({"documents_topic": "stream-lsh.frames"}, ["documents_topic", "itself"]),
+        ({"delivery": "twice"}, ["delivery", "exactly_once"]),
+        ({"replication_factor": 0}, ["replication_factor"]),
+        ({"http_port": 70000}, ["http_port"]),
+    ],
+)
+def test_wrong_values_are_named_with_what_is_allowed(given: dict[str, Any], parts: list[str]) -> None:
+    message = refused(**given)
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("servers", ["localhost", "a.b-c:9092", "[::1]:9092", "10.0.0.1:1, 10.0.0.2:2"])
+def test_servers(servers: str) -> None:
+    assert KafkaSettings(bootstrap_servers=servers).bootstrap_servers == servers.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ({"security_protocol": "SASL_SSL"}, ["needs sasl_mechanism"]),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, ["PLAIN needs sasl_username"]),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "u"},
+            ["SCRAM-SHA-256 needs sasl_password", "environment"],
+        ),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, ["sasl_oauth_token_file"]),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "MD5"}, ["sasl_mechanism", "SCRAM-SHA-512"]),
+        ({"sasl_username": "u"}, ["sasl_username", "PLAINTEXT", "SASL_SSL"]),
+        ({"security_protocol": "SSL", "sasl_mechanism": "PLAIN"}, ["sasl_mechanism", "does not use it"]),
+        ({"ssl_cafile": "ca.pem"}, ["ssl_cafile", "SSL"]),
+        ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, ["ssl_keyfile", "ssl_certfile"]),
+        ({"security_protocol": "SSL", "ssl_password": "s3cret"}, ["ssl_password", "ssl_certfile"]),
+    ],
+)
+def test_security_settings_that_do_not_fit_together(given: dict[str, Any], parts: list[str]) -> None:
+    message = refused(**given)
+    assert all(part in message for part in parts), message
+    assert "s3cret" not in message
+
+
+def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_LSH_SASL_PASSWORD", "s3cret")
+    settings = KafkaSettings.load(
+        None, security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="user"
+    )
+    assert settings.sasl_password is not None
+    assert settings.sasl_password.get_secret_value() == "s3cret"
+    assert "s3cret" not in f"{settings!r} {settings}"
+    assert "s3cret" not in settings.model_dump_json()
+    assert "s3cret" not in refused(sasl_password=["s3cret"])

@@ -1,0 +1,170 @@
+"""Topics: names, making them, showing and checking what is there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from kafka_helpers import settings_for
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.connection import admin, committed
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import ROLES, Topics, TopicState, check, create, largest_record, show, wanted
+
+
+def by_name(states: list[TopicState]) -> dict[str, TopicState]:
+    return {state.wanted.name: state for state in states}
+
+
+async def add(settings: KafkaSettings, name: str, partitions: int = 1, **configs: str) -> None:
+    given = {key.replace("_", "."): value for key, value in configs.items()}
+    async with admin(settings) as client:
+        response = await client.create_topics([NewTopic(name, partitions, 1, topic_configs=given)])
+        assert [code for _, code, *_ in response.topic_errors] == [0]
+
+
+def test_names() -> None:
+    topics = Topics.of(KafkaSettings(topic_prefix="news"))
+    assert topics.documents == "news.documents"
+    assert topics.dead_letters == "news.dead-letters"
+    assert topics.changelog == "news.match-shards-changelog"
+    assert topics.group("judge") == "news.judge"
+    assert topics.transactional_id("judge") == "news.judge"
+    assert topics.transactional_id("forward", 3) == "news.forward.3"
+    assert Topics.of(KafkaSettings(documents_topic="crawl")).documents == "crawl"
+
+
+def test_what_is_wanted_follows_the_settings() -> None:
+    settings = KafkaSettings(partitions=3, shards=2, retention_hours=2, max_document_bytes=10**8)
+    specs = {spec.name.partition(".")[2]: spec for spec in wanted(settings)}
+    assert len(specs) == 9
+    assert [specs[name].partitions for name in ("documents", "verdicts", "pairs", "unique", "dead-letters")] == [3] * 5
+    assert [specs[name].partitions for name in ("signatures", "matches")] == [1, 1]
+    assert [specs[name].partitions for name in ("frames", "match-shards-changelog")] == [2, 2]
+    assert {spec.cleanup_policy for spec in specs.values()} == {"delete"}
+    assert specs["verdicts"].configs["retention.ms"] == "7200000"
+    changelog = specs["match-shards-changelog"].configs
+    assert (changelog["retention.ms"], changelog["retention.bytes"]) == ("-1", "-1")
+    assert specs["documents"].max_message_bytes == 10**8 + 64 * 2**10
+    assert specs["unique"].max_message_bytes > specs["documents"].max_message_bytes
+    assert specs["signatures"].max_message_bytes == largest_record(settings) > 10**8 + 10**8 // 256
+    assert "min.insync.replicas" not in specs["verdicts"].configs
+    assert wanted(KafkaSettings(replication_factor=3))[0].configs["min.insync.replicas"] == "2"
+
+
+def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path, shards=2, partitions=3)
+    assert all(state.partitions == 0 and not state.done for state in asyncio.run(show(settings)))
+    first = asyncio.run(create(settings))
+    assert [state.done for state in first] == ["created"] * 9
+    assert all(state.partitions == state.wanted.partitions and not state.differences for state in first)
+    second = asyncio.run(create(settings))
+    assert [state.done for state in second] == [""] * 9
+    asyncio.run(check(settings, ROLES))
+
+
+def test_several_may_create_at_once(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+
+    async def all_at_once() -> list[list[TopicState]]:
+        return await asyncio.gather(*(create(settings) for _ in range(3)))
+
+    for states in asyncio.run(all_at_once()):
+        assert all(state.partitions == state.wanted.partitions for state in states)
+
+
+def test_outputs_follow_the_documents_topic_that_is_there(broker: Any, prefix: str, tmp_path: Path) -> None:
+    source = f"{prefix}-source"
+    settings = settings_for(broker, prefix, tmp_path, documents_topic=source, partitions=2)
+    asyncio.run(add(settings, source, 5, max_message_bytes=str(2**25)))
+    states = by_name(asyncio.run(create(settings)))
+    assert states[source].done == ""
+    assert states[source].differences == ("partitions: 5, not 2",)
+    topics = Topics.of(settings)
+    for name in (topics.verdicts, topics.pairs, topics.unique, topics.dead_letters):
+        assert states[name].partitions == 5
+    assert int(states[topics.unique].configs["max.message.bytes"]) > 2**25
+    asyncio.run(check(settings, ROLES))
+
+
+def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path, partitions=2)
+    asyncio.run(create(settings))
+    topics = Topics.of(settings)
+
+    async def grow() -> None:
+        async with admin(settings) as client:
+            await client.create_partitions({topics.documents: NewPartitions(4)})
+
+    asyncio.run(grow())
+    with pytest.raises(BrokerError, match=rf"{prefix}.verdicts has 2 partitions and {prefix}.documents 4;.*create"):
+        asyncio.run(check(settings, ["judge"]))
+    asyncio.run(check(settings, ["sign", "sequence", "match"]))
+    states = by_name(asyncio.run(create(settings)))
+    assert states[topics.verdicts].done == "2 partitions added"
+    assert states[topics.verdicts].partitions == 4
+    asyncio.run(check(settings, ROLES))
+
+
+def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    asyncio.run(add(settings, f"{prefix}.documents"))
+    with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.signatures. `stream-lsh topics create`"):
+        asyncio.run(check(settings, ["sign"]))
+    with pytest.raises(BrokerError, match=r"topics .*dead-letters, .*unique, .*verdicts"):
+        asyncio.run(check(settings, ["forward"]))
+
+
+def test_another_number_of_shards_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+    asyncio.run(create(settings_for(broker, prefix, tmp_path, shards=2)))
+    with pytest.raises(BrokerError, match=r"frames has 2 partitions, but shards = 4.*topic_prefix"):
+        asyncio.run(check(settings_for(broker, prefix, tmp_path, shards=4), ["match"]))
+
+
+def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path, shards=1)
+    asyncio.run(add(settings, f"{prefix}.match-shards-changelog", cleanup_policy="compact"))
+    asyncio.run(add(settings, f"{prefix}.matches", max_message_bytes="1048588"))
+    asyncio.run(add(settings, f"{prefix}.signatures", 2))
+    states = by_name(asyncio.run(create(settings)))
+    assert "cleanup.policy: compact, not delete" in states[f"{prefix}.match-shards-changelog"].differences
+    with pytest.raises(BrokerError, match=r"changelog has cleanup.policy = compact.*max.message.bytes = 1048588"):
+        asyncio.run(check(settings, ["match"]))
+    with pytest.raises(BrokerError, match="signatures has 2 partitions, but it is one sequence"):
+        asyncio.run(check(settings, ["sign"]))
+
+
+def test_committed_offsets_come_with_their_metadata(broker: Any, prefix: str, tmp_path: Path) -> None:
+    from aiokafka import AIOKafkaConsumer
+
+    settings = settings_for(broker, prefix, tmp_path)
+    asyncio.run(add(settings, f"{prefix}.signatures", 2))
+    topic, group = f"{prefix}.signatures", f"{prefix}.sequence"
+
+    async def commit() -> dict[int, tuple[int, str]]:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
+        )
+        await consumer.start()
+        consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
+        await consumer.commit({TopicPartition(topic, 1): OffsetAndMetadata(7, "what was accepted")})
+        await consumer.stop()
+        async with admin(settings) as client:
+            assert await committed(client, group, "another") == {}
+            assert await committed(client, f"{group}-unknown", topic) == {}
+            return await committed(client, group, topic)
+
+    assert asyncio.run(commit()) == {1: (7, "what was accepted")}
+
+
+def test_too_many_copies_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
+    from stream_lsh.kafka.connection import explained
+
+    settings = settings_for(broker, prefix, tmp_path, replication_factor=7)
+    with pytest.raises(BrokerError, match="replication_factor = 7"), explained(settings):
+        asyncio.run(create(settings))
