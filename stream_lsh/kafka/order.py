@@ -1,0 +1,171 @@
+"""Which documents of a frame count: those from the position on that has been accepted of their source partition.
+
+Signers send at least once, zombies late, and a refused send may leave a hole before the next one. The order of the
+frames in their log decides, with these rules for each source partition in a frame:
+
+- not known yet: only a segment marked `STARTS` is taken; another one was sent behind it, and comes again with it;
+- it begins behind the accepted position: a gap, ignored until what is missing has come. Only `JUMPS`, which an operator
+  has allowed (--accept-loss), goes over it;
+- it ends at or before the accepted position: a repeat;
+- else its documents from the accepted position on count, and its end is the accepted position.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import FormatError
+
+CONTINUES, STARTS, JUMPS = range(3)
+"""Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
+
+_VERSION = "1:"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Documents of a source partition that are missing before a segment. accepted: -1 if there is nothing yet."""
+
+    partition: int
+    accepted: int
+    begins: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """What to do with a frame.
+
+    after: the positions behind it. documents: how many count; a frame without any is not passed on. mask: which ones,
+    bool[n], or None for all. gaps: segments that were ignored. repeats: documents that were accepted before.
+    """
+
+    after: Accepted
+    documents: int
+    mask: NDArray[np.bool_] | None
+    gaps: tuple[Gap, ...]
+    repeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the sequencer has accepted: of each source partition the position behind it; a value, never changed.
+
+    last: offset of the last frame that was passed on, -1 before the first.
+    """
+
+    positions: Mapping[int, int] = field(default_factory=dict)
+    last: int = -1
+
+    def accept(
+        self, segments: NDArray[np.int64], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
+    ) -> Decision:
+        """Judge a frame: its segments int64[s, 4] (PARTITION, FROM, TO, FIRST), and where its n documents came from.
+
+        Raises:
+            FormatError: a segment that ends before it begins.
+        """
+        known = self.positions
+        moved: dict[int, int] = {}
+        taken: list[tuple[int, int, int]] = []  # partition, from where, to where
+        gaps: list[Gap] = []
+        repeated = cut = False
+        for partition, begins, ends, first in segments.tolist():
+            if not 0 <= begins <= ends:
+                raise FormatError(f"a frame is damaged: a segment goes from {begins} to {ends}")
+            at = moved.get(partition, known.get(partition, -1))
+            if at < 0:
+                at = begins if first != CONTINUES else -1
+            elif begins > at and first == JUMPS:
+                at = begins
+            elif ends <= at:
+                repeated = True
+                continue
+            if at < begins:
+                gaps.append(Gap(partition, at, begins))
+                continue
+            cut |= at > begins
+            taken.append((partition, at, ends))
+            moved[partition] = ends
+        n = len(offsets)
+        after = Accepted({**known, **moved}, self.last) if moved else self
+        if not (gaps or repeated or cut):
+            return Decision(after, n, None, (), 0)
+        mask = np.zeros(n, np.bool_)
+        for partition, begins, ends in taken:
+            mask |= (partitions == partition) & (offsets >= begins) & (offsets < ends)
+        documents = int(np.count_nonzero(mask))
+        missed = np.isin(partitions, [gap.partition for gap in gaps]) if gaps else np.zeros(n, np.bool_)
+        repeats = int(np.count_nonzero(~mask & ~missed))
+        return Decision(after, documents, None if documents == n else mask, tuple(gaps), repeats)
+
+    def passed_on(self, offset: int) -> Accepted:
+        """With the frame at an offset as the last one that was passed on."""
+        return Accepted(self.positions, offset)
+
+    def metadata(self) -> str:
+        """As text for the metadata of an offset commit: version, and variable-length numbers in base64.
+
+        Some 4 bytes a source partition of about equal length; brokers take 4,096 (offset.metadata.max.bytes).
+        """
+        out = bytearray()
+        _write(out, self.last)
+        before, position = -1, 0
+        for partition, ends in sorted(self.positions.items()):
+            _write(out, partition - before - 1)
+            _write(out, ends - position)
+            before, position = partition, ends
+        return _VERSION + base64.b64encode(out).decode("ascii")
+
+    @classmethod
+    def of(cls, metadata: str) -> Accepted:
+        """What `metadata` gave.
+
+        Raises:
+            FormatError: it is from another version, or no such text.
+        """
+        if not metadata.startswith(_VERSION):
+            raise FormatError(
+                f"the metadata {metadata[:40]!r} of the sequencer's committed offset is none that this version writes: "
+                "upgrade this worker if another version wrote it; otherwise rebuild under another topic_prefix"
+            )
+        try:
+            numbers = _read(base64.b64decode(metadata[len(_VERSION) :], validate=True))
+            last = next(numbers)
+            positions: dict[int, int] = {}
+            partition, position = -1, 0
+            for skipped in numbers:
+                partition += skipped + 1
+                position += next(numbers)
+                positions[partition] = position
+        except (binascii.Error, StopIteration, ValueError):
+            raise FormatError(
+                "the metadata of the sequencer's committed offset is damaged; rebuild under another topic_prefix"
+            ) from None
+        return cls(positions, last)
+
+
+def _write(out: bytearray, number: int) -> None:
+    """A signed number, 7 bits a byte, small ones short."""
+    rest = number << 1 if number >= 0 else ((-number) << 1) - 1
+    while rest > 127:
+        out.append(rest & 127 | 128)
+        rest >>= 7
+    out.append(rest)
+
+
+def _read(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield number >> 1 if number & 1 == 0 else -((number + 1) >> 1)
+            number = shift = 0
+    if shift:
+        raise ValueError("cut off")
