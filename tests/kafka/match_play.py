@@ -1,0 +1,213 @@
+"""What the tests of the match role share: frames, the replies that they must get, workers as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from stream_lsh.documents import Document, columns
+from stream_lsh.frames import Frame, Sequenced, Source
+from stream_lsh.index.batch import sign_batch
+from stream_lsh.index.replica import Replica
+from stream_lsh.kafka.connection import admin, committed
+from stream_lsh.kafka.member import Job, command, dump
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics
+from stream_lsh.replies import head
+from stream_lsh.signing.signer import Signer
+
+ROOT = Path(__file__).parents[2]
+WORDS = [f"w{i}" for i in range(400)]
+LIMIT = 90.0  # seconds that anything may take
+
+
+def documents(n: int, seed: int = 1) -> list[Document]:
+    """Texts of which many are near-duplicates of earlier ones."""
+    chance = random.Random(seed)
+    texts = [[chance.choice(WORDS) for _ in range(30)] for _ in range(20)]
+    out = []
+    for number in range(n):
+        words = list(chance.choice(texts))
+        for _ in range(chance.choice((0, 1, 2, 6, 30))):
+            words[chance.randrange(len(words))] = chance.choice(WORDS)
+        texts.append(words)
+        out.append(Document(number, " ".join(words)))
+    return out
+
+
+def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
+    """Sequenced frames, from `first` on without gaps."""
+    signer = Signer(settings.signing)
+    out = []
+    for number, at in enumerate(range(0, len(given), size), start=first):
+        part = columns(list(given[at : at + size]))
+        n = len(part.ids)
+        batch = sign_batch(signer, settings, part, want_shingles=False)
+        source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
+        frame = Frame.of(batch, np.array([[0, at, at + n, 0]], np.int64), source)
+        out.append(Sequenced(number, number - 1, None, memoryview(frame.encode(settings))).encode(settings))
+    return out
+
+
+def expected(settings: KafkaSettings, log: Sequence[bytes], folder: Path) -> dict[int, list[bytes]]:
+    """The replies of each shard, from replicas that nothing disturbs."""
+    out = {}
+    for shard in range(settings.shards):
+        replica = Replica(settings, shard, folder / f"undisturbed-{shard}")
+        replica.activate()
+        out[shard] = []
+        for data in log:
+            answer = replica.match(data)
+            assert answer is not None and answer.reply is not None
+            out[shard].append(answer.reply)
+        replica.close()
+    return out
+
+
+async def produce(settings: KafkaSettings, log: Sequence[bytes], pause: float = 0.0) -> None:
+    """A copy of each frame for each shard, as the sequencer does it."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, max_request_size=80 << 20, enable_idempotence=True
+    )
+    await producer.start()
+    try:
+        for data in log:
+            for shard in range(settings.shards):
+                await producer.send(Topics.of(settings).frames, data, partition=shard)
+            await asyncio.sleep(pause)
+    finally:
+        await producer.stop()
+
+
+class Replies:
+    """Reads the matches topic as the judge does: by the chain rule."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.settings = settings
+        self.found: dict[int, list[bytes]] = {shard: [] for shard in range(settings.shards)}
+        self.times: list[float] = []
+        self.repeats = 0
+        self.position = 0
+        self._last = dict.fromkeys(range(settings.shards), -1)
+
+    async def read(self, n: int, look: Callable[[], object] = lambda: None) -> None:
+        """Read until each shard has replied to `n` frames."""
+        topic = TopicPartition(Topics.of(self.settings).matches, 0)
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.bootstrap_servers, fetch_max_wait_ms=50)
+        await consumer.start()
+        try:
+            consumer.assign([topic])
+            consumer.seek(topic, sum(map(len, self.found.values())) and self.position)
+            deadline = time.monotonic() + LIMIT
+            while min(map(len, self.found.values())) < n:
+                look()
+                assert time.monotonic() < deadline, f"replies: { {k: len(v) for k, v in self.found.items()} } of {n}"
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    for record in records:
+                        self._take(record)
+        finally:
+            await consumer.stop()
+
+    def _take(self, record: Any) -> None:
+        self.position = record.offset + 1
+        shard, offset, predecessor = head(record.value, self.settings)
+        if offset <= self._last[shard]:
+            self.repeats += 1
+        elif predecessor == self._last[shard]:
+            self._last[shard] = offset
+            self.found[shard].append(record.value)
+            self.times.append(time.monotonic())
+
+
+async def all_committed(settings: KafkaSettings, n: int) -> None:
+    """Wait until the group has committed the first n frames of every shard."""
+    names = Topics.of(settings)
+    deadline = time.monotonic() + LIMIT
+    async with admin(settings) as client:
+        while True:
+            found = await committed(client, names.group("match"), names.frames)
+            if [found.get(shard, (0, ""))[0] for shard in range(settings.shards)] == [n] * settings.shards:
+                return
+            assert time.monotonic() < deadline, f"committed {found}, not {n}"
+            await asyncio.sleep(0.1)
+
+
+async def log_ends(settings: KafkaSettings, topic: str, partitions: int) -> list[tuple[int, int]]:
+    """First offset and end of each partition."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+    await consumer.start()
+    try:
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        return [(starts[place], ends[place]) for place in places]
+    finally:
+        await consumer.stop()
+
+
+class Worker:
+    """The match role as a process, as `stream-lsh worker` starts it."""
+
+    def __init__(self, settings: KafkaSettings, log: Path) -> None:
+        self.log = log
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command(Job(("match",))), stdin=subprocess.PIPE, stdout=errors, stderr=errors, cwd=ROOT
+            )
+        assert self.process.stdin is not None
+        self.process.stdin.write(dump(Job(("match",)), settings))
+        self.process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        return self.process.wait(LIMIT)
+
+    def says(self, text: str, times: int = 1) -> bool:
+        return self.log.read_text().count(text) >= times
+
+    def last(self, text: str) -> int:
+        """Where in its log it said something last."""
+        return self.log.read_text().rfind(text)
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        deadline = time.monotonic() + LIMIT
+        while not self.says(text, times):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, f"{text!r} is not in\n{self.log.read_text()}"
+            time.sleep(0.02)
+
+
+@contextmanager
+def workers(folder: Path) -> Iterator[Callable[..., Worker]]:
+    """Starts workers, each with a log of its own, and kills what is left of them."""
+    started: list[Worker] = []
+
+    def start(settings: KafkaSettings) -> Worker:
+        worker = Worker(settings, folder / f"worker-{len(started)}.log")
+        started.append(worker)
+        return worker
+
+    try:
+        yield start
+    finally:
+        for worker in started:
+            with suppress(ProcessLookupError):
+                worker.process.kill()
+            worker.process.wait()
