@@ -1,0 +1,111 @@
+"""Replies of all shards -> complete frames, in the order of the log; pure.
+
+The chain rule: every reply names the frame before its own. Of each shard, only the reply to the frame that follows the
+last one counts. An earlier one is a repeat. A later one is ignored: its sender has failed, and sends the missing one
+and it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from stream_lsh.errors import StateError
+
+Payload = TypeVar("Payload")
+
+FORKED = (
+    "the chain of frames is forked (shard {shard}, frame {offset} after {predecessor}, expected one after {last}): the "
+    "committed offsets of the sequencer were changed, or another pipeline uses the same topic_prefix. Rebuild into a "
+    "new one with `stream-lsh reindex`"
+)
+
+
+class Outcome(StrEnum):
+    """What became of a reply."""
+
+    APPLIED = "applied"
+    REPEAT = "repeat"
+    GAP = "gap"
+
+
+class _Waiting(NamedTuple, Generic[Payload]):
+    position: int
+    offset: int
+    payload: Payload
+
+
+class Complete(NamedTuple, Generic[Payload]):
+    """A frame that every shard has answered. offset: the frame's; replies: of shard 0, 1, ..."""
+
+    offset: int
+    replies: Sequence[Payload]
+
+
+class Gather(Generic[Payload]):
+    """Gathers the replies of `shards` shards; `last`: offset of the last complete frame, -1 if there is none."""
+
+    def __init__(self, shards: int, last: int) -> None:
+        self.last = last
+        self._chains: list[deque[_Waiting[Payload]]] = [deque() for _ in range(shards)]
+        self._tails = [last] * shards
+
+    def add(self, position: int, shard: int, offset: int, predecessor: int, payload: Payload) -> Outcome:
+        """Take a reply.
+
+        Args:
+            position: its offset in the matches topic; never smaller than before.
+            offset, predecessor: of the frame that it answers.
+
+        Raises:
+            StateError: from a shard that there is not, or of another chain of frames.
+        """
+        if not 0 <= shard < len(self._chains):
+            raise StateError(
+                f"a reply comes from shard {shard}, but shards = {len(self._chains)}: give all workers of a "
+                "topic_prefix the same settings"
+            )
+        tail = self._tails[shard]
+        if predecessor > tail:
+            return Outcome.GAP
+        if predecessor < tail:
+            if offset > tail:
+                raise StateError(FORKED.format(shard=shard, offset=offset, predecessor=predecessor, last=tail))
+            return Outcome.REPEAT
+        if offset <= predecessor:
+            raise StateError(FORKED.format(shard=shard, offset=offset, predecessor=predecessor, last=tail))
+        self._chains[shard].append(_Waiting(position, offset, payload))
+        self._tails[shard] = offset
+        return Outcome.APPLIED
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has a frame."""
+        return all(self._chains)
+
+    def take(self) -> Complete[Payload] | None:
+        """The next complete frame, if there is one; it is the last one from then on.
+
+        Raises:
+            StateError: the shards have answered different frames.
+        """
+        if not self.ready:
+            return None
+        heads = [chain.popleft() for chain in self._chains]
+        offset = heads[0].offset
+        for shard, head in enumerate(heads):
+            if head.offset != offset:
+                raise StateError(FORKED.format(shard=shard, offset=head.offset, predecessor=self.last, last=self.last))
+        self.last = offset
+        return Complete(offset, [head.payload for head in heads])
+
+    def needed(self, end: int) -> int:
+        """Offset in the matches topic from which on replies are needed that have not been taken; `end` if none is."""
+        return min([end, *(chain[0].position for chain in self._chains if chain)])
+
+    @property
+    def waiting(self) -> int:
+        """Frames of which a reply has come, and that are not taken yet."""
+        return max(len(chain) for chain in self._chains)

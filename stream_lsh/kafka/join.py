@@ -1,0 +1,145 @@
+"""Documents and verdicts of one source partition, joined in the order of the documents; pure.
+
+Both come in runs. Documents have holes between their offsets (markers of transactions), verdicts repeat, and may for a
+while have holes too (a judge without transactions that failed sends the missing ones and all after them again).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+
+class Document(Protocol):
+    """What is used of a record of the documents topic."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+D = TypeVar("D", bound=Document)
+
+
+class Verdict(NamedTuple):
+    """at: its own offset. document: that of the document. reason, detail: of a rejected one."""
+
+    at: int
+    document: int
+    kind: str
+    reason: str = ""
+    detail: str = ""
+
+
+class Joined(NamedTuple, Generic[D]):
+    """A document and the verdict on it."""
+
+    document: D
+    verdict: Verdict
+
+
+class Join(Generic[D]):
+    """Joins from two committed positions on.
+
+    Attributes:
+        position: offset of the first document that is not joined yet. read: offset after the last document taken.
+        lost: verdicts without their document, and documents without their verdict, because the other is deleted.
+        size: bytes of the documents that wait.
+    """
+
+    def __init__(self, documents: int, verdicts: int) -> None:
+        self.position = self.read = documents
+        self.lost = 0
+        self.size = 0
+        self._documents: deque[D] = deque()
+        self._verdicts: deque[Verdict] = deque()
+        self._begin = 0  # documents before it are not there any more
+        self._settled = verdicts
+        self._hole: int | None = None
+        self._skip = False
+
+    def add_documents(self, records: Iterable[D]) -> None:
+        """Take documents, their offsets ascending, going on where the last call ended."""
+        for record in records:
+            if record.offset >= self.read:
+                self._documents.append(record)
+                self.size += weight(record)
+                self.read = record.offset + 1
+
+    def add_verdicts(self, verdicts: Iterable[Verdict]) -> None:
+        """Take verdicts as they stand in their topic."""
+        self._verdicts.extend(verdicts)
+
+    def gone(self, begin: int) -> None:
+        """The documents topic begins at offset `begin` now: what is before it and was not read cannot be read."""
+        self._begin = max(self._begin, begin)
+        self.read = max(self.read, begin)
+
+    def verdicts_gone(self) -> None:
+        """Verdicts were deleted before they were read: documents before the next verdict's are lost."""
+        self._skip = True
+
+    def reached(self, documents: int, verdicts: int) -> None:
+        """Nothing but what Kafka keeps for itself stands before these positions, and after what was taken."""
+        if not self._documents and not self._verdicts and self._hole is None:
+            self.position = self.read = max(self.position, documents)
+            self._settled = max(self._settled, verdicts)
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Documents and verdicts that wait for the others."""
+        return len(self._documents), len(self._verdicts)
+
+    @property
+    def hole(self) -> bool:
+        """Whether a verdict has come while the one on an earlier document is missing."""
+        return self._hole is not None
+
+    @property
+    def settled(self) -> int:
+        """Offset of the first verdict that is still needed once all that `take` gave is delivered."""
+        return self._settled if self._hole is None else self._hole
+
+    def take(self, most: int, most_bytes: int) -> list[Joined[D]]:
+        """What can be joined, in order: at most `most` documents, and `most_bytes` of them but for the last."""
+        found: list[Joined[D]] = []
+        size = 0
+        verdicts, documents = self._verdicts, self._documents
+        while verdicts and len(found) < most and size < most_bytes:
+            verdict = verdicts[0]
+            if verdict.document >= self.position:
+                head = documents[0].offset if documents else None
+                if verdict.document < (self._begin if head is None else head):
+                    self.lost += 1
+                    self._settle(verdict)
+                elif head is None:
+                    break
+                elif verdict.document > head and self._skip:
+                    self.size -= weight(documents.popleft())
+                    self.lost += 1
+                    continue
+                elif verdict.document > head:
+                    if self._hole is None:
+                        self._hole = verdict.at
+                else:
+                    document = documents.popleft()
+                    found.append(Joined(document, verdict))
+                    size += weight(document)
+                    self.size -= weight(document)
+                    self._settle(verdict)
+            verdicts.popleft()
+            self._settled = verdict.at + 1
+        return found
+
+    def _settle(self, verdict: Verdict) -> None:
+        self.position = verdict.document + 1
+        # What came too early comes again, after this one.
+        self._hole = None
+        self._skip = False
+
+
+def weight(document: Document) -> int:
+    """About how many bytes of memory a document takes."""
+    return 500 + len(document.value or b"")
