@@ -11,6 +11,7 @@ import pytest
 
 from stream_lsh.cli import main
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -38,12 +39,31 @@ def test_every_setting_is_documented(name: str) -> None:
     assert f"`{name}`" in page("README.md") or f"`{name}`" in page("docs/tuning.md")
 
 
+def shown_defaults(name: str) -> dict[str, str]:
+    """Setting -> default of the tables of settings of a page."""
+    rows = re.findall(r"^\| `(\w+)`\*? \| ([^|]*) \|", page(name), re.MULTILINE)
+    return {setting: default.strip().strip("`") for setting, default in rows}
+
+
+def default_text(default: object) -> str:
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return "" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+
+
 def test_the_table_of_settings_has_the_defaults_of_the_model() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)`\*? \| ([^|]*) \|", page("README.md"), re.MULTILINE))
+    shown = shown_defaults("README.md")
     for name, field in Settings.model_fields.items():
-        shown = rows[name].strip().strip("`")
-        default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
-        assert shown == ("" if default is None else str(default).lower()), name
+        assert shown[name] == default_text(field.default), name
+
+
+def test_the_settings_of_kafka_have_a_table_of_their_own() -> None:
+    own = {name: field for name, field in KafkaSettings.model_fields.items() if name not in Settings.model_fields}
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| (.*) \|$", page("docs/kafka.md"), re.MULTILINE)
+    table = {name: (default.strip().strip("`"), meaning) for name, default, meaning in rows if name in own}
+    assert table.keys() == own.keys()
+    for name, field in own.items():
+        assert table[name] == (default_text(field.default), field.description), name
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -74,17 +94,30 @@ def test_every_kind_and_reason_is_described() -> None:
         assert f"| `{name}` |" in text, name
 
 
+def resolve(words: list[str]) -> click.Command | None:
+    """The command that the words behind `stream-lsh` begin with, down to a command of a group."""
+    command: click.Command | None = main
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(click.Context(command), word)
+        if command is None:
+            return None
+    return command
+
+
 def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
-    context = click.Context(main)
     seen = 0
     for path in PAGES:
         for block in blocks(path.read_text(encoding="utf-8"), "sh", "console", "ini"):
-            for name, rest in re.findall(r"stream-lsh (\w+)([^|>\n]*)", block):
-                command = main.get_command(context, name)
-                assert command is not None, f"{path.name}: {name}"
+            for line in re.findall(r"stream-lsh (\w[^|>\n#]*)", block):
+                words = line.split()
+                command = resolve(words)
+                assert command is not None, f"{path.name}: {line}"
+                assert not isinstance(command, click.Group), f"{path.name}: {line}"
                 known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
-                for option in re.findall(r"(?<!\S)--[\w-]+", rest):
-                    assert option in known, f"{path.name}: {name} {option}"
+                for option in re.findall(r"(?<!\S)--[\w-]+", line):
+                    assert option in known, f"{path.name}: {line}"
                     seen += 1
     assert seen > 10
 

@@ -86,9 +86,22 @@ def make_feed(documents: int = 2000, seed: int = 1) -> Feed:
     Raises:
         ValueError: fewer than LEAST documents; each kind needs room.
     """
+    return Feed(tuple(_entries(documents, seed)))
+
+
+def feed_lines(documents: int = 2000, seed: int = 1) -> Iterator[bytes]:
+    """The lines of that feed, each with its newline, made one by one.
+
+    Raises:
+        ValueError: as `make_feed`.
+    """
+    return (entry.line + b"\n" for entry in _entries(documents, seed))
+
+
+def _entries(documents: int, seed: int) -> Iterator[Entry]:
     if documents < LEAST:
         raise ValueError(f"{documents} documents are too few for a feed; take at least {LEAST}")
-    return Feed(tuple(_Newsroom(Random(f"stream_lsh demo feed {seed}")).run(documents)))
+    return _Newsroom(Random(f"stream_lsh demo feed {seed}")).run(documents)
 
 
 class _Newsroom:

@@ -108,3 +108,17 @@ def test_the_command(tmp_path: Path) -> None:
     assert again.exit_code == 2
     assert "not empty" in again.stderr
     assert CliRunner().invoke(main, ["demo", "--documents", "3"]).exit_code == 2
+
+
+def test_the_feed_alone_is_what_the_demo_would_work_on(run: Run) -> None:
+    result = CliRunner().invoke(main, ["demo", "--feed", "--documents", "600", "--seed", "11"])
+    assert result.exit_code == 0
+    assert result.stdout_bytes == b"".join(run.feed.lines())
+    assert result.stderr == ""
+
+
+def test_the_feed_alone_keeps_nothing(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["demo", "--feed", "--keep", str(tmp_path / "demo")])
+    assert result.exit_code == 2
+    assert "--keep" in result.stderr
+    assert not (tmp_path / "demo").exists()

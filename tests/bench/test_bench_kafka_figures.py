@@ -1,0 +1,160 @@
+"""The arithmetic of the benchmarks on Kafka: quantiles, what was done when, processes, delays; without a broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.structs import ConsumerRecord
+
+from bench.kafka_figures import done_by, in_words, micros, quantiles, span
+from bench.kafka_latency import Pair, delays
+from bench.kafka_processes import Look, Processes, Usage, cpu_between, most_resident, parse_stat, role_of, tree
+from bench.kafka_recovery import Replies, reading_time, remaining
+from bench.kafka_rig import last_offsets, parse_settings, seen_at
+from bench.kafka_stages import total, weights
+from bench.kafka_throughput import Shape
+
+ONE, TWO = TopicPartition("verdicts", 0), TopicPartition("verdicts", 1)
+
+
+def record(partition: int, offset: int, value: bytes = b"x") -> ConsumerRecord:
+    return ConsumerRecord("verdicts", partition, offset, 0, 1, b"k", value, 0, 1, len(value), ())
+
+
+def test_quantiles() -> None:
+    assert quantiles([]) == {"p50": None, "p90": None, "p99": None, "slowest": None}
+    found = quantiles([float(i) for i in range(101)])
+    assert found == {"p50": 50.0, "p90": 90.0, "p99": 99.0, "slowest": 100.0}
+
+
+def test_what_was_done_when_over_two_partitions_with_markers_between() -> None:
+    records = [record(0, 0), record(0, 2), record(1, 1)]  # offset 1 of the first is the marker of a transaction
+    found = weights(records, lambda r: 10.0)
+    assert total(found) == 30
+    ends = [(0.0, {ONE: 0, TWO: 0}), (1.0, {ONE: 2, TWO: 0}), (2.0, {ONE: 4, TWO: 3})]
+    times, documents = done_by(ends, found)
+    assert times.tolist() == [0.0, 1.0, 2.0]
+    assert documents.tolist() == [0.0, 10.0, 30.0]
+
+
+def test_span_is_the_middle() -> None:
+    times = np.arange(12.0)
+    documents = np.array([0.0, 0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100])
+    assert span(times, documents) == (2.0, 10.0, 80.0)
+
+
+def test_span_of_a_single_step_is_the_whole() -> None:
+    assert span(np.array([0.0, 1, 2]), np.array([0.0, 0, 50])) == (1.0, 2.0, 50.0)
+
+
+def test_seen_at_needs_all_partitions() -> None:
+    last = last_offsets([record(0, 3), record(0, 1), record(1, 5)])
+    assert last == {ONE: 3, TWO: 5}
+    ends = [(1.0, {ONE: 4}), (2.0, {ONE: 4, TWO: 5}), (3.0, {ONE: 4, TWO: 6})]
+    assert seen_at(ends, last) == 3.0
+    with pytest.raises(ValueError, match="never seen"):
+        seen_at(ends[:2], last)
+
+
+def test_micros_and_words() -> None:
+    assert micros({"a": 2.0, "b": 0.0}, 1000) == {"a": 2000.0}
+    assert micros({"a": 2.0}, 0) == {}
+    assert in_words({"sign": 12.345, "broker": 1234.5}) == "sign 12.3, broker 1,234"
+
+
+def test_parse_stat() -> None:
+    text = "17 (a (b) c) S 5 17 17 0 -1 4194560 1 2 3 4 250 50 9 9 20 0 7 0 123 4096 100 18446744073709551615"
+    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    assert parse_stat(text) == (5, 300 / ticks, 100 * page)
+
+
+def test_roles_and_tree() -> None:
+    child = ["python", "-m", "stream_lsh.kafka.member", "sequence,judge", ""]
+    assert role_of(child, "worker") == "sequence,judge"
+    assert role_of(["python", "-m", "stream_lsh.cli", "worker"], "worker") == "worker"
+    assert tree({2: 1, 3: 2, 4: 9, 5: 3}, [2, 4]) == {2: 2, 3: 2, 5: 2, 4: 4}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_own_process_is_seen() -> None:
+    found = Processes()
+    found.add(os.getpid(), "tests")
+    usage = found.look().usage["tests"]
+    assert usage.cpu > 0 and usage.resident > 1 << 20
+    assert os.getpid() in found.pids("tests")
+
+
+def test_cpu_between_two_moments() -> None:
+    looks = [Look(0.0, {"a": Usage(1.0, 5)}), Look(10.0, {"a": Usage(2.0, 9), "b": Usage(4.0, 7)})]
+    assert cpu_between(looks, 5.0, 10.0) == pytest.approx({"a": 0.5, "b": 2.0})
+    assert most_resident(looks, 0.0, 10.0) == {"a": 9, "b": 7}
+
+
+def test_delays_count_the_document_that_made_the_pair_complete_once_and_inside() -> None:
+    sent = {"a": 1.0, "b": 2.0, "c": 9.0, "early": 0.5}
+    pairs = [
+        Pair("a", "b", 2.02, 2004),
+        Pair("a", "b", 3.0, 2004),  # said again
+        Pair("b", "a", 2.5, 2004),  # in the other order: the later one still is b
+        Pair("a", "early", 5.0, 1000),  # a was sent last
+        Pair("unknown", "c", 9.5, 9001),
+        Pair("b", "c", 9.5, 9001),  # behind the end
+    ]
+    found = delays(pairs, sent, 1.0, 9.0)
+    assert found["seen"] == pytest.approx({"b": 20.0, "a": 4000.0})
+    assert found["signed"]["b"] == pytest.approx(4.0)
+
+
+def test_parse_settings() -> None:
+    assert parse_settings('verify=signature normalize="lower, space"') == {
+        "verify": "signature",
+        "normalize": "lower, space",
+    }
+    with pytest.raises(SystemExit, match="not name=value"):
+        parse_settings("verify")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("1:groups", "1 shard, groups"), ("4:one:2", "4 shards, one + 2 match"), ("2:roles:0", None)]
+)
+def test_shapes(text: str, name: str | None) -> None:
+    assert str(Shape.of(text)) == (name or "2 shards, roles")
+
+
+@pytest.mark.parametrize("text", ["", "groups", "x:one", "1:two", "1:one:x"])
+def test_shapes_that_are_none(text: str) -> None:
+    with pytest.raises(Exception, match="is not SHARDS"):
+        Shape.of(text)
+
+
+METRICS = """# TYPE stream_lsh_recovery_remaining_records gauge
+stream_lsh_recovery_remaining_records{role="match",shard="0"} 1200.0
+stream_lsh_recovery_remaining_records{role="match",shard="11"} 1.5e+06
+stream_lsh_index_documents{role="match",shard="0"} 7.0
+"""
+
+
+def test_remaining() -> None:
+    assert remaining(METRICS) == {0: 1200.0, 11: 1.5e6}
+    assert remaining("") == {}
+
+
+def test_reading_time() -> None:
+    looks = [(0.0, 0.0), (1.0, 0.0), (2.0, 700.0), (3.0, 300.0), (4.0, 0.0), (5.0, 0.0)]
+    assert reading_time(looks) == (2.0, 4.0, 700.0)
+    assert reading_time(looks[:2]) is None
+    assert reading_time(looks[:4]) is None  # it never came to an end
+
+
+def test_replies() -> None:
+    replies = Replies({0: [(1.0, 5), (2.0, 6), (9.0, 7)], 1: [(1.0, 5), (1.5, 6), (2.5, 7)]})
+    assert replies.newest() == 7
+    assert replies.first_after(0, 6) == 9.0
+    assert replies.first_after(1, 7) is None
+    assert replies.first_after(2, 0) is None
+    assert replies.longest_gap(0, 1.5) == (2.0, 9.0)
+    assert replies.longest_gap(1, 2.0) == (2.0, 2.5)

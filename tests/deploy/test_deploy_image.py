@@ -1,0 +1,68 @@
+"""deploy/Dockerfile: what a reviewer would look for, and whether the commands in it exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+from deploy_files import PORT, ROOT, UID, check_command, dockerfile, image_environment, last_stage, only
+
+
+def test_the_image_is_built_in_stages_from_pinned_images() -> None:
+    images = [step["value"].split() for step in dockerfile() if step["instruction"] == "FROM"]
+    assert len(images) == 2
+    assert images[0][1:] == ["AS", "build"]
+    assert all(re.fullmatch(r"python:3\.\d+-slim-[a-z]+", image[0]) for image in images)
+    assert images[0][0] == images[1][0]  # the compiled extensions of one go into the other
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    assert only("USER") == f"{UID}:{UID}"
+    instructions = [step["instruction"] for step in last_stage()]
+    # Whatever may run after USER runs as that user; nothing before it starts our program.
+    before = last_stage()[: instructions.index("USER")]
+    assert not any("stream-lsh demo" in step["value"] for step in before if step["instruction"] == "RUN")
+    assert f"useradd --uid {UID}" in " ".join(step["value"] for step in before)
+
+
+def test_the_image_starts_a_worker_and_asks_for_its_health() -> None:
+    assert json.loads(only("ENTRYPOINT")) == ["stream-lsh"]
+    check_command(json.loads(only("CMD")))
+    program, *words = json.loads(only("HEALTHCHECK").partition("CMD ")[2])
+    assert program == "stream-lsh"
+    check_command(words)
+    for step in dockerfile():
+        if step["instruction"] == "RUN":
+            for words in re.findall(r"(?<![\w/-])stream-lsh ([^&|>\n]+)", step["value"]):
+                if not words.startswith(("&&", "\\")) and "demo" in words:
+                    check_command(shlex.split(words))
+    assert only("EXPOSE") == image_environment()["STREAM_LSH_HTTP_PORT"] == str(PORT)
+
+
+def test_the_image_has_its_folders() -> None:
+    made = next(step["value"] for step in last_stage() if "install --directory" in step["value"])
+    for name in ("STREAM_LSH_DATA_FOLDER", "XDG_CACHE_HOME"):
+        assert image_environment()[name] in made
+    assert only("VOLUME") == image_environment()["STREAM_LSH_DATA_FOLDER"]
+
+
+def test_the_image_has_no_secrets_and_no_leftovers() -> None:
+    for step in dockerfile():
+        assert step["instruction"] != "ADD"  # COPY does not unpack and does not fetch
+        if step["instruction"] in ("ENV", "ARG"):
+            assert not re.search(r"password|secret|token", step["value"], re.IGNORECASE)
+        if step["instruction"] == "RUN" and "pip " in step["value"]:
+            assert "--no-cache-dir" in step["value"]
+
+
+def test_the_image_gets_all_it_copies() -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "*" in ignored
+    allowed = {line[1:] for line in ignored if line.startswith("!")}
+    copied = set()
+    for step in dockerfile():
+        if step["instruction"] == "COPY" and "--from=" not in step["value"]:
+            copied |= {source.removeprefix("./") for source in step["value"].split()[:-1]}
+    assert copied == allowed
+    assert all((ROOT / name).exists() for name in copied)

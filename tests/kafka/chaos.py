@@ -1,0 +1,369 @@
+"""Chaos: real documents flow while workers are killed, frozen, added and removed, their disks deleted, connections cut,
+sends refused and the broker restarted. In the end every output is what the embedded engine says to the recorded order.
+
+    python tests/kafka/chaos.py --seed 7 --minutes 10
+
+The seed fixes what happens and when; each event is told on standard error. STREAM_LSH_DATA: where the documents are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from feeding import POSTS, Feed, feed_of, lines, records_of
+from harness import ROLES, Pipeline, Worker
+from proxy import Proxy, proxied_broker
+
+from stream_lsh.kafka.broker import KafkaBroker
+from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.libraries import VERSIONS
+from stream_lsh.kafka.topics import wanted
+
+DOCUMENTS = 20_000
+PARTITIONS, SHARDS = 4, 3
+SESSION = 6.0  # seconds
+MOST_WORKERS = 5
+PAUSE = (0.5, 4.5)  # seconds between two events
+KINDS = ("one", "groups", "one", "roles")  # processes of the workers, in turn
+TIGHT = ("signatures", "frames", "matches", "changelog", "verdicts", "pairs", "unique", "dead_letters")
+
+
+class Chaos:
+    """One run. chance: from the seed; say: where events are told."""
+
+    def __init__(self, pipeline: Pipeline, broker: KafkaBroker, proxy: Proxy, chance: random.Random) -> None:
+        self.pipeline = pipeline
+        self.broker = broker
+        self.proxy = proxy
+        self.chance = chance
+        self.counts: Counter[str] = Counter()
+        self._began = time.monotonic()
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._deck: list[Callable[[], None]] = []
+        self._busy: set[str] = set()  # workers that something is being done to
+        self._pinched: set[str] = set()
+
+    def say(self, text: str) -> None:
+        """One line an event, with the seconds since the beginning."""
+        line = f"chaos {time.monotonic() - self._began:6.1f} s: {text}"
+        print(line, file=sys.stderr, flush=True)
+        with (self.pipeline.folder / "events.log").open("a") as log:
+            log.write(line + "\n")
+
+    def begin(self) -> None:
+        """The first three workers."""
+        for _ in range(3):
+            self._start_another()
+
+    def go(self, seconds: float, feed: Feed) -> None:
+        """Let things happen for so long, and until all kinds of them have happened and the feed is through."""
+        end = time.monotonic() + seconds
+        kinds = len(self._kinds())
+        due = time.monotonic() + self.chance.uniform(*PAUSE)
+        while time.monotonic() < end or self.counts.total() < kinds or feed.is_alive():
+            now = time.monotonic()
+            if self._later and self._later[0][0] <= now:
+                heapq.heappop(self._later)[2]()
+            elif due <= now:
+                self._next()
+                due = time.monotonic() + self.chance.uniform(*PAUSE)
+            else:
+                time.sleep(0.05)
+            self._start_refused()
+            self.pipeline.alive(self._busy)
+
+    def _start_refused(self) -> None:
+        """Workers that have come to a topic that takes only tiny records refuse it, rightly; they are tried again."""
+        for worker in self.pipeline.workers:
+            code = worker.process.poll() if worker.process is not None else None
+            if code == 6 and worker.name not in self._busy and "has max.message.bytes" in worker.said(500):
+                self.say(f"{worker.name} has refused a topic")
+                self._restart(worker, 1)
+
+    def heal(self) -> None:
+        """Undo what is still undone."""
+        self.say("healing")
+        while self._later:
+            heapq.heappop(self._later)[2]()
+        assert self.broker.pid is not None
+        self._start_refused()
+        while self._later:
+            heapq.heappop(self._later)[2]()
+        for worker in self.pipeline.workers[:3]:
+            if not worker.running:
+                worker.start()
+
+    def _kinds(self) -> list[Callable[[], None]]:
+        return [
+            self.kill, self.kill, self.kill_a_process, self.kill_a_process, self.freeze, self.freeze, self.join,
+            self.leave, self.restart_broker, self.delete_disk, self.cut, self.cut_some, self.stall, self.refuse,
+            self.pinch, self.pinch,
+        ]  # fmt: skip
+
+    def _next(self) -> None:
+        # A deck of cards: everything happens in each round, in another order.
+        if not self._deck:
+            self._deck = self._kinds()
+            self.chance.shuffle(self._deck)
+        event = self._deck.pop()
+        self.counts[event.__name__] += 1
+        event()
+
+    def _after(self, seconds: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), what))
+
+    def _victim(self, wanted: Callable[[Worker], bool] = lambda _: True) -> Worker | None:
+        dice = self.chance.random()  # drawn in any case, so that the numbers behind it stay the same
+        able = [w for w in self.pipeline.workers if w.running and w.name not in self._busy and wanted(w)]
+        return able[int(dice * len(able))] if able else None
+
+    def _start_another(self) -> None:
+        number = len(self.pipeline.workers)
+        worker = self.pipeline.worker(ROLES, KINDS[number % len(KINDS)])
+        self.say(f"{worker.name} joins ({worker.processes})")
+
+    def _restart(self, worker: Worker, seconds: float) -> None:
+        self._busy.add(worker.name)
+
+        def start() -> None:
+            self.say(f"{worker.name} starts again")
+            worker.start()
+            self._busy.discard(worker.name)
+
+        self._after(seconds, start)
+
+    def kill(self) -> None:
+        seconds, worker = self.chance.uniform(0, 4), self._victim()
+        if worker is not None:
+            self.say(f"{worker.name} is killed")
+            worker.kill()
+            self._restart(worker, seconds)
+
+    def kill_a_process(self) -> None:
+        """One process of a worker; its supervisor has to start it again."""
+        dice, worker = self.chance.random(), self._victim(lambda worker: worker.processes != "one")
+        children = worker.pids()[1:] if worker is not None else []
+        if worker is not None and children:
+            self.say(f"a process of {worker.name} is killed")
+            try:
+                os.kill(children[int(dice * len(children))], signal.SIGKILL)
+            except ProcessLookupError:
+                self.say("it had just ended")
+
+    def freeze(self) -> None:
+        """Past its session timeout: it comes back as a zombie."""
+        seconds, worker = SESSION + self.chance.uniform(1, 4), self._victim()
+        if worker is None:
+            return
+        self.say(f"{worker.name} is frozen for {seconds:.1f} s")
+        worker.signal(signal.SIGSTOP)
+        self._busy.add(worker.name)
+
+        def thaw() -> None:
+            self.say(f"{worker.name} comes back")
+            worker.signal(signal.SIGCONT)
+            self._busy.discard(worker.name)
+
+        self._after(seconds, thaw)
+
+    def join(self) -> None:
+        idle = [worker for worker in self.pipeline.workers if not worker.running and worker.name not in self._busy]
+        if idle:
+            self.say(f"{idle[0].name} joins again")
+            idle[0].start()
+        elif len(self.pipeline.workers) < MOST_WORKERS:
+            self._start_another()
+
+    def leave(self) -> None:
+        worker = self._victim()
+        if worker is None:
+            return
+        self.say(f"{worker.name} is asked to leave")
+        worker.terminate()
+        self._busy.add(worker.name)
+
+        def gone() -> None:
+            code = worker.wait(60)
+            self.say(f"{worker.name} has left, code {code}")
+            assert code == 0, worker.said()
+            self._busy.discard(worker.name)
+            if sum(w.running for w in self.pipeline.workers) < 3:
+                worker.start()
+
+        self._after(6, gone)
+
+    def delete_disk(self) -> None:
+        seconds, worker = self.chance.uniform(0, 2), self._victim(lambda worker: "match" in worker.roles)
+        if worker is not None:
+            self.say(f"{worker.name} is killed and loses its disk")
+            worker.kill()
+            shutil.rmtree(self.pipeline.data(worker), ignore_errors=True)
+            self._restart(worker, seconds)
+
+    def restart_broker(self) -> None:
+        """Kill it, or end it in order, and start it again."""
+        seconds, kill = self.chance.uniform(0, 2), self.chance.random() < 0.5
+        self.say(f"the broker is {'killed' if kill else 'stopped'}, down for {seconds:.1f} s")
+        if kill:
+            self.broker.kill()
+        else:
+            self.broker.stop()
+        time.sleep(seconds)
+        self.broker.start()
+        self.say("the broker is back")
+
+    def cut(self) -> None:
+        self.say(f"{self.proxy.cut()} connections are cut")
+
+    def cut_some(self) -> None:
+        """Again and again for a while, so that single sends fail."""
+        share, times = self.chance.uniform(0.1, 0.5), self.chance.randrange(5, 15)
+        self.say(f"connections are cut {times} times, each with probability {share:.1f}")
+        for number in range(times):
+            self._after(0.2 * number, lambda: void(self.proxy.cut(share)))
+
+    def stall(self) -> None:
+        seconds = self.chance.uniform(0.5, SESSION + 2)
+        self.say(f"nothing goes over the network for {seconds:.1f} s")
+        self.proxy.freeze()
+        self._after(seconds, self.proxy.thaw)
+
+    def refuse(self) -> None:
+        seconds = self.chance.uniform(0.5, 3)
+        self.say(f"no connections for {seconds:.1f} s")
+        self.proxy.refuse()
+        self.proxy.cut()
+        self._after(seconds, lambda: self.proxy.refuse(False))
+
+    def pinch(self) -> None:
+        """For a moment the broker takes only tiny records of a topic: sends are refused for good, the next may land."""
+        name, seconds = self.chance.choice(TIGHT), self.chance.uniform(0.3, 2)
+        largest = self.chance.choice((100, 1000, 4000, 20_000))
+        if name in self._pinched:
+            return
+        self.say(f"the topic {name} takes only {largest} bytes for {seconds:.1f} s")
+        self._pinched.add(name)
+        self._limit(name, largest)
+
+        def release() -> None:
+            self._limit(name, None)
+            self._pinched.discard(name)
+
+        self._after(seconds, release)
+
+    def _limit(self, name: str, largest: int | None) -> None:
+        topic = getattr(self.pipeline.topics, name)
+        (spec,) = [spec for spec in wanted(self.pipeline.settings) if spec.name == topic]
+        configs = spec.configs | ({} if largest is None else {"max.message.bytes": str(largest)})
+
+        async def change() -> None:
+            async with admin(self.pipeline.settings) as client:
+                await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)])
+
+        self.pipeline.run(change())
+
+
+def void(_: object) -> None:
+    """Takes a result that nobody wants."""
+
+
+def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
+    """Real posts with bad and repeated ones among them; more than there are: again, under other ids."""
+    found = feed_of(lines(data, POSTS[0], n), seed)
+    for number in range(-(-n // len(found))):
+        for value in found[: n - number * len(found)]:
+            yield value.replace(b'"id": "', b'"id": "%d-' % number) if number else value
+
+
+def run(
+    data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS
+) -> Counter[str]:
+    """One run of chaos; what has happened how often.
+
+    Args:
+        broker: runs, and advertises the proxy too.
+
+    Raises:
+        AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
+    """
+    records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
+    proxy.delay, proxy.jitter = 0.0005, 0.002
+    with Pipeline(
+        broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
+        partitions=PARTITIONS, shards=SHARDS, session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
+        memory_documents=2000, frame_documents=200, frames_in_flight=100, give_up_seconds=300,
+    ) as pipeline:  # fmt: skip
+        chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
+        chaos.say(f"seed {seed}, {len(records)} documents in {seconds:.0f} s")
+        try:
+            chaos.begin()
+            feed = Feed(broker.bootstrap, pipeline.topics.documents, records, len(records) / (seconds * 0.8))
+            feed.start()
+            chaos.go(seconds, feed)
+            chaos.say(f"{feed.end()} documents were produced")
+            chaos.heal()
+            pipeline.finish()
+            chaos.say("everything has a verdict")
+            stopped = [worker for worker in pipeline.workers if worker.running]
+            for worker in stopped:
+                worker.terminate()
+            assert [worker.wait() for worker in stopped] == [0] * len(stopped), pipeline.report()
+            found = pipeline.check()
+            assert len(found.documents) >= 0.9 * len(records)
+            chaos.say(
+                f"all is right: {len(found.documents)} documents, {len(found.verdicts)} verdicts, "
+                f"{len(found.pairs)} pairs, {len(found.unique)} unique, {len(found.dead_letters)} dead letters; "
+                + ", ".join(f"{name} {times}" for name, times in sorted(chaos.counts.items()))
+            )
+        except BaseException:
+            chaos.say(f"FAILED: seed {seed}; logs in {folder}")
+            raise
+        finally:
+            proxy.delay = proxy.jitter = 0.0
+    return chaos.counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Chaos for the pipeline on Kafka.")
+    parser.add_argument("--seed", type=int, default=None, help="default: by chance")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--documents", type=int, default=None, help=f"default: 100 a second, {DOCUMENTS} at least")
+    parser.add_argument("--kafka", default=VERSIONS[0], choices=VERSIONS)
+    parser.add_argument("--runs", type=int, default=1, help="so many, with the seeds that follow")
+    given = parser.parse_args()
+    logging.getLogger("aiokafka").setLevel(
+        logging.CRITICAL
+    )  # the feed's and the reader's; that a broker is away is known
+    default = Path(__file__).parents[3] / "shared" / "data"
+    data = Path(os.environ.get("STREAM_LSH_DATA") or default)
+    first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**6)
+    for seed in range(first, first + given.runs):
+        folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
+        broker, (proxy,) = proxied_broker(folder / "broker", given.kafka)
+        try:
+            broker.start()
+            n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
+            run(data, folder, broker, proxy, seed, given.minutes * 60, n)
+        finally:
+            proxy.close()
+            broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

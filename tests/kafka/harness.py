@@ -1,0 +1,361 @@
+"""The whole pipeline under test: topics, real worker processes, what came out of it, and what should have come out.
+
+The order that was recorded in the frames topic, given to the embedded index, says what every output has to be (see
+oracle.py). `Pipeline.check` compares everything with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from feeding import POSTS, Record, produce
+from oracle import Expected, Outputs, answers, check, order
+
+from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics, create
+
+PATIENCE = 90.0
+"""Seconds without any new verdict after which a test fails: the first life of a worker compiles or loads kernels."""
+ROLES = ("sign", "sequence", "match", "judge", "forward")
+OUTPUTS = ("verdicts", "pairs", "unique", "dead_letters")
+
+T = TypeVar("T")
+
+
+def until(what: Callable[[], bool], patience: float = PATIENCE, why: str = "it did not happen") -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + patience
+    while not what():
+        assert time.monotonic() < end, why
+        time.sleep(0.05)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, theirs too."""
+    table = subprocess.run(["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    children = defaultdict(list)
+    for line in table.splitlines():
+        child, parent, state = line.split(maxsplit=2)
+        if not state.startswith("Z"):
+            children[int(parent)].append(int(child))
+    found, open_ = [], [pid]
+    while open_:
+        mine = children[open_.pop()]
+        found += mine
+        open_ += mine
+    return found
+
+
+class Worker:
+    """A `stream-lsh worker` with all its processes; what it says is in `log`."""
+
+    def __init__(self, name: str, config: Path, log: Path, roles: Sequence[str], processes: str) -> None:
+        self.name = name
+        self.roles = tuple(roles)
+        self.config = config
+        self.log = log
+        self.processes = processes
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> None:
+        """Start it; it may have run before. more: of its command line."""
+        command = [
+            sys.executable, "-m", "stream_lsh.cli", "worker", "--config", str(self.config),
+            "--roles", ",".join(self.roles), "--processes", self.processes, *more,
+        ]  # fmt: skip
+        path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
+        with self.log.open("ab") as log:
+            # A group of its own: it is killed and stopped as a whole.
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env=environment | {"PYTHONPATH": path},
+            )  # fmt: skip
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def pids(self) -> list[int]:
+        """Its processes, the first of them first."""
+        return [self.pid, *descendants(self.pid)] if self.running else []
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all its processes at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """kill -9, all its processes."""
+        if self.process is not None:
+            self.signal(signal.SIGKILL)
+            self.process.wait(30)
+
+    def terminate(self) -> None:
+        """SIGTERM, as an operator or a container runtime would: to the first process only."""
+        assert self.process is not None
+        self.process.terminate()
+
+    def wait(self, patience: float = PATIENCE) -> int:
+        """Its exit code."""
+        assert self.process is not None
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {patience:.0f} s:\n{self.said()}") from None
+
+    def said(self, last: int = 3000) -> str:
+        """The end of what it has said."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return text[-last:]
+
+
+class Pipeline:
+    """One pipeline under a prefix of its own.
+
+    Args:
+        bootstrap: for the harness; workers get `through` if given (a proxy). given: settings.
+    """
+
+    def __init__(self, bootstrap: str, prefix: str, folder: Path, *, through: str | None = None, **given: Any) -> None:
+        self.folder = folder
+        self.through = through or bootstrap
+        defaults = {"text_field": POSTS[1], "max_matches": 0, "session_timeout_ms": 6000, "give_up_seconds": 120}
+        self.given: dict[str, Any] = {**defaults, "topic_prefix": prefix, **given}
+        self.settings = KafkaSettings(bootstrap_servers=bootstrap, **self.given)
+        self.topics = Topics.of(self.settings)
+        self.workers: list[Worker] = []
+        self._answers = 0
+
+    def __enter__(self) -> Pipeline:
+        self.run(create(self.settings))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.signal(signal.SIGCONT)
+            worker.kill()
+
+    @staticmethod
+    def run(what: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end."""
+        return asyncio.run(what)
+
+    def worker(
+        self, roles: Sequence[str] = ROLES, processes: str = "one", *, start: bool = True, name: str | None = None,
+        **given: Any,
+    ) -> Worker:  # fmt: skip
+        """A worker with its own data folder; given: settings of it alone."""
+        name = name or f"worker-{len(self.workers)}"
+        values = {"bootstrap_servers": self.through, "data_folder": self.folder / f"{name}-data", **self.given, **given}
+        config = self.folder / f"{name}.toml"
+        config.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in values.items()))
+        worker = Worker(name, config, self.folder / f"{name}.log", roles, processes)
+        self.workers.append(worker)
+        if start:
+            worker.start()
+        return worker
+
+    def data(self, worker: Worker) -> Path:
+        """Its data folder."""
+        return self.folder / f"{worker.name}-data"
+
+    def members(self, role: str) -> int:
+        """How many there are in a role's group; -1 while it is being shared out."""
+
+        async def look() -> int:
+            async with admin(self.settings) as client:
+                (found,) = await client.describe_consumer_groups([self.topics.group(role)])
+            _, _, state, _, _, members, *_ = found.groups[0]
+            return len(members) if state in ("Stable", "Empty", "Dead") else -1
+
+        return self.run(look())
+
+    def produce(self, records: Iterable[Record]) -> int:
+        """Produce at full speed; how many."""
+        return self.run(produce(self.settings.bootstrap_servers, self.topics.documents, records))
+
+    def report(self, *more: str) -> str:
+        """What to show when something went wrong: the ends of all logs."""
+        parts = [f"--- {worker.name} {','.join(worker.roles)}, code {worker.process and worker.process.poll()}:\n"
+                 f"{worker.said()}" for worker in self.workers]  # fmt: skip
+        return "\n".join([*more, *parts])
+
+    def alive(self, but: Collection[str] = ()) -> None:
+        """Fail if a worker that was started has ended by itself; but: names of those that may have."""
+        for worker in self.workers:
+            if worker.name in but:
+                continue
+            code = worker.process.poll() if worker.process is not None else None
+            assert code is None or code <= 0, self.report(f"{worker.name} has ended with code {code}")
+
+    def finish(self, *, patience: float = PATIENCE, watch: Callable[[], None] | None = None) -> None:
+        """Wait until every document has a verdict and was passed on; fail if for `patience` seconds nothing comes."""
+        self.run(self._finish(patience, watch or self.alive))
+
+    def wait_for(self, n: int, topic: str = "verdicts", patience: float = PATIENCE) -> None:
+        """Wait for so many records of a topic without transactions, or committed verdicts."""
+        self.run(self._wait_for(n, topic, patience))
+
+    async def _wait_for(self, n: int, topic: str, patience: float) -> None:
+        found = 0
+        consumer = await self.consumer([getattr(self.topics, topic)])
+        end = time.monotonic() + patience
+        try:
+            while found < n:
+                found += sum(map(len, (await consumer.getmany(timeout_ms=200, max_records=10_000)).values()))
+                assert time.monotonic() < end, self.report(f"{found} records of {n} in {topic}")
+        finally:
+            await consumer.stop()
+
+    async def _finish(self, patience: float, watch: Callable[[], None]) -> None:
+        found: Counter[str] = Counter()
+        wanted = -1
+        names = {getattr(self.topics, name): name for name in ("verdicts", "unique", "dead_letters")}
+        consumer = await self.consumer(list(names))
+        began = time.monotonic()
+        try:
+            end = began + patience
+            while True:
+                counted = sum((await ends(consumer, self.topics.documents)).values())
+                if counted != wanted:
+                    wanted, end = counted, time.monotonic() + patience
+                batches = await consumer.getmany(timeout_ms=300, max_records=20_000)
+                for place, records in batches.items():
+                    name = names[place.topic]
+                    found[name] += len(records)
+                    if name == "verdicts":
+                        found["passed on"] += sum(
+                            b'"kind":"unique"' in r.value or b'"kind":"rejected"' in r.value for r in records
+                        )
+                if batches:
+                    end = time.monotonic() + patience
+                elif found["verdicts"] >= wanted and found["unique"] + found["dead_letters"] >= found["passed on"]:
+                    return
+                watch()
+                seconds = time.monotonic() - began
+                assert time.monotonic() < end, self.report(
+                    f"after {seconds:.0f} s, {patience:.0f} of them without anything new: {wanted} documents, {found}"
+                )
+        finally:
+            await consumer.stop()
+
+    async def consumer(self, names: Sequence[str], isolation: str = "read_committed") -> AIOKafkaConsumer:
+        """A started consumer of all partitions of some topics, at their beginnings."""
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.settings.bootstrap_servers, enable_auto_commit=False, group_id=None,
+            auto_offset_reset="earliest", isolation_level=isolation, fetch_max_bytes=64 << 20,
+            max_partition_fetch_bytes=16 << 20, fetch_max_wait_ms=100, metadata_max_age_ms=2000,
+        )  # fmt: skip
+        await consumer.start()
+        places = []
+        for name in names:
+            found = await partitions_of(consumer, name)
+            places += [TopicPartition(name, partition) for partition in sorted(found)]
+        consumer.assign(places)
+        return consumer
+
+    def read(self, *names: str, isolation: str = "read_committed") -> dict[str, list[Record]]:
+        """All records of some topics (attributes of Topics), in order within a partition, up to the last one."""
+        return self.run(self._read(names, isolation))
+
+    async def _read(self, names: Sequence[str], isolation: str) -> dict[str, list[Record]]:
+        topics = {getattr(self.topics, name): name for name in names}
+        consumer = await self.consumer(list(topics), isolation)
+        found: dict[str, list[Record]] = {name: [] for name in names}
+        try:
+            left = set(consumer.assignment())
+            last = await consumer.end_offsets(list(left))
+            end = time.monotonic() + PATIENCE
+            while left := {place for place in left if await consumer.position(place) < last[place]}:
+                batches = await consumer.getmany(timeout_ms=200, max_records=50_000)
+                for place, records in batches.items():
+                    found[topics[place.topic]] += [
+                        Record(r.partition, r.key, r.value, tuple(r.headers), r.timestamp, r.offset) for r in records
+                    ]
+                if batches:
+                    end = time.monotonic() + PATIENCE
+                assert time.monotonic() < end, f"{left} cannot be read to the end {last}"
+        finally:
+            await consumer.stop()
+        return found
+
+    def outputs(self) -> Outputs:
+        """Everything that is committed, when no transaction is open any more."""
+        self.run(self._settled())
+        found = self.read("documents", *OUTPUTS)
+        return Outputs(**found)
+
+    async def _settled(self) -> None:
+        """Wait until nothing is hidden behind an open transaction: what a killed worker left is ended by the broker."""
+        end = time.monotonic() + 60
+        names = [getattr(self.topics, name) for name in OUTPUTS]
+        committed, everything = await self.consumer(names), await self.consumer(names, "read_uncommitted")
+        try:
+            places = list(committed.assignment())
+            while await committed.end_offsets(places) != await everything.end_offsets(places):
+                assert time.monotonic() < end, "a transaction stays open"
+                await asyncio.sleep(0.2)
+        finally:
+            await committed.stop()
+            await everything.stop()
+
+    def oracle(self, documents: Iterable[Record]) -> Expected:
+        """What the embedded engine says, over the order that was recorded."""
+        self._answers += 1
+        frames = [r for r in self.read("frames", isolation="read_uncommitted")["frames"] if r.partition == 0]
+        return answers(self.settings, self.folder / f"oracle-{self._answers}", order(self.settings, frames), documents)
+
+    def check(self) -> Outputs:
+        """Compare everything with the oracle."""
+        found = self.outputs()
+        check(found, self.oracle(found.documents), self.topics.documents)
+        return found
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return json.dumps(list(value))
+    return json.dumps(str(value))
+
+
+async def partitions_of(client: AIOKafkaConsumer, topic: str) -> set[int]:
+    """The partitions of a topic; a client that has just started may not know it yet."""
+    end = time.monotonic() + 20
+    while True:
+        client._client.add_topic(topic)
+        await client._client.force_metadata_update()
+        found = client.partitions_for_topic(topic)
+        if found:
+            return set(found)
+        assert time.monotonic() < end, f"there is no topic {topic}"
+        await asyncio.sleep(0.1)
+
+
+async def ends(client: AIOKafkaConsumer, topic: str) -> dict[TopicPartition, int]:
+    """The end of each partition of a topic without transactions: the number of its records."""
+    places = [TopicPartition(topic, partition) for partition in await partitions_of(client, topic)]
+    found: Mapping[TopicPartition, int] = await client.end_offsets(places)
+    return dict(found)

@@ -1,0 +1,229 @@
+"""What should come out of the pipeline: the embedded index over the order that was recorded, compared line for line."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import orjson
+from feeding import Record, Source
+
+from stream_lsh.documents import Columns, Fields, Rejection, parse_lines
+from stream_lsh.frames import Frame, Sequenced
+from stream_lsh.index.index import Index
+from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
+from stream_lsh.kafka.settings import KafkaSettings
+
+
+@dataclass(slots=True)
+class Outputs:
+    """All records of the outputs, and of the documents, as they were read (committed ones only)."""
+
+    documents: list[Record]
+    verdicts: list[Record]
+    pairs: list[Record]
+    unique: list[Record]
+    dead_letters: list[Record]
+
+
+@dataclass(slots=True)
+class Expected:
+    """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
+    when it was signed."""
+
+    verdicts: list[bytes] = field(default_factory=list)
+    pairs: list[bytes] = field(default_factory=list)
+    kinds: dict[Source, str] = field(default_factory=dict)
+    reasons: dict[Source, Rejection] = field(default_factory=dict)
+    signed_at: dict[Source, int] = field(default_factory=dict)
+
+
+def order(settings: KafkaSettings, records: Iterable[Record]) -> list[tuple[Sequenced, Frame]]:
+    """The frames as they were sequenced, each once, from the records of one partition of the frames topic."""
+    found: list[tuple[Sequenced, Frame]] = []
+    seen: dict[int, bytes] = {}
+    last = -1
+    for record in records:
+        assert record.value is not None
+        sequenced = Sequenced.decode(record.value, settings)
+        if sequenced.offset in seen:
+            assert seen[sequenced.offset] == record.value, f"frame {sequenced.offset} was sequenced in two ways"
+        elif sequenced.predecessor == last:
+            seen[sequenced.offset] = record.value
+            last = sequenced.offset
+            found.append((sequenced, Frame.decode(sequenced.frame, settings)))
+    return found
+
+
+def answers(
+    settings: KafkaSettings, folder: Path, frames: Iterable[tuple[Sequenced, Frame]], documents: Iterable[Record]
+) -> Expected:
+    """What the embedded engine says, over the order that was recorded; folder: for its index."""
+    values = {record.source: record.value for record in documents}
+    expected = Expected()
+    index = Index(settings, folder, durable=False)
+    try:
+        for sequenced, frame in frames:
+            n = len(frame.source)
+            accepted = np.ones(n, np.bool_) if sequenced.accepted is None else sequenced.accepted
+            rows = np.flatnonzero(accepted).tolist()
+            if not rows:
+                continue
+            partitions, offsets = frame.source.partitions.tolist(), frame.source.offsets.tolist()
+            sources = [(int(partitions[i]), int(offsets[i])) for i in rows]
+            columns = _parsed(settings, [values[source] for source in sources])
+            seqs = sequenced.numbers(n)[rows]
+            judgement = judge(
+                index.match(index.sign(columns), seqs), columns.ids, seqs, settings.max_matches,
+                lambda shard, row: index.shards[shard].ids.read(row),
+            )  # fmt: skip
+            if index.full:
+                index.commit({})
+            found = verdict_lines(judgement).splitlines()
+            expected.verdicts += found
+            expected.pairs += pair_lines(judgement, settings.verify).splitlines()
+            why = reasons(judgement, columns.rejected)
+            for i, (source, line) in enumerate(zip(sources, found, strict=True)):
+                assert source not in expected.kinds, f"document {source} was accepted twice"
+                expected.kinds[source] = orjson.loads(line)["kind"]
+                expected.signed_at[source] = frame.source.signed_at
+                if i in why:
+                    expected.reasons[source] = why[i]
+    finally:
+        index.close()
+    return expected
+
+
+def _parsed(settings: KafkaSettings, values: Sequence[bytes | None]) -> Columns:
+    s = settings
+    fields = Fields(s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes)
+    # What has no line in a file, which cannot be empty either.
+    without = {
+        i: Rejection("no_value", f"the record has {'no value (a tombstone)' if value is None else 'an empty value'}")
+        for i, value in enumerate(values)
+        if not value
+    }
+    data = [value or b"" for value in values]
+    lengths = np.array([len(value) for value in data], np.int64)
+    stops = np.cumsum(lengths)
+    return parse_lines(b"".join(data), stops - lengths, stops, fields, rejected=without)
+
+
+def strip(line: bytes) -> bytes:
+    """A verdict or pair of the Kafka pipeline as the embedded engine writes it: without source and what follows."""
+    # Inside a JSON string the quotes would be escaped.
+    return line.partition(b',"source":{')[0] + b"}"
+
+
+def without_seq(line: bytes) -> bytes:
+    """A verdict or pair without its numbers, which only mean an order."""
+    found = orjson.loads(line)
+    for name in ("seq", "older_seq", "newer_seq"):
+        found.pop(name, None)
+    for match in found.get("matches", ()):
+        match.pop("seq")
+    return orjson.dumps(found)
+
+
+def same(ours: Iterable[bytes], theirs: Iterable[bytes], what: str) -> None:
+    """Both have the same lines, each as often; says which ones differ."""
+    mine, other = Counter(ours), Counter(theirs)
+    more, less = mine - other, other - mine
+    assert not more and not less, (
+        f"{what}: {more.total()} of {mine.total()} lines too many, {less.total()} of {other.total()} missing;"
+        f"\ntoo many: {_some(more)}\nmissing: {_some(less)}"
+    )
+
+
+def _some(lines: Iterable[object]) -> str:
+    return "".join(f"\n  {str(line)[:300]}" for line in sorted(map(str, islice(lines, 2000)))[:5])
+
+
+def check(found: Outputs, expected: Expected, topic: str) -> None:
+    """Everything that must hold of the outputs, whatever has happened; topic: of the documents."""
+    check_verdicts(found, expected, topic)
+    check_pairs(found, expected)
+    check_passed_on(found, expected, topic)
+
+
+def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
+    """Exactly one verdict for each document, in the order of its partition, and the one that the oracle gives."""
+    assert sorted(expected.kinds) == sorted(record.source for record in found.documents), "not each document has a seq"
+    documents = {record.source: record for record in found.documents}
+    sources = defaultdict(list)
+    for record in found.verdicts:
+        verdict = orjson.loads(record.value or b"")
+        source = (verdict["source"]["partition"], verdict["source"]["offset"])
+        sources[record.partition].append(source)
+        assert verdict["source"]["topic"] == topic
+        assert verdict["detected_at"] == expected.signed_at[source]
+        assert verdict["time"] == documents[source].timestamp
+        kept = [header for header in documents[source].headers if header[0] == "traceparent"]
+        assert [header for header in record.headers if header[0] == "traceparent"] == kept
+        why = expected.reasons.get(source)
+        assert (verdict.get("reason"), verdict.get("detail")) == ((why.reason, why.detail) if why else (None, None))
+        assert record.key == _key(verdict["id"])
+    for partition, each in _by_partition(found.documents).items():
+        wanted = [record.source for record in each]
+        if sources[partition] != wanted:
+            twice = [source for source, n in Counter(sources[partition]).items() if n > 1]
+            missing = sorted(set(wanted) - set(sources[partition]))
+            raise AssertionError(
+                f"verdicts of partition {partition}: {len(sources[partition])} for {len(wanted)} documents; "
+                f"{len(twice)} twice {twice[:5]}, {len(missing)} missing {missing[:5]}, or out of order"
+            )
+    same((strip(record.value or b"") for record in found.verdicts), expected.verdicts, "verdicts")
+
+
+def check_pairs(found: Outputs, expected: Expected) -> None:
+    """The pairs that the oracle gives, none twice."""
+    keys = Counter(record.key for record in found.pairs)
+    assert not keys or keys.most_common(1)[0][1] == 1, f"pairs twice: {keys.most_common(5)}"
+    same((strip(record.value or b"") for record in found.pairs), expected.pairs, "pairs")
+    for record in found.pairs:
+        pair = orjson.loads(record.value or b"")
+        assert orjson.loads(record.key or b"") == [pair["older"], pair["newer"]]
+        assert record.partition == pair["source"]["partition"]
+
+
+def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
+    """`unique` has the unique documents as they came, in order; `dead-letters` the rejected ones, and why."""
+    unique, dead = _by_partition(found.unique), _by_partition(found.dead_letters)
+    for partition, documents in _by_partition(found.documents).items():
+        wanted = [record.original for record in documents if expected.kinds[record.source] == "unique"]
+        passed = [record.original for record in unique.get(partition, [])]
+        if passed != wanted:
+            first = next((i for i, (a, b) in enumerate(zip(passed, wanted, strict=False)) if a != b), "the end")
+            raise AssertionError(f"unique, partition {partition}: {len(passed)} for {len(wanted)}, other from {first}")
+        rejected = [record for record in documents if expected.kinds[record.source] == "rejected"]
+        letters = [letter.original for letter in dead.get(partition, [])]
+        asked = [_letter(record, expected.reasons[record.source], topic) for record in rejected]
+        first = next((i for i, (a, b) in enumerate(zip(letters, asked, strict=False)) if a != b), "the end")
+        wrong = letters != asked
+        assert not wrong, f"dead letters, partition {partition}: {len(letters)} for {len(asked)}, other from {first}"
+    assert {*unique, *dead} <= {record.partition for record in found.documents}
+
+
+def _letter(record: Record, why: Rejection, topic: str) -> tuple[object, ...]:
+    """A rejected document as it is in the dead letters: as it came, with headers added."""
+    added = {
+        "reason": why.reason, "detail": why.detail, "topic": topic, "partition": str(record.partition),
+        "offset": str(record.offset),
+    }  # fmt: skip
+    headers = (*record.headers, *((name, value.encode("utf-8", "surrogatepass")) for name, value in added.items()))
+    return record.key, record.value, headers, record.timestamp
+
+
+def _by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record)
+    return found
+
+
+def _key(id: object) -> bytes | None:
+    return None if id is None else str(id).encode("utf-8", "surrogatepass")

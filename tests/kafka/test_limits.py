@@ -1,0 +1,174 @@
+"""What does not fit, what is not there, what is away: clear words, retries with limits, no lost document."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin import NewPartitions, RecordsToDelete
+from aiokafka.structs import TopicPartition
+from feeding import Record, records_of
+from harness import ROLES, Pipeline, until
+from proxy import Proxied
+
+from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.topics import create
+
+pytestmark = pytest.mark.slow
+
+
+def post(id: object, text: str) -> bytes:
+    return b'{"id": %b, "title": "t", "text": "%b"}' % (
+        (f'"{id}"' if isinstance(id, str) else str(id)).encode(), text.encode()
+    )  # fmt: skip
+
+
+def words(seed: int, size: int) -> str:
+    """About so many bytes of text that hardly repeats."""
+    chance = random.Random(seed)
+    return " ".join(f"{chance.randrange(16**7):x}" for _ in range(size // 8))
+
+
+def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """10 MB go through, twice; what is no document is a dead letter, with its bytes."""
+    large = words(1, 10_000_000)
+    poison = [
+        Record(0, b"k", None), Record(0, None, b""), Record(0, b"\xff\xfe", b"\x00\xff\x80binary" * 50),
+        Record(0, b"x" * 900_000, post("long-key", "one two three four five")), Record(0, b"", b"[]"),
+        Record(0, b"1", b'{"id": 1e400, "text": "a"}'), Record(0, b"1", b'{"id": "a", "title": "b"}'),
+        Record(0, b"1", b"[" * 100_000), Record(0, b"1", b'{"id": "\\ud800", "title": "t", "text": "lone surrogate"}'),
+        Record(0, "schlüssel".encode(), post("ünïcode-ïd", "one two three four five six seven")),
+        Record(0, b"1", b'{"id": "' + b"i" * 70_000 + b'", "title": "t", "text": "a very long id"}'),
+        Record(0, b"h", post("headers", "a document with headers"), (("traceparent", b"\xff\xfe"), ("", b""))),
+        Record(0, b"spaces", post("spaces", "   ")),
+    ]  # fmt: skip
+    records = [
+        Record(0, b"first", post("first", large)), *poison, Record(0, b"second", post("second", large + " more")),
+        Record(0, b"after", post("after", "the pipeline goes on after all that")),
+    ]  # fmt: skip
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, shards=2) as pipeline:
+        worker = pipeline.worker()
+        pipeline.produce(records)
+        pipeline.finish()
+        worker.terminate()
+        assert worker.wait() == 0, worker.said()
+        found = pipeline.check()
+    assert [record.key for record in found.pairs] == [b'["first","second"]']
+    assert len(found.dead_letters) >= 8
+    assert b"Traceback" not in worker.log.read_bytes()
+
+
+def test_a_topic_that_is_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
+    pipeline = Pipeline(broker.bootstrap, prefix, tmp_path)
+    try:
+        worker = pipeline.worker(ROLES, "groups")
+        assert worker.wait() == 6, worker.said()
+        assert f"{prefix}.signatures" in worker.said() and "stream-lsh topics create" in worker.said()
+    finally:
+        worker.kill()
+
+
+def test_against_unique_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+    pipeline = Pipeline(broker.bootstrap, prefix, tmp_path)
+    try:
+        worker = pipeline.worker(against="unique")
+        assert worker.wait() == 2, worker.said()
+        assert "against = 'unique' is not possible on Kafka yet" in worker.said()
+    finally:
+        worker.kill()
+
+
+def test_a_broker_that_is_away_at_start_and_comes(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
+    proxy = proxied.proxies[0]
+    with Pipeline(proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}") as pipeline:
+        proxy.refuse()
+        try:
+            worker = pipeline.worker(ROLES, "groups")
+            until(lambda: "waiting for Kafka" in worker.said())
+            pipeline.produce([Record(0, None, post(1, "one two three four"))])
+        finally:
+            proxy.refuse(False)
+        pipeline.finish()
+        worker.terminate()
+        assert worker.wait() == 0, worker.said()
+        pipeline.check()
+
+
+@pytest.mark.parametrize("processes", ["one", "groups"])
+@pytest.mark.parametrize("started", [False, True])
+def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path, processes: str, started: bool) -> None:
+    """After give_up_seconds the worker ends with code 6, before it has started and later, and says why."""
+    proxy = proxied.proxies[0]
+    with Pipeline(
+        proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}", give_up_seconds=4
+    ) as pipeline:
+        if started:
+            worker = pipeline.worker(ROLES, processes)
+            pipeline.produce([Record(0, None, post(1, "one two three four"))])
+            pipeline.finish()
+        proxy.refuse()
+        proxy.cut()
+        try:
+            if not started:
+                worker = pipeline.worker(ROLES, processes)
+            assert worker.wait() == 6, worker.said()
+        finally:
+            proxy.refuse(False)
+        assert "Given up after" in worker.said() and "Traceback" not in worker.said()
+
+
+def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Documents are in the new ones before anybody knows them, and before the outputs have as many."""
+
+    def some(name: str, n: int, partitions: int) -> list[Record]:
+        values = [post(f"{name}{i}", f"text number {i % 40} of a few that come again {i % 40}") for i in range(n)]
+        return records_of(values, partitions, 1)
+
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2) as pipeline:
+        workers = [pipeline.worker(), pipeline.worker()]
+        pipeline.produce(some("a", 200, 2))
+        pipeline.finish()
+
+        async def grow() -> None:
+            async with admin(pipeline.settings) as client:
+                await client.create_partitions({pipeline.topics.documents: NewPartitions(5)})
+
+        pipeline.run(grow())
+        time.sleep(0.5)
+        pipeline.produce(some("b", 400, 5))
+        pipeline.run(create(pipeline.settings))
+        pipeline.produce(some("c", 200, 5))
+        pipeline.finish()
+        for worker in workers:
+            worker.terminate()
+        assert [worker.wait() for worker in workers] == [0, 0], pipeline.report()
+        found = pipeline.check()
+    assert {record.partition for record in found.verdicts} == set(range(5))
+
+
+def test_documents_deleted_before_they_were_read(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """No offset is reset silently: the worker says what is lost, and goes on only if it is told to."""
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
+        worker = pipeline.worker()
+        pipeline.produce([Record(0, None, post(i, f"document {i} of some")) for i in range(10)])
+        pipeline.finish()
+        worker.terminate()
+        assert worker.wait() == 0
+        pipeline.produce([Record(0, None, post(i, f"document {i} of some")) for i in range(10, 20)])
+
+        async def delete() -> None:
+            async with admin(pipeline.settings) as client:
+                place = TopicPartition(pipeline.topics.documents, 0)
+                await client.delete_records({place: RecordsToDelete(before_offset=14)})
+
+        pipeline.run(delete())
+        worker.start()
+        assert worker.wait() == 3, worker.said()
+        assert "4 documents from offset 10 on were deleted" in worker.said() and "--accept-loss" in worker.said()
+        worker.start("--accept-loss")
+        until(lambda: len(pipeline.read("verdicts")["verdicts"]) == 16, why=worker.said())
+        worker.terminate()
+        assert worker.wait() == 0, worker.said()

@@ -1,0 +1,107 @@
+"""Stopping, restarting one after the other, and what is refused because it is of another version or other settings."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaos import documents
+from feeding import Feed, Record, records_of
+from harness import ROLES, Pipeline, produce
+
+from stream_lsh.wire import pack
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_rolling_restart_under_load(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
+    """Every worker twice: it drains, ends with code 0 within seconds, and is out of its groups."""
+    records = records_of(list(documents(shared_data, 6000, 2)), 4, 2)
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=4, shards=2, session_timeout_ms=30_000) as pipeline:
+        workers = [pipeline.worker(ROLES, processes) for processes in ("one", "groups", "one")]
+        feed = Feed(broker.bootstrap, pipeline.topics.documents, records, rate=250)
+        feed.start()
+        for number, worker in enumerate([*workers, *workers]):
+            pipeline.wait_for(len(records) * (number + 1) // 12)
+            began = time.monotonic()
+            worker.terminate()
+            assert worker.wait() == 0, worker.said()
+            # Its session would last three times as long: who did not leave would hold the others up.
+            assert time.monotonic() - began < 10
+            worker.start()
+        feed.end()
+        pipeline.finish()
+        for worker in workers:
+            worker.terminate()
+        assert [worker.wait() for worker in workers] == [0, 0, 0], pipeline.report()
+        assert {role: pipeline.members(role) for role in ROLES} == dict.fromkeys(ROLES, 0)
+        assert "did not finish" not in pipeline.report()
+        pipeline.check()
+
+
+def test_the_death_of_a_supervisor_leaves_nobody_behind(broker: Any, prefix: str, tmp_path: Path) -> None:
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
+        worker = pipeline.worker(ROLES, "groups")
+        pipeline.produce([Record(0, None, b'{"id": 1, "title": "a", "text": "one two three four"}')])
+        pipeline.finish()
+        children = worker.pids()[1:]
+        assert len(children) == 3 and worker.process is not None
+        worker.process.send_signal(signal.SIGKILL)
+        worker.wait()
+        second = pipeline.worker(ROLES, "one")
+        pipeline.produce([Record(0, None, b'{"id": 2, "title": "a", "text": "one two three four"}')])
+        pipeline.finish(watch=lambda: None)
+        second.terminate()
+        assert second.wait() == 0
+        assert len(pipeline.check().pairs) == 1
+
+
+def test_a_worker_with_other_settings_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Whatever its role, and it does no harm."""
+    values = [b'{"id": %d, "title": "a", "text": "one two three four %d"}' % (i, i % 7) for i in range(100)]
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
+        right = pipeline.worker()
+        pipeline.produce(records_of(values[:50], 1, 0))
+        pipeline.finish()
+        right.terminate()
+        assert right.wait() == 0
+        before = pipeline.read("frames", isolation="read_uncommitted")
+        # So that those behind sign have something to read.
+        waiting = pipeline.worker(("sign", "sequence"), name="waiting")
+        pipeline.produce(records_of(values[50:], 1, 0))
+        pipeline.wait_for(len(before["frames"]) + 1, "frames")
+        waiting.terminate()
+        assert waiting.wait() == 0
+        for role in ROLES[:4]:
+            wrong = pipeline.worker((role,), name=f"wrong-{role}", threshold=0.7)
+            assert wrong.wait() == 3, wrong.said()
+            assert "settings" in wrong.said() and "Traceback" not in wrong.said()
+        right.start()
+        pipeline.workers = [right]
+        pipeline.finish()
+        right.terminate()
+        assert right.wait() == 0
+        pipeline.check()
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "roles"), [("signatures", b"F", ("sequence",)), ("frames", b"S", ("match",)),
+                                 ("matches", b"R", ("judge",))],
+)  # fmt: skip
+@pytest.mark.parametrize("version", [99])
+def test_an_unknown_version_is_refused(
+    broker: Any, prefix: str, tmp_path: Path, topic: str, kind: bytes, roles: tuple[str, ...], version: int
+) -> None:
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
+        value = pack(kind, version, pipeline.settings.fingerprint, [b"what nobody knows yet"])
+        pipeline.run(
+            produce(pipeline.settings.bootstrap_servers, getattr(pipeline.topics, topic), [Record(0, None, value)])
+        )
+        worker = pipeline.worker(roles)
+        assert worker.wait() == 3, worker.said()
+        said = worker.said()
+        assert "version 99" in said and "upgrade this worker" in said and getattr(pipeline.topics, topic) in said
+        assert "Traceback" not in said

@@ -1,0 +1,101 @@
+"""The pipeline on a real broker answers line for line as the embedded engine does.
+
+STREAM_LSH_LONG=1 takes the first 40,000 posts and all of terms-3k instead of the first few thousand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from feeding import POSTS, TERMS, feed_of, lines, records_of
+from harness import ROLES, Pipeline
+from oracle import Outputs, same, strip, without_seq
+
+from stream_lsh import Settings
+from stream_lsh.embedded.job import Job
+
+LONG = bool(os.environ.get("STREAM_LSH_LONG"))
+SIZES = {"posts": 40_000 if LONG else 4_000, "terms": 3_000 if LONG else 250}
+CORPORA = {"posts": POSTS, "terms": TERMS}
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def feeds(shared_data: Path) -> dict[str, list[bytes]]:
+    """Real documents; among the posts bad lines, repeated ones and reused ids."""
+    found = {name: list(lines(shared_data, file, SIZES[name])) for name, (file, _) in CORPORA.items()}
+    found["posts"] = feed_of(found["posts"], 5)
+    return found
+
+
+def flow(
+    broker: Any, prefix: str, folder: Path, values: Sequence[bytes], layout: Sequence[tuple[Sequence[str], str]],
+    **given: Any,
+) -> Outputs:  # fmt: skip
+    """Documents through workers (roles and processes of each), to the end; the outputs, compared with the oracle."""
+    with Pipeline(broker.bootstrap, prefix, folder, **given) as pipeline:
+        workers = [pipeline.worker(roles, processes) for roles, processes in layout]
+        records = records_of(values, pipeline.settings.partitions, 1)
+        assert pipeline.produce(records) == len(values)
+        pipeline.finish()
+        for worker in workers:
+            worker.terminate()
+        assert [worker.wait() for worker in workers] == [0] * len(workers), pipeline.report()
+        found = pipeline.check()
+    assert len(found.documents) == len(values)
+    return found
+
+
+def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[bytes], list[bytes]]:
+    """Verdicts and pairs of the command line's engine, as lines."""
+    feed = folder / "feed.jsonl"
+    feed.write_bytes(b"".join(value + b"\n" for value in values))
+    outputs = {name: str(folder / f"{name}.jsonl") for name in ("verdicts", "pairs", "unique", "dead_letters")}
+    Job(Settings(max_matches=0, **given), [str(feed)], outputs).run()
+    verdicts, pairs = ((folder / f"{name}.jsonl").read_bytes().splitlines() for name in ("verdicts", "pairs"))
+    return verdicts, pairs
+
+
+@pytest.mark.parametrize(
+    ("corpus", "shards", "processes", "verify"),
+    [
+        ("posts", 1, "one", "exact"),
+        ("posts", 4, "roles", "exact"),
+        ("posts", 1, "groups", "signature"),
+        ("terms", 4, "groups", "exact"),
+        pytest.param("terms", 1, "one", "exact", marks=pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG")),
+    ],
+)
+def test_one_source_partition_is_as_embedded(
+    broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]],
+    corpus: str, shards: int, processes: str, verify: str,
+) -> None:  # fmt: skip
+    """Also equal to a run of the command line over the same documents, the numbers aside."""
+    given: dict[str, Any] = {"shards": shards, "verify": verify, "text_field": CORPORA[corpus][1]}
+    found = flow(broker, prefix, tmp_path, feeds[corpus], [(ROLES, processes)], partitions=1, **given)
+    verdicts, pairs = embedded(tmp_path, feeds[corpus], **given)
+    ours = [without_seq(strip(record.value or b"")) for record in found.verdicts]
+    equal = ours == [without_seq(line) for line in verdicts]  # comparing with assert would print megabytes
+    assert equal
+    assert len(pairs) > 10
+    same([without_seq(strip(record.value or b"")) for record in found.pairs], map(without_seq, pairs), "pairs")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "shards", "layout"),
+    [
+        (4, 4, [(ROLES, "one"), (ROLES, "one"), (("sign", "match"), "roles")]),
+        (16, 2, [(("sign", "forward"), "one"), (("sign", "match"), "one"), (("sequence", "match", "judge"), "one")]),
+    ],
+)
+def test_many_source_partitions_are_as_their_recorded_order(
+    broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]],
+    partitions: int, shards: int, layout: Sequence[tuple[Sequence[str], str]],
+) -> None:  # fmt: skip
+    found = flow(broker, prefix, tmp_path, feeds["posts"], layout, partitions=partitions, shards=shards)
+    assert {record.partition for record in found.verdicts} == set(range(partitions))
+    assert len(found.pairs) > 10
