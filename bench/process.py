@@ -73,7 +73,7 @@ def watch(
         environment: variables to set in addition to those of this process.
     """
     with tempfile.TemporaryFile() as errors, (output or Path(os.devnull)).open("wb") as standard:
-        busy, own = _busy_seconds(), time.process_time()
+        busy, own = busy_seconds(), time.process_time()
         start = time.perf_counter()
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=standard, stderr=errors, env={**os.environ, **(environment or {})}
@@ -108,7 +108,7 @@ def watch(
         peak = max(peaks) if peaks else usage.ru_maxrss * (1 if sys.platform == "darwin" else KIB)
         text = errors.read().decode("utf-8", "replace")
         cpu, others = usage.ru_utime + usage.ru_stime, None
-        if busy is not None and (now := _busy_seconds()) is not None:
+        if busy is not None and (now := busy_seconds()) is not None:
             others = max(0.0, now - busy - cpu - (time.process_time() - own)) / seconds
         return Finished(seconds, process.returncode, cpu, peak, text, others, samples)
 
@@ -125,7 +125,7 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def _busy_seconds() -> float | None:
+def busy_seconds() -> float | None:
     """Seconds that all processors together have been busy, or taken away by the host, since the system started."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
