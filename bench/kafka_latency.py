@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from aiokafka import AIOKafkaProducer
 
 from bench import report
 from bench.kafka_feed import read_sent, start
@@ -22,6 +23,7 @@ from bench.kafka_figures import in_words, quantiles
 from bench.kafka_processes import Processes, cpu_between, most_resident, others_between
 from bench.kafka_rig import MYSELF, PACKAGES, PATIENCE, Rig, Run, add_options, reader, rig
 from bench.kafka_stages import STAGES as ROLES
+from stream_lsh.kafka.connection import client_options
 
 EXAMPLE = "python -m bench.kafka_latency --seconds 20 --warm-up 5 --partitions 1 --delivery at_least_once --out results"
 SETTLE = 3.0  # seconds that pairs may still come after the last document
@@ -84,8 +86,13 @@ async def measure(rig: Rig, delivery: str, partitions: int, given: argparse.Name
         processes = rig.watch(worker)
         pairs: list[Pair] = []
         reading = asyncio.create_task(collect(run, pairs))
-        length = given.start + given.warm_up + given.seconds
+        length = given.warm_up + given.seconds
         sent_file = run.folder / "sent"
+        try:
+            await until_up(run, pairs)
+        except BaseException:
+            reading.cancel()
+            raise
         feed = start(rig.bootstrap, run.topics.documents, partitions, given.rate, length, sent_file, given)
         try:
             while feed.poll() is None:
@@ -105,6 +112,24 @@ async def measure(rig: Rig, delivery: str, partitions: int, given: argparse.Name
         return row(delivery, partitions, pairs, read_sent(sent_file), processes, given)
 
 
+async def until_up(run: Run, pairs: list[Pair]) -> None:
+    """Send documents that are copies of each other until the first pair comes."""
+    producer = AIOKafkaProducer(**client_options(run.settings), acks="all")
+    await producer.start()
+    try:
+        began = time.time()
+        while not pairs:
+            run.check()
+            if time.time() - began > PATIENCE:
+                raise SystemExit(f"the worker has found no pair:\n{run.workers[0].tail()}")
+            name = f"up-{time.time_ns()}"
+            value = orjson.dumps({"id": name, "title": "up", "text": "is it up yet? " * 20})
+            await producer.send_and_wait(run.topics.documents, value, key=name.encode())
+            await asyncio.sleep(0.2)
+    finally:
+        await producer.stop()
+
+
 async def quiet(run: Run, pairs: list[Pair], rate: float) -> None:
     """Wait until no pair has come for a while."""
     began = time.time()
@@ -121,7 +146,7 @@ def row(
     given: argparse.Namespace,
 ) -> dict[str, Any]:  # fmt: skip
     """The figures of a run."""
-    first = min(sent.values()) + given.start + given.warm_up
+    first = min(sent.values()) + given.warm_up
     end = first + given.seconds
     found = delays(pairs, sent, first, end)
     copies = [name for name, at in sent.items() if name.startswith("copy-") and first <= at < end]
@@ -159,8 +184,7 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--rate", type=float, default=1000, help="documents a second (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60, help="how long to measure (%(default)s)")
-    parser.add_argument("--start", type=float, default=10, help="seconds for the workers to come up (%(default)s)")
-    parser.add_argument("--warm-up", type=float, default=10, help="seconds to drop after that (%(default)s)")
+    parser.add_argument("--warm-up", type=float, default=10, help="seconds of the feed that do not count (%(default)s)")
     parser.add_argument("--every", type=int, default=10, help="one in so many is a near-copy (%(default)s)")
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 16], help="of documents (1 16)")
     parser.add_argument("--delivery", nargs="+", choices=DELIVERIES, default=list(DELIVERIES), help="(both)")

@@ -30,7 +30,7 @@ VERSION = 1
 ROW_BITS = 12
 MOST_ROWS = 1 << ROW_BITS
 """Documents of a frame: a document's number is the frame's offset << ROW_BITS | its row."""
-PARTITION, FROM, TO, FIRST = range(4)  # columns of segments; FIRST: 1 if nothing was read from the partition before
+PARTITION, FROM, TO, FIRST = range(4)  # columns of segments; FIRST: see kafka/order.py
 
 Headers = Mapping[int, Sequence[tuple[str, bytes]]]
 

@@ -40,7 +40,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         enable_auto_commit=False,
         auto_offset_reset="none",
         session_timeout_ms=settings.session_timeout_ms,
-        heartbeat_interval_ms=max(100, min(1000, settings.session_timeout_ms // 4)),
+        heartbeat_interval_ms=max(100, min(500, settings.session_timeout_ms // 4)),
         max_poll_interval_ms=_NEVER_MS,
         metadata_max_age_ms=METADATA_MS,
         # The broker answers to a join only when all members have come, or a session timeout later.

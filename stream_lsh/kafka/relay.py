@@ -39,6 +39,13 @@ Mark = tuple[int, Any]
 """Of a source partition: the position to commit, and what `Relay._note` makes its metadata of."""
 
 
+class Expelled(Failed):
+    """The group took this member for dead."""
+
+    def __init__(self) -> None:
+        super().__init__("the group has gone on without this member; others do again what it did last")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
     """What has to be delivered before the marks may be committed."""
@@ -165,8 +172,8 @@ class Relay(Stage):
                     pass
                 await self._drained.wait()
                 await self._commit()
-        except errors.CommitFailedError as error:
-            self.log.warning("the group has gone on without this member (%s); others do again what it did last", error)
+        except Expelled as error:
+            self.log.warning("%s", error)
             self._acked.clear()
         except TimeoutError:
             raise Failed(f"{len(self._sent)} frames were not delivered in time before giving up partitions") from None
@@ -290,6 +297,9 @@ class Relay(Stage):
             acked, self._acked = self._acked, {}
             if not acked:
                 return
+            if self.consumer._coordinator.generation < 0:
+                # Expelled. An empty group would take the commit all the same, and fall behind what others did.
+                raise Expelled()
             offsets = {
                 TopicPartition(self.source, partition): OffsetAndMetadata(position, self._note(state))
                 for partition, (position, state) in acked.items()
@@ -297,6 +307,8 @@ class Relay(Stage):
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await self.consumer.commit(offsets)
+            except errors.CommitFailedError:
+                raise Expelled() from None
             except errors.OffsetMetadataTooLargeError:
                 longest = max(len(offset.metadata) for offset in offsets.values())
                 raise StateError(

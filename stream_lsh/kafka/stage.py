@@ -86,12 +86,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _words(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return (
-        text
-        if text.startswith(type(error).__name__) or isinstance(error, Failed)
-        else f"{type(error).__name__}: {text}"
-    )
+    text, name = " ".join(str(error).split()), type(error).__name__
+    return text if isinstance(error, Failed) or text.startswith(name) else f"{name}: {text}" if text else name
 
 
 def _chosen(error: BaseException) -> Exception:

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from stream_lsh.cli import main
+from stream_lsh.cli.options import KAFKA_SETTINGS, SETTINGS
 from stream_lsh.cli.reindex import _options, reindex, switching
 from stream_lsh.cli.worker import ROLES, roles_of
 from stream_lsh.errors import UsageError
@@ -84,6 +85,12 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "shards" in result.output
     result = run("worker", against="unique")
     assert result.exit_code == 2 and "not possible on Kafka" in result.output
+
+
+def test_every_setting_but_a_password_is_an_option() -> None:
+    secrets = {"sasl_password", "ssl_password"}
+    assert {*SETTINGS, *KAFKA_SETTINGS} == KafkaSettings.model_fields.keys() - secrets
+    assert not secrets & {*SETTINGS, *KAFKA_SETTINGS}
 
 
 @pytest.mark.parametrize("command", ["worker", "reindex"])

@@ -345,6 +345,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=None, help=f"default: 100 a second, {DOCUMENTS} at least")
     parser.add_argument("--kafka", default=VERSIONS[0], choices=VERSIONS)
     parser.add_argument("--runs", type=int, default=1, help="so many, with the seeds that follow")
+    parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     logging.getLogger("aiokafka").setLevel(
         logging.CRITICAL
@@ -362,7 +363,8 @@ def main() -> None:
         finally:
             proxy.close()
             broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        if not given.keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -335,7 +335,7 @@ def test_records_of_other_settings_are_refused(make: Make, tmp_path: Path) -> No
 
     async def body() -> None:
         await reply(settings, frames[0].replies)
-        other = settings.model_copy(update={"threshold": 0.7})
+        other = KafkaSettings.model_validate(settings.model_dump() | {"threshold": 0.7})
         with pytest.raises(FormatError, match=r"matches, partition 0, offset 0: .*other settings"):
             await ended(other)
 

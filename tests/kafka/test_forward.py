@@ -1,0 +1,503 @@
+"""Forward against a real broker: the unique documents, unchanged, in order and once; the bad ones with their reason."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.admin import NewPartitions, RecordsToDelete
+from kafka_helpers import settings_for
+from last_steps import Victim
+from stage_helpers import PATIENCE, commit, positions, running, until
+
+from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.kafka import forward, lane, stage
+from stream_lsh.kafka.connection import admin, client_options
+from stream_lsh.kafka.forward import ForwardStage
+from stream_lsh.kafka.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics, create
+
+Make = Callable[..., KafkaSettings]
+PARTITIONS = 3
+KINDS = ("unique", "unique", "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected")
+
+
+@pytest.fixture
+def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
+    def made(**given: Any) -> KafkaSettings:
+        values = {
+            "partitions": PARTITIONS, "session_timeout_ms": 3000, "transaction_timeout_ms": 6000, **given,
+        }  # fmt: skip
+        settings = settings_for(broker, prefix, tmp_path, **values)
+        asyncio.run(create(settings))
+        return settings
+
+    return made
+
+
+@dataclass(frozen=True)
+class Written:
+    """A document and the kind of the verdict on it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+    kind: str
+
+
+async def write_documents(
+    settings: KafkaSettings, number: int, seed: int = 1, partitions: int = PARTITIONS
+) -> list[Written]:
+    """Documents of all sorts, some in transactions that are committed or aborted."""
+    chance, found = random.Random(seed), []
+    plain = AIOKafkaProducer(**client_options(settings))
+    transactional = AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}.feed")
+    await plain.start()
+    await transactional.start()
+    try:
+        made = 0
+        while made < number:
+            n = chance.randint(1, 30)
+            producer = chance.choice((plain, plain, transactional))
+            aborted = producer is transactional and chance.random() < 0.4
+            if producer is transactional:
+                await producer.begin_transaction()
+            written = []
+            for i in range(made, made + n):
+                kind = chance.choice(KINDS)
+                value = (
+                    None
+                    if kind == "rejected" and chance.random() < 0.3
+                    else b"%d:" % i + chance.randbytes(chance.choice((3, 200, 5000)))
+                )
+                key = b"k%d" % i if value is None or chance.random() < 0.8 else None
+                headers = [("h", b"\xff"), ("h", b""), ("reason", b"mine")] if chance.random() < 0.3 else []
+                timestamp = 1_500_000_000_000 + chance.randrange(10**9)
+                partition = chance.randrange(partitions)
+                future = await producer.send(
+                    Topics.of(settings).documents, value, key=key, partition=partition, headers=headers,
+                    timestamp_ms=timestamp,
+                )  # fmt: skip
+                written.append((future, key, value, headers, timestamp, kind))
+            for future, key, value, headers, timestamp, kind in written:
+                at = await future
+                if not aborted:
+                    found.append(Written(at.partition, at.offset, key, value, headers, timestamp, kind))
+            if producer is transactional:
+                await (producer.abort_transaction() if aborted else producer.commit_transaction())
+            made += n
+    finally:
+        await plain.stop()
+        await transactional.stop()
+    return sorted(found, key=lambda written: (written.partition, written.offset))
+
+
+def verdict(settings: KafkaSettings, document: Written) -> bytes:
+    source = {
+        "topic": Topics.of(settings).documents, "partition": document.partition, "offset": document.offset,
+    }  # fmt: skip
+    value = {"id": "x", "kind": document.kind, "matches": [], "source": source}
+    if document.kind == "rejected":
+        value |= {"reason": "not_json", "detail": f"ä {document.offset}"}
+    return json.dumps(value).encode()
+
+
+async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written], *, transactions: bool = True) -> None:
+    """Verdicts as a judge writes them: by partition in order, in rounds."""
+    options = {"transactional_id": f"{settings.topic_prefix}.play"} if transactions else {}
+    producer = AIOKafkaProducer(**client_options(settings), **options)
+    await producer.start()
+    try:
+        for start in range(0, len(documents), 50):
+            if transactions:
+                await producer.begin_transaction()
+            for document in documents[start : start + 50]:
+                value = verdict(settings, document)
+                await producer.send(Topics.of(settings).verdicts, value, partition=document.partition)
+            if transactions:
+                await producer.commit_transaction()
+            else:
+                await producer.flush()
+    finally:
+        await producer.stop()
+
+
+async def committed_records(settings: KafkaSettings, topic: str, partition: int) -> list[ConsumerRecord]:
+    place = TopicPartition(topic, partition)
+    consumer = AIOKafkaConsumer(**client_options(settings), isolation_level="read_committed")
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        await consumer.seek_to_beginning(place)
+        end = (await consumer.end_offsets([place]))[place]
+        found: list[ConsumerRecord] = []
+        while await consumer.position(place) < end:
+            found += (await consumer.getmany(timeout_ms=500)).get(place, [])
+        return found
+    finally:
+        await consumer.stop()
+
+
+def expected(
+    settings: KafkaSettings, documents: Sequence[Written], partition: int
+) -> dict[str, list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]]:
+    topics = Topics.of(settings)
+    mine = [document for document in documents if document.partition == partition]
+    unique = [(d.key, d.value, d.headers, d.timestamp) for d in mine if d.kind == "unique"]
+    dead = []
+    for d in mine:
+        if d.kind == "rejected":
+            added = {
+                "reason": "not_json", "detail": f"ä {d.offset}", "topic": topics.documents,
+                "partition": str(partition), "offset": str(d.offset),
+            }  # fmt: skip
+            headers = [*d.headers, *((name, text.encode()) for name, text in added.items())]
+            dead.append((d.key, d.value, headers, d.timestamp))
+    return {topics.unique: unique, topics.dead_letters: dead}
+
+
+async def check(
+    settings: KafkaSettings, documents: Sequence[Written], partitions: int = PARTITIONS, *, once: bool = True
+) -> None:
+    for partition in range(partitions):
+        for topic, rows in expected(settings, documents, partition).items():
+            records = await committed_records(settings, topic, partition)
+            got = [(record.key, record.value, list(record.headers), record.timestamp) for record in records]
+            if not once:
+                got = [row for at, row in enumerate(got) if row not in got[:at]]
+            assert got == rows, (topic, partition)
+
+
+async def until_forwarded(settings: KafkaSettings, documents: Sequence[Written]) -> None:
+    ends: dict[int, int] = {}
+    for document in documents:
+        ends[document.partition] = document.offset + 1
+
+    async def forwarded() -> bool:
+        found = await positions(settings, "forward", Topics.of(settings).documents)
+        return all(found.get(partition, -1) >= end for partition, end in ends.items())
+
+    await until(forwarded, f"documents up to {ends} are forwarded")
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_unchanged_in_order_and_once_over_several_lives(make: Make, delivery: str) -> None:
+    settings, watch = make(delivery=delivery), Watch("forward")
+
+    async def body() -> None:
+        first = await write_documents(settings, 400)
+        await write_verdicts(settings, first, transactions=delivery == "exactly_once")
+        async with running(ForwardStage, settings, watch):
+            await until_forwarded(settings, first)
+        async with running(ForwardStage, settings, watch):
+            second = await write_documents(settings, 400, seed=2)
+            await write_verdicts(settings, second, transactions=delivery == "exactly_once")
+            await until_forwarded(settings, second)
+        await check(settings, first + second)
+        assert watch.registry.documents.labels("forward")._value.get() == len(first + second)
+        assert watch.commits > 0
+
+    asyncio.run(body())
+
+
+def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make()
+    monkeypatch.setattr(forward, "WAITING_BYTES", 30_000)
+    monkeypatch.setattr(forward, "LEAST_BYTES", 10_000)
+    monkeypatch.setattr(forward, "PARTITION_BYTES", 20_000)
+    monkeypatch.setattr(lane, "MOST_VERDICTS", 20)
+    monkeypatch.setattr(lane, "MOST_DOCUMENTS", 7)
+    life = ForwardStage(settings, Watch("forward"))
+    most = [0, 0]
+    offer = lane.Lane.offer
+
+    def offered(self: lane.Lane, documents: Any, verdicts: Any) -> None:
+        offer(self, documents, verdicts)
+        most[0] = max(most[0], self.join.size)
+        most[1] = max(most[1], self.join.waiting[1])
+
+    monkeypatch.setattr(lane.Lane, "offer", offered)
+
+    async def body() -> None:
+        documents = await write_documents(settings, 900)
+        stop = asyncio.Event()
+        task = asyncio.create_task(life.run(stop))
+        await until(lambda: _true(most[0] > 10_000), "documents wait")
+        await asyncio.sleep(1)
+        await write_verdicts(settings, documents)
+        await until_forwarded(settings, documents)
+        stop.set()
+        await task
+        await check(settings, documents)
+        assert most[0] < 120_000 < sum(len(d.value or b"") for d in documents) / PARTITIONS
+        assert most[1] < 250
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("moment", "number"), [("send", 4), ("commit", 5), ("after", 5)])
+def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> None:
+    settings = make()
+
+    async def body() -> None:
+        # Commits 1 to 3 are those of the beginnings.
+        victim = Victim("forward", settings, "die", moment, number)
+        documents = await write_documents(settings, 600)
+        await write_verdicts(settings, documents)
+        await asyncio.to_thread(victim.wait_until_dead)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+        await check(settings, documents)
+
+    asyncio.run(body())
+
+
+def test_a_zombie_is_fenced(make: Make) -> None:
+    settings = make()
+
+    async def body() -> None:
+        zombie = Victim("forward", settings, "freeze", "commit", 5)
+        try:
+            first = await write_documents(settings, 300)
+            await write_verdicts(settings, first)
+            await asyncio.to_thread(zombie.wait_until_frozen)
+            async with running(ForwardStage, settings):
+                await until_forwarded(settings, first)
+                zombie.thaw()
+                second = await write_documents(settings, 300, seed=2)
+                await write_verdicts(settings, second)
+                await until_forwarded(settings, second)
+                await asyncio.sleep(2)
+            third = await write_documents(settings, 100, seed=3)
+            await write_verdicts(settings, third)
+            await until_forwarded(settings, third)  # by the zombie, which has joined again
+            assert await asyncio.to_thread(zombie.end) == 0
+            await check(settings, first + second + third)
+        finally:
+            zombie.kill()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_members_come_and_go(make: Make, delivery: str) -> None:
+    settings = make(delivery=delivery)
+    chance = random.Random(5)
+
+    async def body() -> None:
+        documents: list[Written] = []
+
+        async def feed() -> None:
+            for seed in range(12):
+                found = await write_documents(settings, 60, seed=seed)
+                documents.extend(found)
+                await write_verdicts(settings, found)
+
+        feeding = asyncio.create_task(feed())
+        while not feeding.done():
+            async with running(ForwardStage, settings):
+                await asyncio.sleep(chance.uniform(0.3, 1.5))
+                async with running(ForwardStage, settings):
+                    await asyncio.sleep(chance.uniform(0.3, 1.5))
+        await feeding
+        documents.sort(key=lambda document: (document.partition, document.offset))
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+        await check(settings, documents, once=delivery == "exactly_once")
+
+    asyncio.run(body())
+
+
+def test_repeats_and_holes_of_a_judge_without_transactions(make: Make) -> None:
+    settings = make(partitions=1, delivery="at_least_once")
+
+    async def body() -> None:
+        documents = await write_documents(settings, 40, partitions=1)
+        async with running(ForwardStage, settings):
+            for part in (documents[:10], documents[15:20], documents[5:12]):
+                await write_verdicts(settings, part, transactions=False)
+            await until_forwarded(settings, documents[:12])
+        assert (await positions(settings, "forward", Topics.of(settings).documents))[0] == documents[11].offset + 1
+        async with running(ForwardStage, settings):
+            await write_verdicts(settings, documents[12:], transactions=False)
+            await until_forwarded(settings, documents)
+        await check(settings, documents, 1)
+
+    asyncio.run(body())
+
+
+def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention may empty it then, and nothing is missing."""
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+    monkeypatch.setattr(forward, "QUIET_SECONDS", 0.5)
+
+    async def body() -> None:
+        documents = await write_documents(settings, 100, partitions=1)
+        await write_verdicts(settings, documents)
+        places = [TopicPartition(topic, 0) for topic in (topics.documents, topics.verdicts)]
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+            await until(lambda: at_the_end(places), "both positions stand at the end")
+        async with admin(settings) as client:
+            await client.delete_records({place: RecordsToDelete(before_offset=-1) for place in places})
+        more = await write_documents(settings, 20, seed=2, partitions=1)
+        await write_verdicts(settings, more)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, more)
+        await check(settings, documents + more, 1)
+
+    async def at_the_end(places: Sequence[TopicPartition]) -> bool:
+        consumer = AIOKafkaConsumer(**client_options(settings))
+        await consumer.start()
+        ends = await consumer.end_offsets(places)
+        await consumer.stop()
+        return all([(await positions(settings, "forward", place.topic)).get(0) == ends[place] for place in places])
+
+    asyncio.run(body())
+
+
+async def ended(settings: KafkaSettings) -> None:
+    async with asyncio.timeout(PATIENCE):
+        async with running(ForwardStage, settings) as task:
+            await task
+
+
+async def delete(settings: KafkaSettings, before: Mapping[str, int]) -> None:
+    async with admin(settings) as client:
+        await client.delete_records(
+            {TopicPartition(topic, 0): RecordsToDelete(before_offset=offset) for topic, offset in before.items()}
+        )
+
+
+def plain_documents(number: int) -> list[Written]:
+    return [Written(0, i, b"k", b"%d" % i, [], 1_500_000_000_000, "unique") for i in range(number)]
+
+
+async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> None:
+    producer = AIOKafkaProducer(**client_options(settings))
+    await producer.start()
+    for d in documents:
+        await producer.send_and_wait(
+            Topics.of(settings).documents, d.value, key=d.key, partition=0, timestamp_ms=d.timestamp
+        )
+    await producer.stop()
+
+
+@pytest.mark.parametrize("lost", ["documents", "verdicts"])
+def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepted(
+    make: Make, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+    documents = plain_documents(12)
+    place = topics.documents if lost == "documents" else topics.verdicts
+
+    async def body() -> None:
+        await write_plain(settings, documents)
+        await write_verdicts(settings, documents[:3], transactions=False)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents[:3])
+        await write_verdicts(settings, documents[3:], transactions=False)
+        await delete(settings, {place: 7})
+        with pytest.raises(StateError, match=r"partition 0: what stood from offset 3 to 7 was deleted.*--accept-loss"):
+            await ended(settings)
+        with caplog.at_level("WARNING", "stream_lsh.kafka"):
+            async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
+                await until_forwarded(settings, documents)
+        assert "4 documents of" in caplog.text
+        await check(settings, documents[:3] + documents[7:], 1)
+
+    asyncio.run(body())
+
+
+def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
+    settings = make()
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        await producer.send_and_wait(Topics.of(settings).dead_letters, b"{}", partition=2)
+        await producer.stop()
+        with pytest.raises(StateError, match=r"no committed offset for partition 2.*reindex"):
+            await ended(settings)
+
+    asyncio.run(body())
+
+
+def test_a_topic_that_was_made_anew(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await commit(settings, "forward", topics.documents, 5)
+        await commit(settings, "forward", topics.verdicts, 0)
+        with pytest.raises(StateError, match=r"ends before offset 5.*reindex"):
+            await ended(settings)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b"x", "is no verdict"),
+        (b"{}", "is no verdict"),
+        (b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}', "verdict on t, partition 0"),
+    ],
+)
+def test_foreign_records_among_the_verdicts(make: Make, value: bytes, says: str) -> None:
+    settings = make(partitions=1)
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        await producer.send_and_wait(Topics.of(settings).verdicts, value, partition=0)
+        await producer.stop()
+        with pytest.raises(StateError, match=says):
+            await ended(settings)
+
+    asyncio.run(body())
+
+
+def test_source_partitions_that_were_added_need_topics_create(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+    monkeypatch.setattr(stage, "PATIENCE", 1.0)
+
+    async def body() -> None:
+        documents = await write_documents(settings, 30, partitions=1)
+        await write_verdicts(settings, documents)
+        with pytest.raises(BrokerError, match=r"documents has 2 partitions.*has 1 part.*topics create"):
+            async with asyncio.timeout(PATIENCE), running(ForwardStage, settings) as task:
+                await until_forwarded(settings, documents)
+                async with admin(settings) as client:
+                    await client.create_partitions({topics.documents: NewPartitions(2)})
+                await task
+        await create(settings)
+        documents_of_new = [Written(1, 0, b"k", b"v", [], 1_500_000_000_000, "unique")]
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        await producer.send_and_wait(topics.documents, b"v", key=b"k", partition=1, timestamp_ms=1_500_000_000_000)
+        await producer.stop()
+        await write_verdicts(settings, documents_of_new)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents_of_new)
+        await check(settings, documents + documents_of_new, 2)
+
+    asyncio.run(body())
+
+
+async def _true(value: bool) -> bool:
+    return value
