@@ -155,7 +155,8 @@ def row(
     inside = sum(first <= at < end for at in sent.values())
     return {
         "kind": "latency", "name": f"{delivery}, {partitions}", "delivery": delivery, "partitions": partitions,
-        "processes": given.processes, "shards": given.shards, "rate": given.rate, "reached": round(inside / given.seconds),
+        "processes": given.processes, "shards": given.shards, "rate": given.rate,
+        "reached": round(inside / given.seconds),
         **quantiles(list(found["seen"].values())),
         **{f"signed_{name}": value for name, value in signed.items()},
         "pairs": len(found["seen"]), "missing": sum(name not in found["seen"] for name in copies),

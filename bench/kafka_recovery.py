@@ -25,7 +25,7 @@ from bench import report
 from bench.kafka_feed import Post, fill, posts
 from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import PACKAGES, PATIENCE, Progress, Rig, Run, Worker, add_options, reader, rig
-from bench.kafka_stages import AHEAD, total, weights
+from bench.kafka_stages import AHEAD
 from stream_lsh.frames import places
 from stream_lsh.kafka.broker import free_port
 from stream_lsh.kafka.connection import client_options
@@ -33,6 +33,7 @@ from stream_lsh.replies import head
 
 EXAMPLE = "python -m bench.kafka_recovery --documents 20000 --frame-documents 16 --out results"
 EVERY = 0.02  # seconds between two documents of the trickle, so that answers are seen that soon
+SETTLED = 1.0  # seconds after which the last replies of a worker that was stopped have been seen
 LOOK = 0.05  # seconds between two looks at a worker's metrics
 COLUMNS = {
     "name": "what happened", "frame_documents": "documents a record", "seconds": "s to the first answer",
@@ -140,8 +141,14 @@ async def answered(run: Run, trickle: Trickle, frame: int) -> float:
         await asyncio.sleep(LOOK)
 
 
-async def started(rig: Rig, run: Run, trickle: Trickle, name: str, documents: int) -> tuple[dict[str, Any], Worker]:
-    """Start the match worker and wait for its first answers; a row of what that took."""
+async def started(
+    rig: Rig, run: Run, trickle: Trickle, name: str, documents: int, *, empty: bool = False
+) -> tuple[dict[str, Any], Worker]:
+    """Start the match worker and wait for its first answers; a row of what that took.
+
+    empty: it has no disk, so that it reads all documents from the changelog.
+    """
+    await asyncio.sleep(SETTLED)
     frame = trickle.replies.newest()
     port = free_port()
     start = time.time()
@@ -175,7 +182,7 @@ async def started(rig: Rig, run: Run, trickle: Trickle, name: str, documents: in
         "peak_mb": most_resident(processes.looks, start, end).get("worker", 0) / 1e6,
     }  # fmt: skip
     reading = reading_time(looks)
-    if reading is not None:
+    if reading is not None and empty:
         begin, done, _ = reading
         cpu = cpu_between(processes.looks, begin, done).get("worker", 0.0)
         opened = cpu_between(processes.looks, begin, end).get("worker", 0.0)
@@ -188,22 +195,24 @@ async def started(rig: Rig, run: Run, trickle: Trickle, name: str, documents: in
 
 
 async def rebuilding(rig: Rig, documents: Sequence[Post], frame: int, shards: int) -> list[dict[str, Any]]:
-    """With lost disk, with its disk after a stop, and with its disk after a kill."""
+    """Stopped and killed, each with its disk and with the disk lost."""
     rows = []
     async with rig.run("recovery", shards=shards, partitions=1, frame_documents=frame) as run:
         await prepare(run, documents)
         async with trickling(run) as trickle:
             first, worker = await started(rig, run, trickle, "first start", len(documents))
             print(f"  up after {first['seconds']:.1f} s", flush=True)
-            for name, lose in (("disk lost", True), ("disk kept, stopped", False), ("disk kept, killed", False)):
-                if name.endswith("killed"):
+            for name, lose in (
+                ("stopped, disk lost", True), ("stopped", False), ("killed", False), ("killed, disk lost", True),
+            ):  # fmt: skip
+                if name.startswith("killed"):
                     worker.kill()
                     run.workers.remove(worker)
                 else:
                     run.end(worker)
                 if lose:
                     shutil.rmtree(run.folder / "data-match")
-                row, worker = await started(rig, run, trickle, name, len(documents))
+                row, worker = await started(rig, run, trickle, name, len(documents), empty=lose)
                 print(f"  {name}: {row['seconds']:.1f} s", flush=True)
                 rows.append(row)
     return rows
@@ -214,16 +223,16 @@ async def prepare(run: Run, documents: Sequence[Post]) -> None:
     await fill(run.settings, run.topics.documents, 1, documents)
     run.worker(roles=["sign", "sequence"], processes="one", name="front", frames_in_flight=AHEAD)
     matcher = run.worker(roles=["match"], processes="one", name="match")
-    async with Progress(run, [run.topics.signatures, run.topics.matches]) as progress:
+    settings, topics = run.settings, run.topics
 
-        def documents_in(found: list[Any]) -> float:
-            return total(weights(found, lambda record: float(len(places(record.value, run.settings)[2]))))
+    def sizes(found: Sequence[Any]) -> list[int]:
+        """Documents of each frame that has any; the sequencer passes no others on."""
+        return [n for record in found if (n := len(places(record.value, settings)[2]))]
 
-        frames = await progress.records(
-            run.topics.signatures, lambda found: documents_in(found) > len(documents) - 0.5, 1
-        )
-        expected = len(frames) * run.settings.shards
-        await progress.records(run.topics.matches, lambda found: len(found) >= expected, expected)
+    async with Progress(run, [topics.signatures, topics.matches]) as progress:
+        frames = await progress.records(topics.signatures, lambda found: sum(sizes(found)) >= len(documents), 1)
+        expected = len(sizes(frames)) * settings.shards
+        await progress.records(topics.matches, lambda found: len(found) >= expected, expected)
     run.end(matcher)
 
 

@@ -44,7 +44,7 @@ PROPERTIES = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     # After a kill the controller refuses the same broker until its old session has ended: 9 s by default.
-    "broker.session.timeout.ms": "4000",
+    "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "1000",
     "log.cleaner.dedupe.buffer.size": "16777216",
 }
@@ -137,29 +137,38 @@ class KafkaBroker:
         classes = f"{libraries(self.version)}{os.sep}*"
         for port in (self.port, self._controller_port, *(port for _, port in self._listeners.values())):
             _check_free(port)
+        self.kill()  # what is left of one that ended by itself
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.kill()  # what is left of one that ended by itself
-            self._lock = _locked(self.folder / "lock")
-            config = self._write_properties()
-            if not (self._data / "meta.properties").exists():
-                self._format(program, classes, config)
-            self._process = _starter.submit(self._launch, [
-                program, f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC",
-                "-Dorg.slf4j.simpleLogger.showDateTime=true",
-                "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
-                "-cp", classes, "kafka.Kafka", str(config),
-            ]).result()  # fmt: skip
+            self._begin(program, classes)
+            self._wait_until_ready(timeout)
         except OSError as error:
+            self.kill()
             raise BrokerError(f"Kafka cannot be started in {self.folder}: {error.strerror}.") from None
+        except BaseException:
+            self.kill()
+            raise
+
+    def _begin(self, program: str, classes: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self.folder / "lock")
+        config = self._write_properties()
+        if not (self._data / "meta.properties").exists():
+            self._format(program, classes, config)
+        self._process = _starter.submit(self._launch, [
+            program, f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
+            "-cp", classes, "kafka.Kafka", str(config),
+        ]).result()  # fmt: skip
         _running.add(self)
+
+    def _wait_until_ready(self, timeout: float) -> None:
         end = time.monotonic() + timeout
         while not _answers(self.port):
             assert self._process is not None
             code = self._process.poll()
             if code is not None or time.monotonic() > end:
                 what = f"ended with code {code}" if code is not None else f"did not answer within {timeout:.0f} s"
-                self.kill()
                 raise BrokerError("\n  ".join([f"Kafka {what}; its log {self.log} ends with", *self._last_lines()]))
             time.sleep(0.05)
 

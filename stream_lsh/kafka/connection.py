@@ -256,7 +256,10 @@ def _message(error: BaseException, settings: KafkaSettings) -> str:
                 "transaction.max.timeout.ms is smaller."
             )
         case errors.MessageSizeTooLargeError() | errors.RecordTooLargeError() | errors.RecordListTooLargeError():
-            return f"a record is larger than its topic at {where} takes{detail}; `stream-lsh topics show` shows more."
+            return (
+                f"a record is larger than the max.message.bytes of its topic{detail}; `stream-lsh topics show` tells "
+                "what the topics take."
+            )
         case errors.NotEnoughReplicasError() | errors.NotEnoughReplicasAfterAppendError():
             return (
                 f"{where} has fewer copies of a topic in step than its min.insync.replicas; brokers are down{detail}."

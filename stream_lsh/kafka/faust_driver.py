@@ -13,6 +13,8 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode import Service
 
+from stream_lsh.kafka.clients import stop_consumer
+
 if TYPE_CHECKING:
     from stream_lsh.kafka.app import MatchApp
 
@@ -61,6 +63,12 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             coordinator = self._ensure_consumer()._coordinator
             if coordinator is not None:
                 coordinator.check_errors()
+
+    async def on_thread_stop(self) -> None:
+        # Faust's, but for the consumer: without a broker aiokafka's own stop may raise, and the thread would not end.
+        await super(driver.AIOKafkaConsumerThread, self).on_thread_stop()
+        if self._consumer is not None:
+            await stop_consumer(self._consumer)
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
         """Not to standard error with a traceback: whoever runs the app gets the error."""

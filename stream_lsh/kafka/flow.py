@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from stream_lsh.kafka.acknowledger import Acknowledger, Ticket
@@ -130,9 +131,9 @@ class Flow:
         for topic, value in values:
             changed = topic == self._changelog
             future = await self._send(topic, self.held.shard if changed else 0, value)
-            future.add_done_callback(lambda done, changed=changed: self._arrived(ticket, done, changed))
+            future.add_done_callback(partial(self._arrived, ticket, changed))
 
-    def _arrived(self, ticket: Ticket[Sent], future: asyncio.Future[Any], changed: bool) -> None:
+    def _arrived(self, ticket: Ticket[Sent], changed: bool, future: asyncio.Future[Any]) -> None:
         if not self._open:
             return
         error = Failed("a send was given up") if future.cancelled() else future.exception()

@@ -11,12 +11,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.clients import consuming
@@ -249,7 +249,11 @@ class ForwardStage(Stage):
             self.watch.lag(partition, self._member.lag(lane.verdicts, lane.join.settled))
             if now > lane.quiet_since + QUIET_SECONDS and not lane.busy:
                 lane.quiet_since = now
-                lane.reached(await consumer.position(lane.documents), await consumer.position(lane.verdicts))
+                # Where a partition was just given away there is no position, or none yet.
+                with suppress(IllegalStateError, TimeoutError):
+                    async with asyncio.timeout(1):
+                        documents = await consumer.position(lane.documents)
+                        lane.reached(documents, await consumer.position(lane.verdicts))
             if lane.hole_since is not None and now > lane.hole_since + HOLE_SECONDS:
                 lane.hole_since = now
                 begin = (await consumer.beginning_offsets([lane.documents]))[lane.documents]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition
@@ -187,11 +189,11 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         StateError: it is none, or on a document of another topic.
     """
     try:
-        found = orjson.loads(record.value)
+        found = _object(record.value)
         source, kind = found["source"], found["kind"]
         verdict = Verdict(record.offset, source["offset"], kind, found.get("reason", ""), found.get("detail", ""))
         about = source["topic"], source["partition"]
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise StateError(
             f"{record.topic}, partition {record.partition}, offset {record.offset} is no verdict ({error}); something "
             "else writes to this topic: stop it, and rebuild into a new topic_prefix with `stream-lsh reindex`"
@@ -202,3 +204,10 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
             f"partition {about[1]}, not on {topic}: use one topic_prefix for one documents_topic"
         )
     return verdict
+
+
+def _object(value: bytes) -> Any:
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:  # an id may hold a lone surrogate, which orjson refuses
+        return json.loads(value)

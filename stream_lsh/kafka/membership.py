@@ -17,7 +17,8 @@ from stream_lsh.kafka.stage import Failed
 
 log = logging.getLogger("stream_lsh.kafka.membership")
 
-SILENCE = 30.0  # seconds without an answer to a fetch, after which a life ends
+SILENCE, SESSIONS = 30.0, 3.0  # seconds, and session timeouts, without an answer after which a life ends
+_GROUP_SECONDS = 1.0  # how long one waits for the group to have made up its mind
 _SET_UP_SECONDS = 20.0
 
 
@@ -40,7 +41,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
     ) -> None:
         self.consumer = consumer
         self._topics = topics
-        self._silence = max(SILENCE, 3 * settings.session_timeout_ms / 1000)
+        self._silence = max(SILENCE, SESSIONS * settings.session_timeout_ms / 1000)
         self._set_up = set_up
         self._tear_down = tear_down
         self._given: frozenset[TopicPartition] | None = None  # assigned, and not set up yet
@@ -99,7 +100,9 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         reading = asyncio.ensure_future(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
         try:
             # It waits for the group without a limit.
-            await asyncio.wait([reading, *others], timeout=seconds + 1, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [reading, *others], timeout=seconds + _GROUP_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
             if not reading.done():
                 return None
             found: dict[TopicPartition, list[ConsumerRecord]] = reading.result()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from kafka_helpers import VERSION, DockerBroker, ForeignBroker, docker_answers, missing
+from proxy import Proxied, proxied_broker
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.broker import KafkaBroker
@@ -32,6 +33,22 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker | D
     try:
         yield local
     finally:
+        local.stop()
+
+
+@pytest.fixture(scope="session")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    """A running broker behind two proxies, whatever `broker` is: it can be killed, and its connections cut."""
+    local, proxies = proxied_broker(tmp_path_factory.mktemp("proxied"), VERSION, ("FIRST", "SECOND"))
+    try:
+        local.start()
+    except BrokerError as error:
+        missing(f"no Kafka from Java and Maven for the tests: {error}")
+    try:
+        yield Proxied(local, proxies)
+    finally:
+        for proxy in proxies:
+            proxy.close()
         local.stop()
 
 

@@ -116,7 +116,8 @@ class Replies:
                     for record in records:
                         self._take(record)
         finally:
-            await consumer.stop()
+            with suppress(asyncio.CancelledError):  # aiokafka awaits a task that it has cancelled before it ran
+                await consumer.stop()
 
     def _take(self, record: Any) -> None:
         self.position = record.offset + 1

@@ -159,6 +159,9 @@ class Child:
         self.process.stdin.write(dump(job, settings))
         self.process.stdin.flush()
 
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
     def kill(self) -> None:
         self.process.kill()
         self._wait()

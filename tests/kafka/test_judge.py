@@ -262,6 +262,17 @@ def test_members_come_and_go(make: Make, tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_who_stands_by_is_idle(make: Make) -> None:
+    settings = make()
+
+    async def body() -> None:
+        watches = [Watch("judge"), Watch("judge")]
+        async with running(JudgeStage, settings, watches[0]), running(JudgeStage, settings, watches[1]):
+            await until(lambda: _true(all(watch.last_idle for watch in watches)), "both are idle")
+
+    asyncio.run(body())
+
+
 def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp_path: Path) -> None:
     settings = make()
     frames = answered(settings, tmp_path, 300)

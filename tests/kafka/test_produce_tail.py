@@ -136,7 +136,7 @@ def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str, tmp_p
 
     asyncio.run(small_topic())
     source = tmp_path / "a.jsonl"
-    source.write_bytes(b"\n".join([*lines(0, 2), b'{"id": "' + b"y" * 4000 + b'"}', *lines(3, 3)]))
+    source.write_bytes(b"\n".join([*lines(0, 2), b'{"id": "' + b"y" * 4000 + b'"}', *lines(3, 3), b""]))
     with pytest.raises(BrokerError, match=r"a.jsonl, lines 1 to 6 .* were not accepted: a record is larger than"):
         feed(settings, source)
 

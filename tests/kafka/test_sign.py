@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,33 @@ def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
             code = child.terminate()
         assert code == 0
         complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
+
+    asyncio.run(body())
+
+
+def test_a_signer_that_was_frozen_comes_back_and_does_no_harm(make: Make) -> None:
+    settings = make(partitions=4, frame_documents=20)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        frozen, other = Child("sign", settings), Child("sign", settings)
+        try:
+            await until(lambda: _any(settings), "the signers have begun")
+            await produce(settings, [line(i) for i in range(1000)], 4)
+            frozen.signal(signal.SIGSTOP)
+            await produce(settings, [line(1000 + i) for i in range(1000)], 4)
+            # The other one takes over all partitions when the session is over.
+            await until_signed(settings, 2000)
+            feeding = asyncio.create_task(produce(settings, [line(2000 + i) for i in range(1000)], 4))
+            frozen.signal(signal.SIGCONT)
+            await feeding
+            await until_signed(settings, 3000)
+        finally:
+            frozen.signal(signal.SIGCONT)
+            codes = [frozen.terminate(), other.terminate()]
+        assert codes == [0, 0]
+        found = accepted_documents(settings, await records(settings, topics.signatures))
+        complete(settings, found, dict.fromkeys(range(4), 750))
 
     asyncio.run(body())
 

@@ -100,6 +100,8 @@ def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tm
     async def grow() -> None:
         async with admin(settings) as client:
             await client.create_partitions({topics.documents: NewPartitions(4)})
+            while len((await client.describe_topics([topics.documents]))[0]["partitions"]) < 4:
+                await asyncio.sleep(0.05)
 
     asyncio.run(grow())
     with pytest.raises(BrokerError, match=rf"{prefix}.verdicts has 2 partitions and {prefix}.documents 4;.*create"):
