@@ -167,8 +167,9 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=10, help="one in so many is a near-copy (%(default)s)")
     parser.add_argument("--sent", type=Path, required=True, help="file for the ids and when each was sent")
     given = parser.parse_args()
-    with unpack(corpus("posts-120k"), given.data, given.work).open("rb") as lines:
-        made = [post for post, _ in islice(with_copies(lines, given.every), round(given.rate * given.seconds))]
+    number = round(given.rate * given.seconds)
+    source = posts(given.data, given.work, number)
+    made = [post for post, _ in islice(with_copies([post.value for post in source], given.every), number)]
     settings = KafkaSettings(bootstrap_servers=given.bootstrap)
     times = asyncio.run(steady(settings, given.topic, given.partitions, made, given.rate))
     unfinished = given.sent.with_suffix(".part")

@@ -25,7 +25,7 @@ from bench.kafka_rig import MYSELF, PACKAGES, PATIENCE, Rig, Run, add_options, r
 from bench.kafka_stages import STAGES as ROLES
 from stream_lsh.kafka.connection import client_options
 
-EXAMPLE = "python -m bench.kafka_latency --seconds 20 --warm-up 5 --partitions 1 --delivery at_least_once --out results"
+EXAMPLE = "python -m bench.kafka_latency --seconds 20 --warm-up 5 --java 20 --partitions 1 --out results"
 SETTLE = 3.0  # seconds that pairs may still come after the last document
 COLUMNS = {
     "name": "delivery, partitions", "p50": "p50 ms", "p90": "p90 ms", "p99": "p99 ms", "slowest": "slowest ms",
@@ -78,7 +78,9 @@ async def collect(run: Run, pairs: list[Pair]) -> None:
         await consumer.stop()
 
 
-async def measure(rig: Rig, delivery: str, partitions: int, given: argparse.Namespace) -> dict[str, Any]:
+async def measure(
+    rig: Rig, delivery: str, partitions: int, given: argparse.Namespace, warm_up: float
+) -> dict[str, Any]:
     """Feed workers of such settings for a while; a row of how late the pairs were."""
     settings = {"verify": "signature", "delivery": delivery, "partitions": partitions, "shards": given.shards}
     async with rig.run("latency", **settings) as run:
@@ -86,7 +88,7 @@ async def measure(rig: Rig, delivery: str, partitions: int, given: argparse.Name
         processes = rig.watch(worker)
         pairs: list[Pair] = []
         reading = asyncio.create_task(collect(run, pairs))
-        length = given.warm_up + given.seconds
+        length = warm_up + given.seconds
         sent_file = run.folder / "sent"
         try:
             await until_up(run, pairs)
@@ -109,7 +111,7 @@ async def measure(rig: Rig, delivery: str, partitions: int, given: argparse.Name
                 feed.kill()
             reading.cancel()
             await asyncio.wait([reading])
-        return row(delivery, partitions, pairs, read_sent(sent_file), processes, given)
+        return row(delivery, partitions, pairs, read_sent(sent_file), processes, given, warm_up)
 
 
 async def until_up(run: Run, pairs: list[Pair]) -> None:
@@ -143,10 +145,10 @@ async def quiet(run: Run, pairs: list[Pair], rate: float) -> None:
 
 def row(
     delivery: str, partitions: int, pairs: Sequence[Pair], sent: Mapping[str, float], processes: Processes,
-    given: argparse.Namespace,
+    given: argparse.Namespace, warm_up: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The figures of a run."""
-    first = min(sent.values()) + given.warm_up
+    first = min(sent.values()) + warm_up
     end = first + given.seconds
     found = delays(pairs, sent, first, end)
     copies = [name for name, at in sent.items() if name.startswith("copy-") and first <= at < end]
@@ -168,11 +170,12 @@ def row(
 
 async def run(given: argparse.Namespace) -> None:
     where = report.environment(PACKAGES)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with rig(given) as here:
         for delivery in given.delivery:
             for partitions in given.partitions:
-                rows.append(await measure(here, delivery, partitions, given))
+                warm_up = given.warm_up if rows else max(given.warm_up, given.java)
+                rows.append(await measure(here, delivery, partitions, given, warm_up))
                 print(report.table(COLUMNS, rows[-1:]), flush=True)
                 print(f"  cores: {in_words(rows[-1]['cores_by_process'])}", flush=True)
     title = f"{given.rate:g} documents/s for {given.seconds:g} s, verify = signature, processes: {given.processes}"
@@ -186,6 +189,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1000, help="documents a second (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60, help="how long to measure (%(default)s)")
     parser.add_argument("--warm-up", type=float, default=10, help="seconds of the feed that do not count (%(default)s)")
+    parser.add_argument(
+        "--java", type=float, default=60, help="the same in the first run, in which Kafka is compiling (%(default)s)"
+    )
     parser.add_argument("--every", type=int, default=10, help="one in so many is a near-copy (%(default)s)")
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 16], help="of documents (1 16)")
     parser.add_argument("--delivery", nargs="+", choices=DELIVERIES, default=list(DELIVERIES), help="(both)")

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ from stream_lsh.kafka.sender import Sender
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.store import FrameStore
 from stream_lsh.kafka.topics import Topics, check, largest_record
+from stream_lsh.kafka.warming import warm_up
 
 log = logging.getLogger("stream_lsh.kafka.match")
 # As the entry point says, but also where the package runs from its source without being installed.
@@ -187,7 +189,7 @@ class MatchApp(faust.App):
                 flow = self._flows.get(message.partition)
                 if flow is None or message.generation_id != self.consumer_generation_id:
                     continue  # fetched for an earlier assignment; it comes again
-                flow.offer(message.offset, message.value or b"", event.ack)
+                flow.offer(message.offset, message.value or b"", partial(self.consumer.acknowledge, message))
         except asyncio.CancelledError:
             raise
         except Exception as error:  # an agent that raises would acknowledge the frame and be started again
@@ -267,7 +269,9 @@ class MatchApp(faust.App):
             await self.store.nudge()
             for shard, remaining in self.tables.recovery.remaining().items():
                 self.watch.recovery(shard, remaining)
-            busy = False
+            # Without an assignment there is nothing to be seen of life, unless a recovery goes on.
+            busy = self.rebalancing or not self.tables.recovery.completed.is_set()
+            busy = busy and not self.store.following
             for shard, flow in self._flows.items():
                 lag = (self.consumer.highwater(TP(self.names.frames, shard)) or 0) - flow.position
                 self.watch.lag(shard, max(0, lag))
@@ -282,7 +286,8 @@ class MatchApp(faust.App):
 
 
 def create(settings: KafkaSettings, watch: Watch | None = None) -> MatchApp:
-    """The application of these settings, for `faust worker`."""
+    """The application of these settings, for `faust worker`; kernels are compiled before it joins the group."""
+    warm_up(settings)
     return MatchApp(settings, watch or Watch("match"), serve=True)
 
 

@@ -138,8 +138,10 @@ async def admin(settings: KafkaSettings, *, timeout_ms: int = 30_000) -> AsyncIt
         except errors.KafkaConnectionError as error:
             raise await cause(error, settings) from None
         if not client._client.cluster.brokers():
-            # How a broker turns down a token: aiokafka takes its reason for a part of the login, and goes on.
-            raise errors.SaslAuthenticationFailed("it names no brokers to a client that should be logged in")
+            if settings.sasl_mechanism == "OAUTHBEARER":
+                # How a broker turns down a token: aiokafka takes its reason for a part of the login, and goes on.
+                raise errors.SaslAuthenticationFailed("it names no brokers to a client that should be logged in")
+            raise errors.KafkaConnectionError("it has only just started, and knows of no brokers yet")
         yield client
     finally:
         await client.close()

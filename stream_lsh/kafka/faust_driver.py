@@ -10,7 +10,7 @@ import aiokafka
 from faust.tables import recovery
 from faust.tables.manager import TableManager as FaustTableManager
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP
+from faust.types import TP, Message
 from mode import Service
 
 from stream_lsh.kafka.clients import stop_consumer
@@ -99,6 +99,15 @@ class Consumer(driver.Consumer):
             await self.sleep(FULL_SECONDS)
             return {}
         return await super()._getmany(ready, timeout if len(ready) == len(wanted) else FULL_SECONDS)
+
+    def ack(self, message: Message) -> bool:
+        """Not for Faust to say: its streams acknowledge what they pass over, because a rebalance came in between."""
+        return False
+
+    def acknowledge(self, message: Message) -> None:
+        """Everything that came of a frame is confirmed: its offset may be committed, if the partition is still ours."""
+        if message.generation_id == self.app.consumer_generation_id:
+            super().ack(message)
 
     def on_buffer_full(self, tp: TP) -> None:
         """`_getmany` has its own measure; a queue that is full makes Faust wait."""

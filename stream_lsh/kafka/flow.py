@@ -15,7 +15,7 @@ from stream_lsh.kafka.held import Held, Matched
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.stage import Failed
 
-TOGETHER = 32  # frames that are matched in one go, if they wait
+TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait
 MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard that are not acknowledged yet; then no more are fetched
 
 
@@ -107,7 +107,9 @@ class Flow:
             self._fail(error)
 
     async def _next(self) -> None:
-        taken = [self._waiting.popleft() for _ in range(min(TOGETHER, len(self._waiting)))]
+        taken, size = [self._waiting.popleft()], 0
+        while self._waiting and len(taken) < TOGETHER and (size := size + taken[-1][0].size) < TOGETHER_BYTES:
+            taken.append(self._waiting.popleft())
         tickets = [self._acks.begin(sent) for sent, _ in taken]
         confirmed, self._confirmed = self._confirmed, []
         found = await self.held.match([value for _, value in taken], confirmed)

@@ -62,13 +62,12 @@ class MatchStage(Stage):
         if not stopping.done():
             # It leaves the group when the broker answers again, or when the request times out.
             log.warning("Faust did not stop within %d s", STOP_SECONDS)
-            await app.let_go()
         elif stopping.exception() is not None:
             log.warning("Faust did not stop well: %r", stopping.exception())
-            await app.let_go()
         starting.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await starting
+        await app.let_go()  # also what was taken by a start that was under way when the stop came
 
 
 def _quiet() -> None:

@@ -309,6 +309,8 @@ class Relay(Stage):
                     await self.consumer.commit(offsets)
             except errors.CommitFailedError:
                 raise Expelled() from None
+            except TimeoutError:
+                raise Failed(f"a commit was not answered within {ANSWER_SECONDS:.0f} s") from None
             except errors.OffsetMetadataTooLargeError:
                 longest = max(len(offset.metadata) for offset in offsets.values())
                 raise StateError(

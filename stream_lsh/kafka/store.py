@@ -97,6 +97,11 @@ class FrameStore(Store[bytes, bytes]):
             self.app.fail(error)
             raise
 
+    @property
+    def following(self) -> bool:
+        """Whether records of the changelog are coming in."""
+        return time.monotonic() - self._heard < PATIENCE
+
     def has_state(self, shard: int) -> bool:
         """Whether a frame was ever stored in a shard."""
         held = self.held.get(shard)

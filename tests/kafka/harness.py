@@ -106,6 +106,7 @@ class Worker:
     def kill(self) -> None:
         """kill -9, all its processes."""
         if self.process is not None:
+            self.signal(signal.SIGCONT)
             self.signal(signal.SIGKILL)
             self.process.wait(30)
 
@@ -151,7 +152,6 @@ class Pipeline:
 
     def __exit__(self, *_: object) -> None:
         for worker in self.workers:
-            worker.signal(signal.SIGCONT)
             worker.kill()
 
     @staticmethod

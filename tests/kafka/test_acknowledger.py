@@ -10,7 +10,7 @@ import pytest
 from stream_lsh.kafka.acknowledger import Acknowledger
 
 
-@pytest.mark.parametrize("order", permutations(range(5)))
+@pytest.mark.parametrize("order", list(permutations(range(5))))
 def test_every_order_of_confirmation_acknowledges_in_order(order: tuple[int, ...]) -> None:
     given: list[int] = []
     acknowledger = Acknowledger(given.append)

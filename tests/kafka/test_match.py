@@ -94,6 +94,7 @@ def test_shards_move_between_workers_that_come_and_go(broker: Any, prefix: str, 
             assert time.monotonic() - began < 15
             await replies.read(min(len(replies.found[0]) + 50, len(log)))
             one = start(settings)
+            await asyncio.to_thread(one.wait_for, "answering for the shards")
             await feeding
             await replies.read(len(log))
             await all_committed(settings, len(log))

@@ -335,3 +335,19 @@ def test_a_broker_that_dies_or_hangs(broker: Any, prefix: str, tmp_path: Path) -
 
     asyncio.run(scenario())
     assert replies.found == expected(settings, log, tmp_path)
+
+
+def test_stopped_while_it_starts(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Whenever the stop comes, the life ends without an error and gives everything back to the next one."""
+    settings = settings_for(broker, prefix, tmp_path)
+    log = frames(settings, documents(320), SIZE)
+    replies = Replies(settings)
+
+    async def scenario() -> None:
+        await create(settings)
+        for seconds in (0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8):
+            await asyncio.wait_for(with_match(settings, lambda seconds=seconds: asyncio.sleep(seconds)), LIMIT)
+        await with_match(settings, lambda: feed(settings, log, replies))
+
+    asyncio.run(scenario())
+    assert replies.found == expected(settings, log, tmp_path)

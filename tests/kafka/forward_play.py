@@ -1,0 +1,168 @@
+"""Documents of all sorts with verdicts, as feeds and judges write them, and what forward has to make of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from stage_helpers import positions, until
+
+from stream_lsh.kafka.connection import client_options
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics
+
+PARTITIONS = 3
+NOW = int(time.time() * 1000)  # retention goes by the documents' own timestamps: older ones may be deleted at any time
+KINDS = ("unique", "unique", "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A document and the kind of the verdict on it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+    kind: str
+
+
+async def write_documents(
+    settings: KafkaSettings, number: int, seed: int = 1, partitions: int = PARTITIONS
+) -> list[Written]:
+    """Documents of all sorts, some in transactions that are committed or aborted."""
+    chance, found = random.Random(seed), []
+    plain = AIOKafkaProducer(**client_options(settings))
+    transactional = AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}.feed")
+    await plain.start()
+    await transactional.start()
+    try:
+        made = 0
+        while made < number:
+            n = chance.randint(1, 30)
+            producer = chance.choice((plain, plain, transactional))
+            aborted = producer is transactional and chance.random() < 0.4
+            if producer is transactional:
+                await producer.begin_transaction()
+            written = []
+            for i in range(made, made + n):
+                kind = chance.choice(KINDS)
+                value = (
+                    None
+                    if kind == "rejected" and chance.random() < 0.3
+                    else b"%d:" % i + chance.randbytes(chance.choice((3, 200, 5000)))
+                )
+                key = b"k%d" % i if value is None or chance.random() < 0.8 else None
+                headers = [("h", b"\xff"), ("h", b""), ("reason", b"mine")] if chance.random() < 0.3 else []
+                timestamp = NOW - chance.randrange(10**6)
+                partition = chance.randrange(partitions)
+                future = await producer.send(
+                    Topics.of(settings).documents, value, key=key, partition=partition, headers=headers,
+                    timestamp_ms=timestamp,
+                )  # fmt: skip
+                written.append((future, key, value, headers, timestamp, kind))
+            for future, key, value, headers, timestamp, kind in written:
+                at = await future
+                if not aborted:
+                    found.append(Written(at.partition, at.offset, key, value, headers, timestamp, kind))
+            if producer is transactional:
+                await (producer.abort_transaction() if aborted else producer.commit_transaction())
+            made += n
+    finally:
+        await plain.stop()
+        await transactional.stop()
+    return sorted(found, key=lambda written: (written.partition, written.offset))
+
+
+def verdict(settings: KafkaSettings, document: Written) -> bytes:
+    source = {
+        "topic": Topics.of(settings).documents, "partition": document.partition, "offset": document.offset,
+    }  # fmt: skip
+    value = {"id": "x", "kind": document.kind, "matches": [], "source": source}
+    if document.kind == "rejected":
+        value |= {"reason": "not_json", "detail": f"ä {document.offset}"}
+    return json.dumps(value).encode()
+
+
+async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written], *, transactions: bool = True) -> None:
+    """Verdicts as a judge writes them: by partition in order, in rounds."""
+    options = {"transactional_id": f"{settings.topic_prefix}.play"} if transactions else {}
+    producer = AIOKafkaProducer(**client_options(settings), **options)
+    await producer.start()
+    try:
+        for start in range(0, len(documents), 50):
+            if transactions:
+                await producer.begin_transaction()
+            for document in documents[start : start + 50]:
+                value = verdict(settings, document)
+                await producer.send(Topics.of(settings).verdicts, value, partition=document.partition)
+            if transactions:
+                await producer.commit_transaction()
+            else:
+                await producer.flush()
+    finally:
+        await producer.stop()
+
+
+async def committed_records(settings: KafkaSettings, topic: str, partition: int) -> list[ConsumerRecord]:
+    place = TopicPartition(topic, partition)
+    consumer = AIOKafkaConsumer(**client_options(settings), isolation_level="read_committed")
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        await consumer.seek_to_beginning(place)
+        end = (await consumer.end_offsets([place]))[place]
+        found: list[ConsumerRecord] = []
+        while await consumer.position(place) < end:
+            found += (await consumer.getmany(timeout_ms=500)).get(place, [])
+        return found
+    finally:
+        await consumer.stop()
+
+
+def expected(
+    settings: KafkaSettings, documents: Sequence[Written], partition: int
+) -> dict[str, list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]]:
+    topics = Topics.of(settings)
+    mine = [document for document in documents if document.partition == partition]
+    unique = [(d.key, d.value, d.headers, d.timestamp) for d in mine if d.kind == "unique"]
+    dead = []
+    for d in mine:
+        if d.kind == "rejected":
+            added = {
+                "reason": "not_json", "detail": f"ä {d.offset}", "topic": topics.documents,
+                "partition": str(partition), "offset": str(d.offset),
+            }  # fmt: skip
+            headers = [*d.headers, *((name, text.encode()) for name, text in added.items())]
+            dead.append((d.key, d.value, headers, d.timestamp))
+    return {topics.unique: unique, topics.dead_letters: dead}
+
+
+async def check(
+    settings: KafkaSettings, documents: Sequence[Written], partitions: int = PARTITIONS, *, once: bool = True
+) -> None:
+    for partition in range(partitions):
+        for topic, rows in expected(settings, documents, partition).items():
+            records = await committed_records(settings, topic, partition)
+            got = [(record.key, record.value, list(record.headers), record.timestamp) for record in records]
+            if not once:
+                got = [row for at, row in enumerate(got) if row not in got[:at]]
+            assert got == rows, (topic, partition)
+
+
+async def until_forwarded(settings: KafkaSettings, documents: Sequence[Written]) -> None:
+    ends: dict[int, int] = {}
+    for document in documents:
+        ends[document.partition] = document.offset + 1
+
+    async def forwarded() -> bool:
+        found = await positions(settings, "forward", Topics.of(settings).documents)
+        return all(found.get(partition, -1) >= end for partition, end in ends.items())
+
+    await until(forwarded, f"documents up to {ends} are forwarded")
