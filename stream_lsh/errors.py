@@ -33,6 +33,10 @@ class OutputError(StreamLshError):
     exit_code = 5
 
 
+class DamagedError(StateError):
+    """What an index has stored is lost or changed: only a backup, or whatever it was made from, brings it back."""
+
+
 class BrokerError(StreamLshError):
     """Kafka cannot be reached, or refuses, or its topics are not what they have to be."""
 

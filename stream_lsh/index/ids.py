@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError
 from stream_lsh.index.store import IDS, Store, rows_key
 
 BLOCK = 512  # ids in one value
@@ -74,7 +74,7 @@ class Ids:
             n, ends = 0, np.empty(0, np.uint32)
         body = _COUNT.size + ends.nbytes
         if not first <= row < first + n or len(value) != body + int(ends[-1]):
-            raise StateError(
+            raise DamagedError(
                 f"{self._store.path}: the ids from row {first} of shard {self._shard} are damaged; "
                 "restore the folder from a backup"
             )

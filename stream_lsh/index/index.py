@@ -13,7 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents import Columns
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.postings import Postings, Workers
@@ -67,7 +67,7 @@ class Index:
         found = self.store.named("index")
         if found is None:
             if (self.folder / "postings").exists():
-                raise StateError(
+                raise DamagedError(
                     f"the index in {self.folder} is damaged: {self.store.path} is empty, but there are postings of "
                     "what it held; restore the whole folder from a backup or start a new one"
                 )

@@ -117,6 +117,7 @@ class Replica:
         values: dict[bytes, bytes] = {}
         deleted: list[bytes] = []
         size = 0
+        self._torn = True  # if the write below fails, closing must not write down what is not there
         for offset, data in records:
             if self.changelog_offset is not None and offset <= self.changelog_offset:
                 continue
@@ -138,6 +139,7 @@ class Replica:
                 self._write_applied(values, deleted)
                 values, deleted, size = {}, [], 0
         self._write_applied(values, deleted)
+        self._torn = False
 
     def _write_applied(self, values: dict[bytes, bytes], deleted: list[bytes]) -> None:
         manifest = self.store.named(f"shard/{self.number}") or {}

@@ -15,18 +15,18 @@ from pathlib import Path
 
 import orjson
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError
 
 DATA = (".sst", ".blob", ".log")
 REMEDY = "restore the whole folder {} from a backup or start a new one"
 
 
 def check(store: Path) -> None:
-    """Raise StateError, naming file and remedy, if files of the store are missing or have another size than when it
+    """Raise DamagedError, naming file and remedy, if files of the store are missing or have another size than when it
     was closed."""
     remedy = REMEDY.format(store.parent)
     if store.is_dir() and not (store / "CURRENT").exists() and any(path.suffix in DATA for path in store.iterdir()):
-        raise StateError(f"{store / 'CURRENT'} is missing, without which the other files mean nothing; {remedy}")
+        raise DamagedError(f"{store / 'CURRENT'} is missing, without which the other files mean nothing; {remedy}")
     try:
         sizes = orjson.loads(_path(store).read_bytes())
     except (OSError, orjson.JSONDecodeError):  # no seal, or one that was never finished
@@ -35,11 +35,11 @@ def check(store: Path) -> None:
         try:
             found, found_checksum = _measure(store / name)
         except FileNotFoundError:
-            raise StateError(f"{store / name} is missing; {remedy}") from None
+            raise DamagedError(f"{store / name} is missing; {remedy}") from None
         if found != size:
-            raise StateError(f"{store / name} is damaged: it has {found} bytes instead of {size}; {remedy}")
+            raise DamagedError(f"{store / name} is damaged: it has {found} bytes instead of {size}; {remedy}")
         if found_checksum != checksum:
-            raise StateError(f"{store / name} is damaged: its checksum is another; {remedy}")
+            raise DamagedError(f"{store / name} is damaged: its checksum is another; {remedy}")
 
 
 def remove(store: Path) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.banding.bands import band_keys
 from stream_lsh.banding.tuning import component_bytes
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import layout
 from stream_lsh.index import match as kernel
 from stream_lsh.index.batch import Shingles, SignedBatch
@@ -173,7 +173,7 @@ class Shard:
             except (struct.error, ValueError):
                 n_rows = found_width = 0
             if found_width != width or not first <= row < first + n_rows:
-                raise StateError(
+                raise DamagedError(
                     f"{self._store.path}: the rows from {first} of shard {self.number} are damaged; "
                     "restore the folder from a backup"
                 )

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
-from stream_lsh.errors import OutputError, StateError
+from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import seal
 
 ROWS, IDS, TEXTS, ANSWERS = b"r", b"i", b"t", b"a"
@@ -71,7 +71,7 @@ class Store:
         try:
             return None if value is None else orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise StateError(
+            raise DamagedError(
                 f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one"
             ) from None
 
@@ -85,7 +85,7 @@ class Store:
                 yield cursor.key()[len(name_key("")) :].decode(), orjson.loads(cursor.value())
                 cursor.next()
         except orjson.JSONDecodeError as error:
-            raise StateError(
+            raise DamagedError(
                 f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup"
             ) from None
 
@@ -106,7 +106,7 @@ class Store:
             pass
         except Exception as error:
             raise _state_error(self.path, error) from None
-        raise StateError(
+        raise DamagedError(
             f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new one"
         )
 
@@ -177,6 +177,6 @@ def _state_error(path: Path, error: Exception) -> StateError:
         return StateError(
             f"the index in {path.parent} cannot be opened: the disk is full; free space and try again ({text})"
         )
-    return StateError(
+    return DamagedError(
         f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder"
     )

@@ -14,7 +14,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index.store import TEXTS, Store, rows_key
 
 FRAME_DOCUMENTS = 32
@@ -128,7 +128,7 @@ class Texts:
         else:
             self._cache.move_to_end(first)
         if row - first >= len(frame[0]):
-            raise StateError(
+            raise DamagedError(
                 f"{self._store.path}: the text of row {row} of shard {self._shard} is missing; start a new folder"
             )
         return first, frame
@@ -143,4 +143,4 @@ class Texts:
             return slots, ends, self._decompressor.decompress(payload, max_output_size=size)
         except (struct.error, ValueError, zstandard.ZstdError) as error:
             where = f"{self._store.path}: the texts from row {first} of shard {self._shard}"
-            raise StateError(f"{where} are damaged ({error}); start a new folder") from None
+            raise DamagedError(f"{where} are damaged ({error}); start a new folder") from None

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from stream_lsh.errors import FormatError
 from stream_lsh.kafka.acknowledger import Acknowledger, Ticket
 from stream_lsh.kafka.held import Held, Matched
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.stage import Failed
+from stream_lsh.kafka.topics import Topics
 
 TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait
 MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard that are not acknowledged yet; then no more are fetched
@@ -112,7 +114,13 @@ class Flow:
             taken.append(self._waiting.popleft())
         tickets = [self._acks.begin(sent) for sent, _ in taken]
         confirmed, self._confirmed = self._confirmed, []
-        found = await self.held.match([value for _, value in taken], confirmed)
+        try:
+            found = await self.held.match([value for _, value in taken], confirmed)
+        except FormatError as error:
+            first, last = taken[0][0].offset, taken[-1][0].offset
+            where = f"offset {first}" if first == last else f"offsets {first} to {last}"
+            topic = Topics.of(self.held.settings).frames
+            raise FormatError(f"{topic}, partition {self.held.shard}, {where}: {error}") from None
         for ticket, matched in zip(tickets, found, strict=True):
             if not self._open:
                 return

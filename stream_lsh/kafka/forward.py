@@ -33,7 +33,7 @@ log = logging.getLogger("stream_lsh.kafka.forward")
 
 POLL_SECONDS = 0.2
 FETCH_WAIT_MS = 100  # one request is under way at a time: what is wanted meanwhile waits for its end
-FETCH_BYTES, PARTITION_BYTES = 8 << 20, 1 << 20
+FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # else each document is a request of its own
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between two small transactions: by partition, and at most
 QUIET_SECONDS = 3.0  # after which positions are committed that only the ends of transactions have moved
@@ -61,7 +61,7 @@ class ForwardStage(Stage):
         stopping = asyncio.ensure_future(stop.wait())
         options = {
             "isolation_level": "read_committed", "partition_assignment_strategy": [RangePartitionAssignor],
-            "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_max_bytes": FETCH_BYTES,
+            "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip
         try:

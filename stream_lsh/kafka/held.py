@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from stream_lsh.errors import FormatError, StateError, StreamLshError
+from stream_lsh.errors import DamagedError, FormatError, StateError, StreamLshError
 from stream_lsh.frames import Sequenced, places
 from stream_lsh.index.replica import Answer, Replica
 from stream_lsh.kafka.settings import KafkaSettings
@@ -82,12 +82,7 @@ class Held:
     def _open(self, start: int) -> Replica:
         try:
             return self._new()
-        except FormatError:
-            raise
-        except StateError as error:
-            # Damage says so; a folder in use, of other settings, or without room on its disk is not to be deleted.
-            if "backup" not in str(error):
-                raise
+        except DamagedError as error:  # not one in use, of other settings, or without room on its disk
             if start > 0:
                 raise StateError(
                     f"{error}. The changelog of shard {self.shard} does not begin at its beginning any more (offset "
@@ -188,8 +183,8 @@ class Held:
         try:
             replica.apply(records, trimmed=self.start > 0)
         except BaseException:
-            # The next batch would leave a hole, and closing would write down that this one was applied.
-            self._broken = replica._torn = True
+            # The next batch would leave a hole.
+            self._broken = True
             raise
 
     # -- matching ---------------------------------------------------------------------------------------------------

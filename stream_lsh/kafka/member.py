@@ -182,7 +182,6 @@ async def run_roles(
         log.info("started %s", job.name)
         asked = asyncio.create_task(stop.wait())
         ended, _ = await asyncio.wait([*tasks, asked], return_when=asyncio.FIRST_COMPLETED)
-        log.info("DEBUG ended %s", ended)
         asked.cancel()
         stop.set()
         began = time.monotonic()

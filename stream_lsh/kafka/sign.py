@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.framing import Chunk, Framer, Pending
@@ -23,6 +23,8 @@ from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record
 from stream_lsh.signing.signer import Signer
 
 POLL_MS = 200
+# A request for each document would cost more than all else that is done with it.
+GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
 HOLES_SECONDS = 1.0  # after which what follows the last record (transaction markers) counts as read, too
 WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # fetched and not signed yet; then no more is fetched
 REQUEST_BYTES = 100 * 2**20
@@ -45,8 +47,12 @@ class SignStage(Relay):
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._hungry.set()
 
+    def _note(self, state: Any) -> str:
+        return self.settings.fingerprint
+
     async def _begin(self, partitions: list[int]) -> None:
         found = await self._committed(self.role, self.source)
+        self._check_settings({note for _, note in found.values()})
         # What a group commits may be forgotten after some days of silence; the sequencer knows it, too.
         sequenced = await self._committed("sequence", self.target)
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
@@ -73,6 +79,17 @@ class SignStage(Relay):
                 self._pending.add(Chunk(partition, (), position, position, first))
         self._seek(positions)
         self._wake()
+
+    def _check_settings(self, notes: Iterable[str]) -> None:
+        """One signer with other settings would put frames into the log that no sequencer takes, for good."""
+        mine = self.settings.fingerprint
+        for note in notes:
+            if note and note != mine:
+                raise StateError(
+                    f"{self.source} was signed with other settings so far (fingerprint {note}, here {mine}): use the "
+                    "same settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh "
+                    "reindex"
+                )
 
     def _jump(self, partition: int, position: int, begin: int, end: int) -> int:
         """Where to go on if a position is not there any more."""
@@ -125,6 +142,7 @@ class SignStage(Relay):
         while True:
             await self._hungry.wait()
             got = await self._poll(POLL_MS)
+            self._pace(bool(got))
             for partition, records in got.items():
                 await self._take(partition, records)
             now = time.monotonic()
@@ -132,6 +150,13 @@ class SignStage(Relay):
                 looked = now
                 for partition in self.positions.keys() - got.keys():
                     await self._take(partition, [])
+
+    def _pace(self, busy: bool) -> None:
+        """While documents come, let the broker gather them for the next request, as long as they may linger anyway."""
+        fetcher, linger = self.consumer._fetcher, min(self.settings.linger_ms, GATHERED_MS)
+        gather = busy and linger > 0
+        fetcher._fetch_min_bytes = GATHERED_BYTES if gather else 1
+        fetcher._fetch_max_wait_ms = linger if gather else IDLE_MS
 
     async def _take(self, partition: int, records: Sequence[Record]) -> None:
         begins, ends = self.positions[partition], await self._position(partition)

@@ -323,6 +323,7 @@ def run(
             for worker in stopped:
                 worker.terminate()
             assert [worker.wait() for worker in stopped] == [0] * len(stopped), pipeline.report()
+            chaos.say("all workers have ended")
             found = pipeline.check()
             assert len(found.documents) >= 0.9 * len(records)
             chaos.say(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 from feeding import POSTS, Record, produce
 from oracle import Expected, Outputs, answers, check, order
 
@@ -182,8 +183,11 @@ class Pipeline:
         """How many there are in a role's group; -1 while it is being shared out."""
 
         async def look() -> int:
-            async with admin(self.settings) as client:
-                (found,) = await client.describe_consumer_groups([self.topics.group(role)])
+            try:
+                async with admin(self.settings) as client:
+                    (found,) = await client.describe_consumer_groups([self.topics.group(role)])
+            except GroupCoordinatorNotAvailableError:  # the first group of a new broker
+                return -1
             _, _, state, _, _, members, *_ = found.groups[0]
             return len(members) if state in ("Stable", "Empty", "Dead") else -1
 
