@@ -3,7 +3,7 @@ BIN ?= .venv/bin
 OUT ?= results
 
 help:
-	@echo "make test | lint | format | type | bench | demo | clean"
+	@echo "make test | lint | format | type | bench | bench-kafka | demo | clean"
 
 .venv:
 	python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'
@@ -27,10 +27,16 @@ bench:
 	$(BIN)/python -m bench.first_verdict --out $(OUT)
 	$(BIN)/python -m bench.growth --out $(OUT)
 
+bench-kafka:
+	$(BIN)/python -m bench.kafka_throughput --out $(OUT)
+	$(BIN)/python -m bench.kafka_latency --out $(OUT)
+	$(BIN)/python -m bench.kafka_stages --out $(OUT)
+	$(BIN)/python -m bench.kafka_recovery --out $(OUT)
+
 demo:
 	$(BIN)/stream-lsh demo
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 
-.PHONY: help test lint format type bench demo clean
+.PHONY: help test lint format type bench bench-kafka demo clean

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 
 from stream_lsh.kafka.connection import cause, client_options
 from stream_lsh.kafka.settings import KafkaSettings
@@ -83,8 +83,11 @@ async def producing(settings: KafkaSettings, role: str, **options: Any) -> Async
 async def _started(start: Callable[[], Awaitable[None]], settings: KafkaSettings) -> None:
     try:
         await start()
-    except Exception as error:
-        raise await cause(error, settings) from error
+    except errors.KafkaConnectionError as error:
+        reason = await cause(error, settings)
+        if reason is error:  # not raised from itself: who follows the causes would go round and round
+            raise
+        raise reason from error
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer) -> None:

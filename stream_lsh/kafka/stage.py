@@ -80,7 +80,9 @@ def _parts(error: BaseException) -> list[BaseException]:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
-    while found is not None:
+    seen: list[BaseException] = []
+    while found is not None and found not in seen:  # libraries may raise an error from itself
+        seen.append(found)
         yield found
         found = found.__cause__
 

@@ -219,6 +219,14 @@ def test_the_cause_of_a_failure_counts() -> None:
         asyncio.run(Play(fails(failed)).run())
 
 
+def test_an_error_that_is_raised_from_itself_ends_nowhere_else() -> None:
+    error = errors.KafkaConnectionError("the line is cut")
+    error.__cause__ = error
+    play = Play(fails(error))
+    asyncio.run(play.run())
+    assert play.lives == 2
+
+
 def test_a_missing_topic_has_a_little_time_to_appear() -> None:
     missing = fails(errors.UnknownTopicOrPartitionError(), after=4)
     play = Play(missing, missing)
