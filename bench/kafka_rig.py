@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import shlex
 import shutil
@@ -193,6 +194,7 @@ class Rig:
 def rig(given: argparse.Namespace) -> Iterator[Rig]:
     """A broker of its own in a folder that is deleted at the end, or the one that --bootstrap names."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it tells of each topic that was just made
     given.work.mkdir(parents=True, exist_ok=True)
     if given.keep_logs is not None:
         given.keep_logs.mkdir(parents=True, exist_ok=True)
