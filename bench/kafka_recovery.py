@@ -38,7 +38,7 @@ LOOK = 0.05  # seconds between two looks at a worker's metrics
 COLUMNS = {
     "name": "what happened", "frame_documents": "documents a record", "seconds": "s to the first answer",
     "reading": "s of reading", "rate": "documents/s", "per_core": "documents/s a core",
-    "whole": "documents/s with opening", "whole_per_core": "a core",
+    "all_per_core": "the same, all of it",
     "peak_mb": "MB", "others": "other load",
 }  # fmt: skip
 REMAINING = re.compile(r'^stream_lsh_recovery_remaining_records\{.*shard="(\d+)".*\} ([\d.e+]+)$', re.MULTILINE)
@@ -178,24 +178,22 @@ async def started(
         "kind": "recovery", "name": name, "frame_documents": run.settings.frame_documents, "documents": documents,
         "shards": run.settings.shards, "verify": run.settings.verify, "seconds": end - start,
         "others": others_between(processes.looks, start, end),
-        "cpu_seconds": cpu_between(processes.looks, start, end).get("worker"),
+        "cpu_seconds": cpu_between(processes.looks, start, end).get("worker", 0.0),
         "peak_mb": most_resident(processes.looks, start, end).get("worker", 0) / 1e6,
     }  # fmt: skip
     reading = reading_time(looks)
     if reading is not None and empty:
         begin, done, _ = reading
         cpu = cpu_between(processes.looks, begin, done).get("worker", 0.0)
-        opened = cpu_between(processes.looks, begin, end).get("worker", 0.0)
         row |= {
             "reading": done - begin, "rate": documents / (done - begin),
-            "per_core": documents / cpu if cpu else None, "whole": documents / (end - begin),
-            "whole_per_core": documents / opened if opened else None,
+            "per_core": documents / cpu if cpu else None,
         }  # fmt: skip
     return row, worker
 
 
 async def rebuilding(rig: Rig, documents: Sequence[Post], frame: int, shards: int) -> list[dict[str, Any]]:
-    """Stopped and killed, each with its disk and with the disk lost."""
+    """Stopped and killed, each with its disk and with the disk lost; the processor time that the latter adds."""
     rows = []
     async with rig.run("recovery", shards=shards, partitions=1, frame_documents=frame) as run:
         await prepare(run, documents)
@@ -215,6 +213,9 @@ async def rebuilding(rig: Rig, documents: Sequence[Post], frame: int, shards: in
                 row, worker = await started(rig, run, trickle, name, len(documents), empty=lose)
                 print(f"  {name}: {row['seconds']:.1f} s", flush=True)
                 rows.append(row)
+    for lost, kept in ((rows[0], rows[1]), (rows[3], rows[2])):
+        if (more := lost["cpu_seconds"] - kept["cpu_seconds"]) > 0:
+            lost["all_per_core"] = len(documents) / more
     return rows
 
 
