@@ -112,7 +112,7 @@ class Chaos:
         return [
             self.kill, self.kill, self.kill_a_process, self.kill_a_process, self.freeze, self.freeze, self.join,
             self.leave, self.restart_broker, self.delete_disk, self.cut, self.cut_some, self.stall, self.refuse,
-            self.pinch, self.pinch,
+            self.pinch, self.pinch, self.starve,
         ]  # fmt: skip
 
     def _next(self) -> None:
@@ -257,19 +257,29 @@ class Chaos:
         if name in self._pinched:
             return
         self.say(f"the topic {name} takes only {largest} bytes for {seconds:.1f} s")
-        self._pinched.add(name)
-        self._limit(name, largest)
+        self._changed(name, seconds, {"max.message.bytes": str(largest)})
 
-        def release() -> None:
-            self._limit(name, None)
+    def starve(self) -> None:
+        """As if other brokers were lost: a topic has too few copies to take anything."""
+        name, seconds = self.chance.choice(TIGHT), self.chance.uniform(0.5, 10)
+        if name not in self._pinched:
+            self.say(f"the topic {name} has lost its quorum for {seconds:.1f} s")
+            self._changed(name, seconds, {"min.insync.replicas": "2"})
+
+    def _changed(self, name: str, seconds: float, configs: dict[str, str]) -> None:
+        self._pinched.add(name)
+        self._configure(name, configs)
+
+        def back() -> None:
+            self._configure(name, {})
             self._pinched.discard(name)
 
-        self._after(seconds, release)
+        self._after(seconds, back)
 
-    def _limit(self, name: str, largest: int | None) -> None:
+    def _configure(self, name: str, more: dict[str, str]) -> None:
         topic = getattr(self.pipeline.topics, name)
         (spec,) = [spec for spec in wanted(self.pipeline.settings) if spec.name == topic]
-        configs = spec.configs | ({} if largest is None else {"max.message.bytes": str(largest)})
+        configs = spec.configs | more
 
         async def change() -> None:
             async with admin(self.pipeline.settings) as client:
@@ -307,6 +317,7 @@ def run(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
         partitions=PARTITIONS, shards=SHARDS, session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memory_documents=2000, frame_documents=200, frames_in_flight=100, give_up_seconds=300,
+        standbys=seed % 2,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
         chaos.say(f"seed {seed}, {len(records)} documents in {seconds:.0f} s")

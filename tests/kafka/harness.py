@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -71,8 +72,12 @@ class Worker:
         self.processes = processes
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *more: str) -> None:
-        """Start it; it may have run before. more: of its command line."""
+    def start(self, *more: str, largest_file: int | None = None) -> None:
+        """Start it; it may have run before.
+
+        Args:
+            more: of its command line. largest_file: bytes; what is longer cannot be written, as on a full disk.
+        """
         command = [
             sys.executable, "-m", "stream_lsh.cli", "worker", "--config", str(self.config),
             "--roles", ",".join(self.roles), "--processes", self.processes, *more,
@@ -84,6 +89,7 @@ class Worker:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 env=environment | {"PYTHONPATH": path},
+                preexec_fn=None if largest_file is None else lambda: _limit_files(largest_file),
             )  # fmt: skip
 
     @property
@@ -333,6 +339,11 @@ class Pipeline:
         found = self.outputs()
         check(found, self.oracle(found.documents), self.topics.documents)
         return found
+
+
+def _limit_files(size: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def _toml(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.structs import TopicPartition
+from chaos import documents
 from feeding import Record, records_of
 from harness import ROLES, Pipeline, until
 from proxy import Proxied
@@ -171,3 +172,18 @@ def test_documents_deleted_before_they_were_read(broker: Any, prefix: str, tmp_p
         until(lambda: len(pipeline.read("verdicts")["verdicts"]) == 16, why=worker.said())
         worker.terminate()
         assert worker.wait() == 0, worker.said()
+
+
+def test_a_full_disk(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
+    """The limit on file sizes stands for the full disk: the worker ends with a message, and loses nothing."""
+    values = list(documents(shared_data, 3000, 3))
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, memory_documents=256) as pipeline:
+        pipeline.worker(("sign", "sequence", "judge", "forward"))
+        worker = pipeline.worker(("match",), start=False)
+        worker.start(largest_file=400_000)
+        pipeline.produce(records_of(values, 2, 3))
+        assert worker.wait() in (3, 5), worker.said()
+        assert "Traceback" not in worker.said() and "stream-lsh:" in worker.said()
+        worker.start()
+        pipeline.finish()
+        pipeline.check()

@@ -22,6 +22,7 @@ LONG = bool(os.environ.get("STREAM_LSH_LONG"))
 SIZES = {"posts": 40_000 if LONG else 4_000, "terms": 3_000 if LONG else 250}
 CORPORA = {"posts": POSTS, "terms": TERMS}
 pytestmark = pytest.mark.slow
+only_long = pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG is not set")
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +62,23 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
 
 
 @pytest.mark.parametrize(
-    ("corpus", "shards", "processes", "verify"),
+    ("corpus", "shards", "processes", "verify", "delivery"),
     [
-        ("posts", 1, "one", "exact"),
-        ("posts", 4, "roles", "exact"),
-        ("posts", 1, "groups", "signature"),
-        ("terms", 4, "groups", "exact"),
-        pytest.param("terms", 1, "one", "exact", marks=pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG")),
+        ("posts", 1, "one", "exact", "exactly_once"),
+        ("posts", 4, "roles", "exact", "exactly_once"),
+        ("posts", 1, "groups", "signature", "at_least_once"),
+        ("terms", 4, "groups", "exact", "exactly_once"),
+        pytest.param("terms", 1, "one", "exact", "exactly_once", marks=only_long),
     ],
 )
 def test_one_source_partition_is_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]],
-    corpus: str, shards: int, processes: str, verify: str,
+    corpus: str, shards: int, processes: str, verify: str, delivery: str,
 ) -> None:  # fmt: skip
     """Also equal to a run of the command line over the same documents, the numbers aside."""
     given: dict[str, Any] = {"shards": shards, "verify": verify, "text_field": CORPORA[corpus][1]}
-    found = flow(broker, prefix, tmp_path, feeds[corpus], [(ROLES, processes)], partitions=1, **given)
+    layout = [(ROLES, processes)]
+    found = flow(broker, prefix, tmp_path, feeds[corpus], layout, partitions=1, delivery=delivery, **given)
     verdicts, pairs = embedded(tmp_path, feeds[corpus], **given)
     ours = [without_seq(strip(record.value or b"")) for record in found.verdicts]
     equal = ours == [without_seq(line) for line in verdicts]  # comparing with assert would print megabytes
