@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,10 +116,15 @@ def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, m
     while True:
         # The window moves on, so that a run gets ahead however slow the machine is.
         if killed(command(feed, broken, *more), length * chance.uniform(0.2, 0.9 + 0.05 * kills)) == 0:
-            break
+            if kills:
+                break
+            # Faster than the first run, on a machine that others use: earlier, and from the beginning.
+            shutil.rmtree(broken)
+            broken.mkdir()
+            length /= 2
+            continue
         kills += 1
         assert kills < 100, "no run got to its end"
-    assert kills >= 1
     same(broken, whole)
     again = run(command(feed, broken, *more))
     assert again.returncode == 0, again.stderr

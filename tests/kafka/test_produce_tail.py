@@ -133,6 +133,8 @@ def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str, tmp_p
             await client.create_topics(
                 [NewTopic(f"{prefix}.documents", 1, 1, topic_configs={"max.message.bytes": "2000"})]
             )
+            while f"{prefix}.documents" not in await client.list_topics():  # brokers learn of it a little later
+                await asyncio.sleep(0.05)
 
     asyncio.run(small_topic())
     source = tmp_path / "a.jsonl"
