@@ -106,8 +106,10 @@ class Index:
     def match(self, batch: SignedBatch, seqs: NDArray[np.int64]) -> list[Matches]:
         """Match and store a batch whose documents have the (ascending) numbers `seqs`: one result a shard.
 
-        Batches must come in order, from one thread.
+        Batches must come in order, from one thread, and not while the index is `full`.
         """
+        if self.full:
+            raise RuntimeError("the memory segment is full: commit before the next batch")
         self._maintain()
         batch.documents.seqs[:] = seqs
         if self.settings.against == "unique":
