@@ -99,6 +99,8 @@ def oracle(settings: Settings, log: list[bytes], folder: Path) -> bytes:
             matches, part.ids, seqs, settings.max_matches, lambda s, row: index.shards[s].ids.read(row)
         )  # fmt: skip
         out += [*verdict_lines(judgement).splitlines(), pair_lines(judgement, settings.verify)]
+        if index.full:
+            index.commit({})
     index.close()
     return b"\n".join(out)
 
