@@ -112,7 +112,7 @@ class Chaos:
         return [
             self.kill, self.kill, self.kill_a_process, self.kill_a_process, self.freeze, self.freeze, self.join,
             self.leave, self.restart_broker, self.delete_disk, self.cut, self.cut_some, self.stall, self.refuse,
-            self.pinch, self.pinch, self.starve,
+            self.pinch, self.pinch,
         ]  # fmt: skip
 
     def _next(self) -> None:
@@ -258,13 +258,6 @@ class Chaos:
             return
         self.say(f"the topic {name} takes only {largest} bytes for {seconds:.1f} s")
         self._changed(name, seconds, {"max.message.bytes": str(largest)})
-
-    def starve(self) -> None:
-        """As if other brokers were lost: a topic has too few copies to take anything."""
-        name, seconds = self.chance.choice(TIGHT), self.chance.uniform(0.5, 10)
-        if name not in self._pinched:
-            self.say(f"the topic {name} has lost its quorum for {seconds:.1f} s")
-            self._changed(name, seconds, {"min.insync.replicas": "2"})
 
     def _changed(self, name: str, seconds: float, configs: dict[str, str]) -> None:
         self._pinched.add(name)

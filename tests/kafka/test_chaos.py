@@ -37,7 +37,7 @@ def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path) -> None:
         MINUTES * 60,
         max(DOCUMENTS, int(MINUTES * 6000)),
     )
-    assert len(counts) == 13  # kinds of events
+    assert len(counts) == 12  # kinds of events
 
 
 def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
