@@ -182,7 +182,7 @@ class Shard:
             self.rows.count[0] = last
             mine = links[(links[:, 0] >= row) & (links[:, 0] < last)]
             self._replay(row, last, mine)
-            if last - self.rows.base + BATCH > self._room and last < self._committed:
+            if self.full:  # also after the last rows: the next batch needs its room
                 self.flush()
         self.ids.restore(self.rows.base, self._committed)
 
