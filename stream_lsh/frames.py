@@ -18,7 +18,7 @@ from stream_lsh.banding.bands import band_keys
 from stream_lsh.banding.tuning import component_bytes
 from stream_lsh.documents import Rejection
 from stream_lsh.errors import FormatError
-from stream_lsh.index.batch import Sets, SignedBatch, owners
+from stream_lsh.index.batch import Sets, SignedBatch, owners, shingle
 from stream_lsh.index.buckets import all_keys
 from stream_lsh.index.layout import Documents
 from stream_lsh.index.texts import TextFrame, decompress
@@ -251,8 +251,7 @@ class TextShingles:
                             if self._have[i]:
                                 texts[i] = text
             ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-            signed = self._signer.sign(b"".join(texts), ends, want_shingles=True)
-            self._sets = signed.shingles, signed.offsets
+            self._sets = shingle(self._signer, b"".join(texts), ends)
         return self._sets
 
     def known(self) -> Sets:

@@ -88,6 +88,12 @@ def sign_batch(signer: Signer, settings: Settings, columns: Columns, *, want_shi
     return SignedBatch(columns.ids, owner, documents, frames, AllShingles(signed.shingles, signed.offsets))
 
 
+def shingle(signer: Signer, texts: bytes, ends: NDArray[np.int64]) -> Sets:
+    """The shingle sets of texts, each ending at ends[i]; for exact verification of what was stored or sent."""
+    signed = signer.sign(texts, ends, want_shingles=True)
+    return signed.shingles, signed.offsets
+
+
 def owners(ids: list[bytes], shards: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Hashes uint64[n, 2] of ids, and the shards that store them."""
     hashes = murmur128(b"".join(ids), np.cumsum([len(i) for i in ids], dtype=np.int64))

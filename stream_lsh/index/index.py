@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents import Columns
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import layout
-from stream_lsh.index.batch import SignedBatch, sign_batch
+from stream_lsh.index.batch import SignedBatch, shingle, sign_batch
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.shard import Matches, Shard
 from stream_lsh.index.store import Store, name_key
@@ -53,7 +54,7 @@ class Index:
             self._workers = Workers()
             self.shards = [
                 Shard(
-                    number, settings, self.store, postings, self._shingle,
+                    number, settings, self.store, postings, partial(shingle, self._signer),
                     Postings(postings, number, self.store, self._workers, rebuild=rebuild),
                 )
                 for number in range(settings.shards)
@@ -152,10 +153,6 @@ class Index:
             if owner.status[i] == layout.NEW:
                 owner.run(i, i + 1, layout.NOT_UNIQUE if matched else layout.UNIQUE)
         return [step.matches() for step in steps]
-
-    def _shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        signed = self._signer.sign(texts, ends, want_shingles=True)
-        return signed.shingles, signed.offsets
 
     def _maintain(self) -> None:
         for shard in self.shards:

@@ -12,16 +12,15 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from stream_lsh.changes import Change
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.frames import Frame, Sequenced, signed_batch
-from stream_lsh.index.batch import Sets, SignedBatch
+from stream_lsh.index.batch import SignedBatch, shingle
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.shard import Matches, Shard
 from stream_lsh.index.store import ANSWERS, Store, name_key, rows_key
@@ -173,7 +172,9 @@ class Replica:
         workers = Workers()
         try:
             runs = Postings(postings, self.number, self.store, workers, rebuild=rebuild, base=self._base)
-            self._shard = Shard(self.number, self.settings, self.store, postings, self._shingle, runs, base=self._base)
+            self._shard = Shard(
+                self.number, self.settings, self.store, postings, partial(shingle, self._signer), runs, base=self._base
+            )
         except BaseException:
             workers.close()
             raise
@@ -273,10 +274,6 @@ class Replica:
         if self._shard is None:
             raise RuntimeError(f"shard {self.number} is not active")
         return self._shard
-
-    def _shingle(self, texts: bytes, ends: NDArray[np.int64]) -> Sets:
-        signed = self._signer.sign(texts, ends, want_shingles=True)
-        return signed.shingles, signed.offsets
 
     def close(self) -> None:
         """Close shard and store; nothing is lost."""

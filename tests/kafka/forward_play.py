@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
-from stage_helpers import positions, until
+from aiokafka import AIOKafkaProducer, ConsumerRecord
+from stage_helpers import positions, records, until
 
 from stream_lsh.kafka.connection import client_options
 from stream_lsh.kafka.settings import KafkaSettings
@@ -111,19 +111,7 @@ async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written], 
 
 
 async def committed_records(settings: KafkaSettings, topic: str, partition: int) -> list[ConsumerRecord]:
-    place = TopicPartition(topic, partition)
-    consumer = AIOKafkaConsumer(**client_options(settings), isolation_level="read_committed")
-    await consumer.start()
-    try:
-        consumer.assign([place])
-        await consumer.seek_to_beginning(place)
-        end = (await consumer.end_offsets([place]))[place]
-        found: list[ConsumerRecord] = []
-        while await consumer.position(place) < end:
-            found += (await consumer.getmany(timeout_ms=500)).get(place, [])
-        return found
-    finally:
-        await consumer.stop()
+    return await records(settings, topic, partition, "read_committed")
 
 
 def expected(

@@ -42,10 +42,14 @@ async def produce(settings: KafkaSettings, values: Sequence[bytes], partitions: 
         await producer.stop()
 
 
-async def records(settings: KafkaSettings, topic: str, partition: int = 0) -> list[ConsumerRecord]:
+async def records(
+    settings: KafkaSettings, topic: str, partition: int = 0, isolation: str = "read_uncommitted"
+) -> list[ConsumerRecord]:
     """All records that are in a partition now."""
     place = TopicPartition(topic, partition)
-    consumer = AIOKafkaConsumer(**client_options(settings), max_partition_fetch_bytes=8 << 20)
+    consumer = AIOKafkaConsumer(
+        **client_options(settings), max_partition_fetch_bytes=8 << 20, isolation_level=isolation
+    )
     await consumer.start()
     try:
         consumer.assign([place])
