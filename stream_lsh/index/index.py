@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,5 +199,10 @@ class Index:
 
 
 def disk_bytes(folder: Path) -> int:
-    """Bytes that a folder's files take."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Bytes that a folder's files take; it may be in use: what is renamed or deleted meanwhile is not counted."""
+    total = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(where, name).lstat().st_size
+    return total

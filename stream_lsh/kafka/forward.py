@@ -227,8 +227,8 @@ class ForwardStage(Stage):
                     "`stream-lsh reindex`"
                 )
             if not self.settings.accept_loss:
-                what = f"what stood from offset {position} to {begin} was deleted before it was forwarded"
-                raise StateError(loss(place, what))
+                what = "documents" if place == lane.documents else "verdicts"
+                raise StateError(loss(place, f"{begin - position} {what} from offset {position} on"))
             log.warning("%s, partition %d: going on at offset %d instead of %d (accept_loss)", *place, begin, position)
             self._consumer.seek(place, begin)
             if place == lane.documents:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from stream_lsh.errors import DamagedError, FormatError, StateError, StreamLshError
 from stream_lsh.frames import Sequenced, places
+from stream_lsh.index.index import disk_bytes
 from stream_lsh.index.replica import Answer, Replica
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.stage import Failed
@@ -269,12 +269,4 @@ class Held:
     def size(self) -> tuple[int, int]:
         """Documents of the shard, and bytes of its folder."""
         replica = self._replica
-        return 0 if replica is None else replica.count, _bytes(self.folder)
-
-
-def _bytes(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # RocksDB deletes files as it likes
-            total += path.stat().st_size
-    return total
+        return 0 if replica is None else replica.count, disk_bytes(self.folder)

@@ -155,7 +155,7 @@ class Lane:
         lost = self.join.lost - self._lost
         self._lost = self.join.lost
         if lost and not self._settings.accept_loss:
-            raise StateError(loss(self.documents, f"{lost} documents were deleted before they were forwarded"))
+            raise StateError(loss(self.documents, f"{lost} documents"))
         if lost:
             log.warning("%d documents of %s, partition %d, are lost (accept_loss)", lost, *self.documents)
         if not self.join.hole:
@@ -167,8 +167,8 @@ class Lane:
 def loss(place: TopicPartition, what: str) -> str:
     """The message for what retention took too early."""
     return (
-        f"{place.topic}, partition {place.partition}: {what}, by retention or by hand. To go on without them start the "
-        "worker with --accept-loss once; give the topic a longer retention.ms"
+        f"{place.topic}, partition {place.partition}: {what} were deleted before they were forwarded, by retention or "
+        "by hand. To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms"
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
 from stream_lsh.index.buckets import key_range
+from stream_lsh.index.index import disk_bytes
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
 
 ROOM = 64  # keys read at once
@@ -108,3 +110,24 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="No space"):
         Run.of(*postings(1, 50, 0), 0, 1000).write(tmp_path / "run-0-1.bin")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_size_of_a_folder_whose_files_come_and_go(tmp_path: Path) -> None:
+    """A flush gives files their names while the summary of a job counts them."""
+    (tmp_path / "stays").write_bytes(bytes(100))
+    stop = threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            for number in range(20):
+                (tmp_path / f"{number}.writing").touch()
+            for number in range(20):
+                (tmp_path / f"{number}.writing").rename(tmp_path / f"{number}.bin")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        assert {disk_bytes(tmp_path) for _ in range(500)} == {100}
+    finally:
+        stop.set()
+        thread.join()
