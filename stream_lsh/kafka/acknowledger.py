@@ -43,6 +43,11 @@ class Acknowledger(Generic[Item]):
         return len(self._tickets)
 
     @property
+    def first(self) -> Item | None:
+        """The oldest of them."""
+        return self._tickets[0].item if self._tickets else None
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

@@ -272,7 +272,8 @@ class MatchApp(faust.App):
             # Without an assignment there is nothing to be seen of life, unless a recovery goes on.
             busy = self.rebalancing or not self.tables.recovery.completed.is_set()
             busy = busy and not self.store.following
-            for shard, flow in self._flows.items():
+            for shard, flow in list(self._flows.items()):
+                flow.check()
                 lag = (self.consumer.highwater(TP(self.names.frames, shard)) or 0) - flow.position
                 self.watch.lag(shard, max(0, lag))
                 busy = busy or not flow.idle or lag > 0

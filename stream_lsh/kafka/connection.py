@@ -266,6 +266,8 @@ def _message(error: BaseException, settings: KafkaSettings) -> str:
             return (
                 f"{where} has fewer copies of a topic in step than its min.insync.replicas; brokers are down{detail}."
             )
+        case errors.NodeNotReadyError():
+            return f"a broker of {where} cannot be reached{detail}; it is down, or has only just started."
         case errors.KafkaStorageError():
             return f"{where} cannot use its disk{detail}; see the broker's log."
         case errors.UnsupportedVersionError() | errors.IncompatibleBrokerVersion():

@@ -13,7 +13,7 @@ from aiokafka.producer import sender
 
 from stream_lsh.kafka.clients import producing
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.stage import Failed
+from stream_lsh.kafka.stage import Failed, Unanswered
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
 """Key, value, headers, timestamp in ms (None: now)."""
@@ -78,7 +78,7 @@ class Delivery:
 
         Raises:
             UnknownTopicOrPartitionError: an output has too few partitions.
-            Failed, KafkaError, TimeoutError: it is not known whether this was committed: ask the broker.
+            Failed, KafkaError: it is not known whether this was committed: ask the broker.
         """
         await self._have_partitions(outputs)
         batches = self._batches(outputs)
@@ -93,6 +93,8 @@ class Delivery:
                 else:
                     await self._acknowledged(batches)
                     await self._commit(positions)
+        except TimeoutError as error:
+            raise Unanswered(f"what came of a round was not acknowledged within {self._seconds:.0f} s") from error
         except ProducerFenced as error:
             raise Failed("another member has taken over; its producer has fenced this one") from error
         except AssertionError as error:  # aiokafka's, where a producer has failed in between

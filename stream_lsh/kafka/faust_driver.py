@@ -14,6 +14,7 @@ from faust.types import TP, Message
 from mode import Service
 
 from stream_lsh.kafka.clients import stop_consumer
+from stream_lsh.kafka.stage import Unanswered
 
 if TYPE_CHECKING:
     from stream_lsh.kafka.app import MatchApp
@@ -159,7 +160,7 @@ class Recovery(recovery.Recovery):
         except recovery.ServiceStopped:
             if began or self.should_stop or timeout is None:
                 raise
-            raise TimeoutError("Kafka did not answer in time during recovery") from None
+            raise Unanswered("Kafka did not answer in time during recovery") from None
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         await super().on_recovery_completed(generation_id)

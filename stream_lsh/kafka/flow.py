@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,9 +13,10 @@ from typing import Any, Protocol
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.acknowledger import Acknowledger, Ticket
+from stream_lsh.kafka.clients import ANSWER_MS
 from stream_lsh.kafka.held import Held, Matched
 from stream_lsh.kafka.metrics import Watch
-from stream_lsh.kafka.stage import Failed
+from stream_lsh.kafka.stage import Failed, Unanswered
 from stream_lsh.kafka.topics import Topics
 
 TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait
@@ -30,12 +32,17 @@ class Send(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """A frame in flight. offset: in its partition of the frames topic; change: the offset that its change has got."""
+    """A frame in flight.
+
+    offset: in its partition of the frames topic; since: when what came of it was sent, by the monotonic clock; change:
+    the offset that its change has got.
+    """
 
     offset: int
     size: int
     acknowledge: Callable[[], object]
     waiting: int = 0
+    since: float | None = None
     change: int | None = None
 
 
@@ -81,6 +88,12 @@ class Flow:
     def idle(self) -> bool:
         """Whether every frame that came is acknowledged."""
         return not self._frames
+
+    def check(self) -> None:
+        """Fail if Kafka has not acknowledged for long what was sent: aiokafka would wait for it for ever."""
+        first = self._acks.first
+        if first is not None and first.since is not None and time.monotonic() > first.since + ANSWER_MS / 1000:
+            self._fail(Unanswered(f"what came of a frame was not acknowledged within {ANSWER_MS // 1000} s"))
 
     def offer(self, offset: int, value: bytes, acknowledge: Callable[[], object]) -> None:
         """Take a frame, the one at `position`; `acknowledge` is called when everything that came of it is confirmed."""
@@ -135,7 +148,7 @@ class Flow:
         records = [] if answer is None else [(self._changelog, answer.change), (self._matches, answer.reply)]
         # Counted before the first is sent: it may be confirmed before the second is on its way.
         values = [(topic, value) for topic, value in records if value is not None]
-        sent.waiting = len(values)
+        sent.waiting, sent.since = len(values), time.monotonic()
         if not values:
             self._acks.done(ticket)
         for topic, value in values:

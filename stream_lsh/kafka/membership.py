@@ -13,7 +13,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.stage import Failed
+from stream_lsh.kafka.stage import Unanswered
 
 log = logging.getLogger("stream_lsh.kafka.membership")
 
@@ -86,17 +86,18 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         """Records of the partitions that are set up, as soon as there are some.
 
         Args:
-            seconds: how long to wait for some. others: return earlier if one of these is done.
+            seconds: how long to wait for some. others: return earlier if one of these is done, which is to end the
+                life: a set-up that is under way is left unfinished.
 
         Returns:
             None: there are none, but Kafka has not said so; {}: it has.
 
         Raises:
             OffsetOutOfRangeError: of a partition that is set up.
-            Failed: Kafka has not answered for long. KafkaError, TimeoutError.
+            Unanswered: Kafka has not answered for long. KafkaError.
         """
         if time.monotonic() > self._heard + self._silence:
-            raise Failed(f"Kafka has not answered for {self._silence:.0f} s")
+            raise Unanswered(f"Kafka has not answered for {self._silence:.0f} s")
         reading = asyncio.ensure_future(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
         try:
             # It waits for the group without a limit.
@@ -114,7 +115,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
             reading.cancel()
             await asyncio.wait([reading])
         if self._given is not None:
-            await self._begin()
+            await self._begin_unless(others)
             return None
         found = {partition: records for partition, records in found.items() if partition in self._ready}
         if found or self._answered():
@@ -122,13 +123,27 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
             return found
         return None
 
+    async def _begin_unless(self, others: Sequence[asyncio.Future[Any]]) -> None:
+        """Set up what was assigned; not to its end if one of these is done: what was begun is torn down then."""
+        beginning = asyncio.ensure_future(self._begin())
+        try:
+            await asyncio.wait([beginning, *others], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            beginning.cancel()
+            await asyncio.wait([beginning])
+        if not beginning.cancelled():
+            beginning.result()
+
     async def _begin(self) -> None:
         async with self.working:
             given = self._given
             if given is None:
                 return
-            async with asyncio.timeout(_SET_UP_SECONDS):
-                await self._set_up(given)
+            try:
+                async with asyncio.timeout(_SET_UP_SECONDS):
+                    await self._set_up(given)
+            except TimeoutError as error:
+                raise Unanswered(f"partitions could not be taken over within {_SET_UP_SECONDS:.0f} s") from error
             if self._given is given:  # not revoked meanwhile
                 self._given, self._ready = None, given
             self._heard = time.monotonic()

@@ -26,7 +26,7 @@ from stream_lsh.kafka.clients import ANSWER_MS, consuming, producing
 from stream_lsh.kafka.connection import admin, committed
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.stage import Failed, Stage
+from stream_lsh.kafka.stage import Failed, Stage, Unanswered
 from stream_lsh.kafka.topics import Topics
 
 COMMIT_SECONDS = 0.2
@@ -176,7 +176,8 @@ class Relay(Stage):
             self.log.warning("%s", error)
             self._acked.clear()
         except TimeoutError:
-            raise Failed(f"{len(self._sent)} frames were not delivered in time before giving up partitions") from None
+            n = len(self._sent)
+            raise Unanswered(f"{n} frames were not delivered in time before giving up partitions") from None
         if given:
             self.log.info("gave up %s, partition %s", self.source, _listed(given))
 
@@ -194,7 +195,7 @@ class Relay(Stage):
                 await self._begin(partitions)
             self.log.info("reading %s, partition %s", self.source, _listed(self.positions))
         except TimeoutError:
-            self._fail(Failed(f"the committed positions of {self.source} could not be read in time"))
+            self._fail(Unanswered(f"the committed positions of {self.source} could not be read in time"))
         except Exception as error:
             self._fail(error)
 
@@ -310,7 +311,7 @@ class Relay(Stage):
             except errors.CommitFailedError:
                 raise Expelled() from None
             except TimeoutError:
-                raise Failed(f"a commit was not answered within {ANSWER_SECONDS:.0f} s") from None
+                raise Unanswered(f"a commit was not answered within {ANSWER_SECONDS:.0f} s") from None
             except errors.OffsetMetadataTooLargeError:
                 longest = max(len(offset.metadata) for offset in offsets.values())
                 raise StateError(
@@ -328,7 +329,7 @@ class Relay(Stage):
             await self._commit()
             now = time.monotonic()
             if self._sent and now - self._sent[0].began > ANSWER_SECONDS:
-                raise Failed(f"a frame for {self.target} was not acknowledged within {ANSWER_SECONDS:.0f} s")
+                raise Unanswered(f"a frame for {self.target} was not acknowledged within {ANSWER_SECONDS:.0f} s")
             if now - looked < LOOK_SECONDS:
                 continue
             looked = now

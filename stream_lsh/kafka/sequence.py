@@ -19,7 +19,7 @@ from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.order import Accepted, Gap
 from stream_lsh.kafka.relay import ANSWER_SECONDS, Relay
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.stage import Failed
+from stream_lsh.kafka.stage import Unanswered
 from stream_lsh.kafka.topics import Topics
 
 POLL_MS = 200
@@ -199,7 +199,7 @@ class SequenceStage(Relay):
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await self._committed("judge", topic)
         except TimeoutError:
-            raise Failed(f"the committed offset of the group {group} could not be read in time") from None
+            raise Unanswered(f"the committed offset of the group {group} could not be read in time") from None
         if 0 not in found:
             return -1
         try:

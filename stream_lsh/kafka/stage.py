@@ -18,6 +18,7 @@ from aiokafka import errors
 from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka import logs
 from stream_lsh.kafka.connection import FINAL, cause, explain
+from stream_lsh.kafka.copies import lacking
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -41,6 +42,16 @@ _NETWORK = {
 
 class Failed(Exception):
     """A stage cannot go on from here, but its next life can: a send was refused, or another member has taken over."""
+
+
+class Unanswered(Failed):
+    """Kafka was waited for in vain: it is away, or a quorum of its brokers."""
+
+
+_WAITED = (
+    Unanswered, TimeoutError, errors.KafkaTimeoutError, errors.RequestTimedOutError, errors.NodeNotReadyError,
+    errors.CoordinatorNotAvailableError, errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError,
+)  # fmt: skip
 
 
 class Stage(ABC):
@@ -85,6 +96,19 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.append(found)
         yield found
         found = found.__cause__
+
+
+async def _reason(error: Exception, settings: KafkaSettings) -> BaseException:
+    """What is behind an error: aiokafka tells only its log why it could not connect, or what it waits for."""
+    reason = await cause(error, settings)
+    if isinstance(reason, _WAITED) and (copies := await lacking(settings)):
+        reason = errors.NotEnoughReplicasError(f"{copies}; {_words(error)}")
+        reason.__cause__ = error
+    return reason
+
+
+def _told(reason: BaseException, settings: KafkaSettings) -> str:
+    return str(explain(reason, settings)) if isinstance(reason, errors.NotEnoughReplicasError) else _words(reason)
 
 
 def _words(error: BaseException) -> str:
@@ -161,7 +185,7 @@ async def keep_running(
             error = _chosen(_beneath(cancelled))
         except (Exception, BaseExceptionGroup) as raised:
             error = _chosen(raised)
-        reason = await cause(error, settings)  # aiokafka tells only its log why it could not connect
+        reason = await _reason(error, settings)
         now = clock()
         if stop.is_set():
             log.warning("stopped with an error (%s); others do again what was not committed", _words(error))
@@ -180,8 +204,8 @@ async def keep_running(
         delay = min(LONGEST, SHORTEST * 2**tries) * random.uniform(0.75, 1.25)
         tries = min(tries + 1, 10)
         trace = error if log.isEnabledFor(logging.DEBUG) else None
-        repeated = words == _words(reason) and now - said < SAY
-        words = _words(reason)
+        before, words = words, _told(reason, settings)
+        repeated = words == before and now - said < SAY
         said = said if repeated else now
         log.log(logging.DEBUG if repeated else logging.WARNING, AGAIN, words, delay, exc_info=trace)
         watch.restarted()

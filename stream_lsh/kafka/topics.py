@@ -299,7 +299,7 @@ async def _describe(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, 
     there = [name for name in names if name in known]
     if not there:
         return found
-    configs = await _configs(client, there)
+    configs = await configs_of(client, there)
     for topic in await client.describe_topics(there):
         code = topic["error_code"]
         if code == errors.UnknownTopicOrPartitionError.errno:
@@ -312,11 +312,14 @@ async def _describe(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, 
     return found
 
 
-async def _configs(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+async def configs_of(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    """What topics are set to, defaults included; what may not be read is left out."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     result: dict[str, dict[str, str]] = {}
     for response in await client.describe_configs(resources):
         for code, message, _, name, entries, *_ in response.resources:
+            if code == errors.UnknownTopicOrPartitionError.errno:
+                continue  # made or deleted just now: this broker does not know it
             if code:
                 logger.warning("the settings of the topic %s cannot be read: %s", name, message or code)
                 continue

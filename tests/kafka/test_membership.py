@@ -104,6 +104,24 @@ def test_positions_from_before_the_seek_are_no_errors() -> None:
     played(body)
 
 
+def test_a_stop_does_not_wait_for_what_cannot_be_set_up() -> None:
+    """Brokers without a quorum do not answer a transaction's beginning."""
+
+    async def body(play: Play, member: Membership) -> None:
+        asked = asyncio.Event()
+
+        async def never(given: frozenset[TopicPartition]) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        member._set_up = never
+        await member.on_partitions_assigned({ONE})
+        assert await asyncio.wait_for(member.poll(0.1, asyncio.ensure_future(asked.wait())), 10) is None
+        assert member.assigned == frozenset() and not member.working.locked()
+
+    played(body)
+
+
 def test_what_fails_in_setting_up_ends_the_life() -> None:
     async def body(play: Play, member: Membership) -> None:
         play.error = KafkaError("no")

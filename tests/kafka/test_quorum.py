@@ -1,0 +1,81 @@
+"""A topic's copies fall below min.insync.replicas: nothing is acknowledged, nothing may get lost, somebody is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from chaos import documents
+from cluster import COPIES, cluster
+from feeding import Feed, records_of
+from harness import ROLES, Pipeline, until
+from kafka_helpers import VERSION, missing
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.broker import KafkaBroker
+from stream_lsh.kafka.copies import lacking
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaBroker]]:
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(cluster(tmp_path_factory.mktemp("cluster"), VERSION))
+        except BrokerError as error:
+            missing(f"no Kafka from Java and Maven for the tests: {error}")
+        yield found
+
+
+def test_a_lost_quorum(brokers: list[KafkaBroker], prefix: str, shared_data: Path, tmp_path: Path) -> None:
+    """Under a feed: without one of three brokers the workers go on; without two they say so, wait, and go on later."""
+    records = records_of(list(documents(shared_data, 4000, 4)), 2, 4)
+    first, *others = brokers
+    with Pipeline(first.bootstrap, prefix, tmp_path, partitions=2, shards=2, replication_factor=COPIES) as pipeline:
+        workers = [pipeline.worker(ROLES, "groups"), pipeline.worker(("match", "judge", "forward"))]
+        feed = Feed(first.bootstrap, pipeline.topics.documents, records, rate=150)
+        feed.start()
+        pipeline.wait_for(len(records) // 4)
+        others[0].kill()
+        pipeline.wait_for(len(records) // 2)
+        assert "min.insync.replicas" not in pipeline.report()
+        others[1].kill()
+        for worker in workers:
+            until(lambda said=worker.said: "min.insync.replicas" in said(100_000), why=pipeline.report())
+        for broker in others:
+            broker.start()
+        feed.end()
+        pipeline.finish()
+        for worker in workers:
+            worker.terminate()
+        assert [worker.wait() for worker in workers] == [0, 0], pipeline.report()
+        assert "Traceback" not in pipeline.report()
+        pipeline.check()
+
+
+def test_a_quorum_that_stays_away(brokers: list[KafkaBroker], prefix: str, shared_data: Path, tmp_path: Path) -> None:
+    """After give_up_seconds the worker ends with code 6 and the reason; the next one goes on."""
+    records = records_of(list(documents(shared_data, 300, 5)), 1, 5)
+    first, *others = brokers
+    with Pipeline(
+        first.bootstrap, prefix, tmp_path, partitions=1, replication_factor=COPIES, give_up_seconds=5
+    ) as pipeline:
+        pipeline.produce(records)
+        for broker in others:
+            broker.kill()
+        until(lambda: asyncio.run(lacking(pipeline.settings)) != "", why="the controller has not noticed")
+        worker = pipeline.worker()
+        assert worker.wait() == 6, worker.said()
+        said = worker.said()
+        assert "min.insync.replicas" in said and "Given up after" in said and "Traceback" not in said
+        for broker in others:
+            broker.start()
+        worker.start()
+        pipeline.finish()
+        worker.terminate()
+        assert worker.wait() == 0, worker.said()
+        pipeline.check()
