@@ -24,11 +24,13 @@ from stream_lsh.index.batch import SignedBatch, shingle
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.shard import Matches, Shard
 from stream_lsh.index.store import ANSWERS, Store, name_key, rows_key
+from stream_lsh.judging.shortlist import shortlist
 from stream_lsh.replies import Reply, carries
 from stream_lsh.settings import Settings
 from stream_lsh.signing.signer import Signer
 
 FORMAT = 1
+REPLY_BYTES, MATCH_BYTES = 32 << 20, 27  # of the matches in a reply; of one of them beside its id
 APPLIED_BYTES = 8 << 20  # of changes written at a time
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys
 _KEY_BYTES = 11
@@ -237,12 +239,24 @@ class Replica:
     def _reply(
         self, sequenced: Sequenced, frame: Frame, batch: SignedBatch, matches: Matches, shard: Shard
     ) -> Reply:  # fmt: skip
-        older = [shard.ids.read(row) for row in matches.row.tolist()]
+        matches, older = self._listed(matches, shard)
         mine = carries(self.number, sequenced.offset, self.settings.shards)
         return Reply(
             self.number, sequenced.offset, sequenced.predecessor, matches, older, frame.source if mine else None,
             sequenced.accepted if mine else None,
         )  # fmt: skip
+
+    def _listed(self, matches: Matches, shard: Shard) -> tuple[Matches, list[bytes]]:
+        """The matches that the reply names, and their ids: few enough to fit, and the judge would list no more."""
+        most = self.settings.max_matches or len(matches.document)
+        while True:
+            listed = shortlist(matches, most)
+            size = len(listed.document) * MATCH_BYTES
+            if not most or size <= REPLY_BYTES:
+                older = [shard.ids.read(row) for row in listed.row.tolist()]
+                if not most or size + sum(map(len, older)) <= REPLY_BYTES:
+                    return listed, older
+            most //= 2
 
     def _again(self, offset: int) -> Answer:
         value = self.store.value(rows_key(ANSWERS, self.number, offset))

@@ -17,6 +17,8 @@ from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, 
 from stream_lsh.replies import Reply
 from stream_lsh.settings import Settings
 
+VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
+
 Headers = list[tuple[str, bytes]]
 Record = tuple[bytes | None, bytes, Headers]  # key, value, headers
 _NONE: Headers = []
@@ -53,17 +55,13 @@ class Records:
         n = len(source)
         accepted = next((reply.accepted for reply in replies if reply.accepted is not None), None)
         counted = range(n) if accepted is None or accepted.all() else np.flatnonzero(accepted).tolist()
-        judgement = judge(
-            [reply.matches for reply in replies], source.ids, numbers(replies[0].offset, n), settings.max_matches,
-            lambda shard, row: replies[shard].older_ids[row],
-        )  # fmt: skip
+        judgement, found = _judged(replies, source.ids, settings.max_matches)
         partitions, offsets = source.partitions.tolist(), source.offsets.tolist()
         ends = [
             b',"source":{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), partition, offset)
             for partition, offset in zip(partitions, offsets, strict=True)
         ]
         detected = b',"detected_at":%d' % source.signed_at
-        found = verdicts(judgement)
         why = _reasons(judgement, source.rejected)
         times, ids, headers = source.times.tolist(), source.ids, source.headers
         for i in counted:
@@ -86,6 +84,19 @@ class Records:
             if count:
                 self.kinds[Kind(kind)] += count
         self.documents += len(counted)
+
+
+def _judged(replies: Sequence[Reply], ids: Sequence[bytes], most: int) -> tuple[Judgement, list[bytes]]:
+    """The judgement and its verdicts; without a limit on matches, or with a high one, as many as a record may hold."""
+    matches = [reply.matches for reply in replies]
+    seqs = numbers(replies[0].offset, len(ids))
+    most = most or sum(len(found.document) for found in matches)
+    while True:
+        judgement = judge(matches, ids, seqs, most, lambda shard, row: replies[shard].older_ids[row])
+        found = verdicts(judgement)
+        if most <= 1 or max(map(len, found), default=0) <= VERDICT_BYTES:
+            return judgement, found
+        most //= 2
 
 
 def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, bytes]:

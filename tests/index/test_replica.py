@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from stream_lsh.documents import Document, columns
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.frames import ROW_BITS, Frame, Sequenced, Source, numbers
 from stream_lsh.index import layout
+from stream_lsh.index import replica as replica_module
 from stream_lsh.index.batch import sign_batch
 from stream_lsh.index.index import Index
 from stream_lsh.index.replica import Answer, Replica
@@ -129,9 +131,11 @@ def settings_of(**given: object) -> Settings:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("verify", ["exact", "signature"])
-def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, shards: int, verify: str) -> None:
-    settings = settings_of(shards=shards, verify=verify)
+@pytest.mark.parametrize(("verify", "max_matches"), [("exact", 0), ("exact", 2), ("signature", 0)])
+def test_the_answers_are_those_of_the_embedded_index(
+    tmp_path: Path, shards: int, verify: str, max_matches: int
+) -> None:
+    settings = settings_of(shards=shards, verify=verify, max_matches=max_matches)
     log = frames(settings, DOCUMENTS)
     replicas = [Replica(settings, shard, tmp_path / f"shard-{shard}") for shard in range(shards)]
     for replica in replicas:
@@ -141,6 +145,29 @@ def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, shards: int
     assert b"near_duplicate" in verdicts(replies, settings)
     for replica in replicas:
         replica.close()
+
+
+@pytest.mark.parametrize("max_matches", [0, 100])
+def test_a_reply_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_matches: int) -> None:
+    """The kinds are those of the embedded index, and what is not listed is counted."""
+    monkeypatch.setattr(replica_module, "REPLY_BYTES", 3000)
+    settings = settings_of(max_matches=max_matches)
+    log = frames(settings, DOCUMENTS)
+    replica = Replica(settings, 0, tmp_path / "shard")
+    replica.activate()
+    replies = [reply_of(answer(replica, data)) for data in log]
+    replica.close()
+    found = [Reply.decode(reply, settings) for reply in replies]
+    assert max(len(reply.matches.document) * 27 + sum(map(len, reply.older_ids)) for reply in found) <= 3000
+    mine, whole = verdicts([[r] for r in replies], settings), oracle(settings, log, tmp_path / "oracle")
+    counted = 0
+    judged = [[json.loads(line) for line in text.splitlines() if b'"kind"' in line] for text in (mine, whole)]
+    for less, more in zip(*judged, strict=True):
+        assert all(less[name] == more[name] for name in ("id", "seq", "kind", "of", "similarity"))
+        assert less["matches"] == more["matches"][: len(less["matches"])] or less["matches"][-1]["id"] == more["of"]
+        assert len(less["matches"]) + less.get("truncated", 0) == len(more["matches"]) + more.get("truncated", 0)
+        counted += less.get("truncated", 0) > more.get("truncated", 0)
+    assert counted > 20
 
 
 def test_repeats_restarts_and_copies_change_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from judge_play import PARTITIONS, answered, decoded
 from stream_lsh.documents import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.frames import numbers
+from stream_lsh.judging import records as module
 from stream_lsh.judging.records import Records, plain
 from stream_lsh.judging.verdicts import Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.settings import KafkaSettings
@@ -100,3 +101,27 @@ def test_replies_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     for replies in ([one[0], other[1]], [replace(one[0], source=None), replace(one[1], source=None)]):
         with pytest.raises(FormatError, match="do not fit together"):
             Records().add(replies, "t", settings)
+
+
+def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit on matches as many as a record can hold are listed, and the others counted."""
+    settings = KafkaSettings(verify="signature", max_matches=0)
+    frames = answered(settings, tmp_path, 600)
+
+    def values() -> list[bytes]:
+        records = Records()
+        for frame in frames:
+            records.add(decoded(frame, settings), "t", settings)
+        return [value for rows in records.verdicts.values() for _, value, _ in rows]
+
+    whole = values()
+    monkeypatch.setattr(module, "VERDICT_BYTES", 600)
+    short = values()
+    assert max(map(len, whole)) > 1500 and max(map(len, short)) < 1000
+    less = 0
+    for value, other in zip(map(json.loads, short), map(json.loads, whole), strict=True):
+        assert value["kind"] == other["kind"] and value["of"] == other["of"]
+        assert value["matches"] == other["matches"][: len(value["matches"])]
+        assert len(value["matches"]) + value.get("truncated", 0) == len(other["matches"]) + other.get("truncated", 0)
+        less += "truncated" in value
+    assert less > 10
