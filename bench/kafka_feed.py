@@ -41,14 +41,19 @@ class Post:
     value: bytes
 
 
-def posts(data: Path, work: Path, number: int) -> list[Post]:
-    """The first so many posts; beyond 120,000 edited ones, see bench/edits.py."""
+def source(data: Path, work: Path, number: int) -> Path:
+    """A file with so many posts or more; beyond 120,000 edited ones, see bench/edits.py."""
     file = unpack(corpus("posts-120k"), data, work)
-    if number > 120_000:
-        target = work / f"edited-{number}.jsonl"
-        make(file, target, number)
-        file = target
-    with file.open("rb") as lines:
+    if number <= 120_000:
+        return file
+    target = work / f"edited-{number}.jsonl"
+    make(file, target, number)
+    return target
+
+
+def posts(data: Path, work: Path, number: int) -> list[Post]:
+    """The first so many posts."""
+    with source(data, work, number).open("rb") as lines:
         return [Post(orjson.loads(line)["id"], line.rstrip(b"\n")) for line in islice(lines, number)]
 
 

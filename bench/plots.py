@@ -1,4 +1,4 @@
-"""The plot of bench/growth.py."""
+"""The plots of bench/growth.py and bench/kafka_soak.py."""
 
 from __future__ import annotations
 
@@ -34,4 +34,29 @@ def growth_plot(rows: Sequence[dict[str, Any]], out: Path) -> None:
         axes.grid(alpha=0.3)
     for suffix in (".png", ".svg"):
         figure.savefig(out / f"growth{suffix}", dpi=120)
+    plt.close(figure)
+
+
+def soak_plot(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Write soak.png and soak.svg: latency, memory and index against minutes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    minutes = [row["minute"] for row in rows]
+    figure, (late, memory) = plt.subplots(2, 1, sharex=True, figsize=(8, 6), constrained_layout=True)
+    for key in ("p50", "p99"):
+        late.plot(minutes, [row[key] for row in rows], label=key)
+    late.set_ylabel("document to pair, ms")
+    for key, label in (("sign", "sign"), ("match", "match"), ("rest", "sequence, judge, forward")):
+        memory.plot(minutes, [row[key] for row in rows], label=label)
+    memory.set_ylabel("resident, MB")
+    memory.set_xlabel("minutes")
+    for axes in (late, memory):
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        axes.legend(loc="best", fontsize="small")
+    for suffix in (".png", ".svg"):
+        figure.savefig(out / f"soak{suffix}", dpi=120)
     plt.close(figure)
