@@ -107,6 +107,7 @@ class Deduplicator:
         self._seq: int = job.get("next_seq", 0)
         self._committed = time.monotonic()
         self._closed = False
+        self._torn = False
 
     def process(self, documents: Iterable[Document], *, batch: int | None = None) -> Iterator[Verdict]:
         """The verdict on each document, in order; every document is compared with all before it and then stored.
@@ -123,11 +124,15 @@ class Deduplicator:
             yield from self._process(taken)
 
     def _process(self, documents: Sequence[Document]) -> Iterator[Verdict]:
+        self._check_whole()
         found = self._columns(documents)
         seqs = np.arange(self._seq, self._seq + len(documents))
-        matches = self._index.match(self._index.sign(found), seqs)
+        signed = self._index.sign(found)
+        self._torn = True  # a commit sees all of a batch or nothing
+        matches = self._index.match(signed, seqs)
         judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._id_of)
         self._seq += len(documents)
+        self._torn = False
         if self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS:
             self.commit()
         reasons = {i: rejection.reason for i, rejection in found.rejected.items()}
@@ -135,6 +140,7 @@ class Deduplicator:
 
     def query(self, text: str | Sequence[str]) -> list[Match]:
         """Documents similar to a text (or to a set of strings, under `set_field`), best first; nothing is stored."""
+        self._check_whole()
         document = Document(0, text) if isinstance(text, str) else Document(0, set=text)
         found = self._columns([document])
         judgement = judge(
@@ -147,7 +153,13 @@ class Deduplicator:
         return list(self._matches(judgement, 0))
 
     def commit(self) -> None:
-        """Make everything processed so far durable; it happens by itself twice a second and at the end."""
+        """Make everything processed so far durable; it happens by itself twice a second and at the end.
+
+        Raises:
+            StateError: an error or Ctrl-C broke off a batch or a commit; what was committed before is kept.
+        """
+        self._check_whole()
+        self._torn = True
         self._index.commit(
             {
                 "job": {
@@ -160,15 +172,23 @@ class Deduplicator:
                 }
             }
         )
+        self._torn = False
         self._committed = time.monotonic()
 
+    def _check_whole(self) -> None:
+        if self._torn:
+            raise StateError(
+                f"a batch or a commit of the index in {self._index.folder} was broken off: close this Deduplicator and "
+                "make a new one; what was committed before is in the index"
+            )
+
     def close(self) -> None:
-        """Commit and close; a second call does nothing."""
+        """Commit and close; a second call does nothing. What an error broke off is not committed."""
         if self._closed:
             return
         self._closed = True
         try:
-            if not self._read_only:
+            if not (self._read_only or self._torn):
                 self.commit()
         finally:
             self._index.close()

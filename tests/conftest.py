@@ -1,4 +1,4 @@
-"""Where the tests find real data; signals as in a terminal."""
+"""Where the tests find real data; signals as in a terminal; no examples that are too slow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A machine that others use may be slow for a while, which says nothing about an example.
+settings.register_profile("tests", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # A job that a script starts in the background ignores Ctrl-C, and so would the programs that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

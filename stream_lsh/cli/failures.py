@@ -12,22 +12,19 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import click
 
+from stream_lsh.embedded.signals import Terminated, postponed
 from stream_lsh.errors import OutputError, StreamLshError, UsageError
 
 # Keys of click's meta, which all contexts of a run share.
-_RESUMES, _COMMAND = "stream_lsh.resumes", "stream_lsh.command"
+_RESUMES, _COMMAND, _WAITING = "stream_lsh.resumes", "stream_lsh.command", "stream_lsh.waiting"
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends the work in the same way as Ctrl-C."""
 
 
 def set_resumes(context: click.Context, state: Path | None) -> None:
@@ -36,8 +33,14 @@ def set_resumes(context: click.Context, state: Path | None) -> None:
 
 
 def name_command(context: click.Context) -> None:
-    """Remember which command runs, for the hint at its help."""
+    """Remember which command runs, for the hint at its help. A signal that came before takes effect now.
+
+    Raises:
+        KeyboardInterrupt: there was such a signal.
+    """
     context.meta[_COMMAND] = context.command_path
+    if _WAITING in context.meta:
+        context.meta.pop(_WAITING).close()
 
 
 def complain(message: str) -> None:
@@ -88,7 +91,8 @@ def _sigterm_stops() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if signal.getsignal(signal.SIGTERM) is _raise_terminated:  # else the command ignores it for good
+            signal.signal(signal.SIGTERM, before)
 
 
 def _stopped(context: click.Context, what: str) -> str:
@@ -127,11 +131,17 @@ def claim_standard_descriptors() -> None:
 
 @contextmanager
 def guarded(context: click.Context) -> Iterator[None]:
-    """Run a command: expected errors, interrupts and broken pipes become a message and an exit code."""
+    """Run a command: expected errors, interrupts and broken pipes become a message and an exit code.
+
+    Until it is known which command it is (`name_command`) signals wait: for some they are not the end that they are for
+    others.
+    """
     code = 0
     claim_standard_descriptors()
     try:
-        with _sigterm_stops():
+        with _sigterm_stops(), ExitStack() as waiting:
+            waiting.enter_context(postponed())
+            context.meta[_WAITING] = waiting
             yield
             _flush()
     except UsageError as error:

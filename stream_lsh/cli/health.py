@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -90,6 +91,8 @@ def _report(host: str, port: int) -> dict[str, Any] | str:
     except OSError as error:
         reason = getattr(error, "reason", error)
         return f"no answer from http://{name}:{port} ({getattr(reason, 'strerror', None) or reason})"
+    except http.client.HTTPException as error:  # broken off, or not HTTP at all
+        return f"no answer from http://{name}:{port} ({error!r:.100})"
     return f"what answers at http://{name}:{port} is not a worker"
 
 

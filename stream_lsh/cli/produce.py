@@ -36,7 +36,7 @@ stream-lsh produce monday.jsonl.gz tuesday.jsonl.zst --rate 1000
 producer | stream-lsh produce - --topic-prefix news --key url
 """
 SETTINGS = (
-    *KAFKA_SECTIONS[KAFKA], "document_format", "id_field", "text_field", "max_document_bytes",
+    *KAFKA_SECTIONS[KAFKA], "give_up_seconds", "document_format", "id_field", "text_field", "max_document_bytes",
 )  # fmt: skip
 
 
@@ -81,8 +81,11 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
         try:
             sent = asyncio.run(feeder.run())
         except BaseException:
-            if feeder.sent:
-                complain(f"{count(feeder.sent, 'document')} acknowledged before it ended")
+            if feeder.partitions:
+                complain(
+                    f"{count(feeder.sent, 'document')} acknowledged before it ended; to go on, send the same again: "
+                    "what comes a second time is recognised by its id (redelivered)"
+                )
             raise
     if not quiet:
         complain(summary(feeder, sent))

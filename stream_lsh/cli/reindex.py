@@ -22,17 +22,18 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.progress import Speed, progress_display
+from stream_lsh.cli.tail import OUTPUTS
 from stream_lsh.cli.wording import count, duration, per_second
-from stream_lsh.cli.worker import LOG_LEVELS, ROLES
 from stream_lsh.embedded.report import Progress
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.embedded.signals import interruption
+from stream_lsh.kafka.logs import LEVELS
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 
 EXAMPLES = """
 stream-lsh reindex --to-prefix news-2 --shards 4
 stream-lsh reindex --to-prefix news-2 --topic-prefix news --threshold 0.7 --data-folder /var/lib/stream-lsh-2
 """
 LEFT_OUT = ("partitions", "http_port", "http_host")  # of no use here, or in the way of the worker beside
-OUTPUTS = ("verdicts", "pairs", "unique", "dead-letters")
 
 
 @click.command(
@@ -52,7 +53,7 @@ become unique. A prefix in use with other settings is refused.""",
     [
         Option(["--to-prefix"], required=True, metavar="NAME", section=RUNNING, help="the new prefix"),
         Option(
-            ["--log-level"], type=click.Choice(LOG_LEVELS), default="warning", show_default=True, section=RUNNING,
+            ["--log-level"], type=click.Choice(LEVELS), default="warning", show_default=True, section=RUNNING,
             help="what the stages tell on standard error",
         ),
         quiet_option(),
@@ -91,9 +92,9 @@ def reindex(context: click.Context, /, to_prefix: str, log_level: str, quiet: bo
             nonlocal finished
             finished = await follow(new, goal, stop, report)
 
-        work(plan(ROLES, "groups", None, log_level), new, beside=watch)
+        signals = work(plan(ROLES, "groups", None, log_level), new, beside=watch)
     if not finished:
-        raise KeyboardInterrupt
+        raise interruption(signals[-1])
     if not quiet:
         said = f"{count(goal.total, 'document')} judged in {duration(time.monotonic() - began)}"
         complain("\n".join([said + ", everything up to now. To switch:", *switching(settings, new, _options(context))]))

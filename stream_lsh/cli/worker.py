@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stream_lsh.cli.extra import PACKAGES, require_kafka
+from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
     KAFKA_SETTINGS,
@@ -16,12 +17,12 @@ from stream_lsh.cli.options import (
     settings_options,
     with_options,
 )
+from stream_lsh.embedded.signals import ignore, interruption, postponed
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.logs import LEVELS
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 
-ROLES = ("sign", "sequence", "match", "judge", "forward")
 PROCESSES = ("groups", "roles", "one")
-LOG_LEVELS = ("debug", "info", "warning", "error")
 NOT_HERE = ("partitions", "replication_factor", "retention_hours")  # what only `topics create` looks at
 
 EXAMPLES = """
@@ -43,8 +44,22 @@ def roles_of(text: str) -> tuple[str, ...]:
     return tuple(role for role in ROLES if role in wanted)
 
 
+class WorkerCommand(Command):
+    """A worker that is asked to stop has stopped cleanly, also while it is still being imported."""
+
+    def invoke(self, ctx: click.Context) -> None:
+        try:
+            signals: tuple[int, ...] = super().invoke(ctx)
+        except KeyboardInterrupt:  # all signals that come later are in `signals`
+            ignore()
+            complain("stopped before anything had begun")
+            return
+        if len(signals) > 1:
+            raise interruption(signals[1])
+
+
 @click.command(
-    cls=Command,
+    cls=WorkerCommand,
     examples=EXAMPLES,
     help="""Run the pipeline on Kafka until SIGTERM or Ctrl-C: documents in, verdicts, pairs, unique documents and dead
 letters out. `stream-lsh topics create` makes the topics.
@@ -74,22 +89,23 @@ STREAM_LSH_SSL_PASSWORD.""",
             help="groups: one for sign, one for match, one for the rest; roles: one each; one: all in this one",
         ),
         Option(
-            ["--log-level"], type=click.Choice(LOG_LEVELS), default="info", show_default=True, section=RUNNING,
+            ["--log-level"], type=click.Choice(LEVELS), default="info", show_default=True, section=RUNNING,
             help="what is told on standard error",
         ),
         *settings_options([name for name in KAFKA_SETTINGS + SETTINGS if name not in NOT_HERE], KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context
-def worker(context: click.Context, /, roles: str, processes: Any, log_level: str, **_: Any) -> None:
+def worker(context: click.Context, /, roles: str, processes: Any, log_level: str, **_: Any) -> tuple[int, ...]:
     wanted = roles_of(roles)
     settings = load_settings(context, KafkaSettings)
-    require_kafka(*PACKAGES)
-    from stream_lsh.kafka.worker import plan, work  # here, because it takes the Kafka client with it
+    with postponed():  # a library may swallow what is raised while it is imported
+        require_kafka(*PACKAGES)
+        from stream_lsh.kafka.worker import plan, work  # here, because it takes the Kafka client with it
 
     jobs = plan(wanted, processes, settings.http_port, log_level)
     if jobs[-1].port is not None and jobs[-1].port > 65535:
         raise UsageError(
             f"http_port = {settings.http_port}: the {len(jobs)} processes need a port each; give a lower one"
         )
-    work(jobs, settings)
+    return work(jobs, settings)

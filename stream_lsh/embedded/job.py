@@ -152,8 +152,8 @@ class _Run:
             finally:
                 stop()
             self._close(error)
-        if error is not None:
-            raise error
+            if error is not None:
+                raise error  # here: a signal of the last moment does not take its place
         return self._summary(already, state)
 
     def _sign(self, item: tuple[Source, Batch]) -> _Item:
@@ -201,8 +201,10 @@ class _Run:
         self._torn = False
 
     def _commit(self, *, open: bool) -> None:
+        # If it is broken off (a second Ctrl-C, a full disk), only the disk knows how far it came: another commit would
+        # speak of rows that are not there.
+        self._torn = True
         facts: dict[str, Any] = dict(fact for source in self._moved.values() if (fact := source.fact()))
-        self._moved = {}
         facts["job"] = {
             "next_seq": self._seq,
             "open": open,
@@ -211,14 +213,16 @@ class _Run:
             "time": int(time.time()),
         }
         self._index.commit(facts)
+        self._torn = False
+        self._moved = {}
         self._committed = time.monotonic()
         self._committed_seq = self._seq
         self._dirty = False
 
     def _close(self, error: BaseException | None) -> None:
         """The last commit. After an error the job stays open, and the next run goes on from here, or if the error came
-        in the middle of a batch, from the last commit. What a pipe gave cannot be read again: then the files are
-        completed."""
+        in the middle of a batch or a commit, from the last commit. What a pipe gave cannot be read again: then the
+        files are completed."""
         complete = error is None
         if self._torn:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 A = TypeVar("A")
@@ -59,8 +60,10 @@ class Stage(Generic[A]):
         """The next item, or None if none came in time.
 
         Raises:
-            StopIteration: at the end. The error that ended the items, if any.
+            StopIteration: at the end, or after `stop`. The error that ended the items, if any.
         """
+        if self._stopped.is_set():
+            raise StopIteration
         try:
             item = self._queue.get(timeout=timeout)
         except queue.Empty:
@@ -82,8 +85,10 @@ class Stage(Generic[A]):
                 yield item
 
     def stop(self) -> None:
-        """Let the thread end; items under way are dropped."""
+        """Let the thread end, and whoever waits for an item; items under way are dropped."""
         self._stopped.set()
+        with suppress(queue.Full):  # then nobody waits
+            self._queue.put_nowait(_End(None))
 
 
 def chain(items: Iterable[A], work: Callable[[A], B]) -> tuple[Stage[B], Callable[[], None]]:

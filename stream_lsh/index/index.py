@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents import Columns
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch, shingle, sign_batch
 from stream_lsh.index.postings import Postings, Workers
@@ -47,22 +47,21 @@ class Index:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateError(f"state folder {folder} cannot be made: {error.strerror}") from None
+        self._torn = False
+        self._workers = Workers()
+        self.shards: list[Shard] = []
         self.store = Store(folder / "db", sync=durable)
         try:
             self._open_format()
             postings = folder / "postings"
             rebuild = not postings.exists()
             postings.mkdir(exist_ok=True)
-            self._workers = Workers()
-            self.shards = [
-                Shard(
-                    number, settings, self.store, postings, partial(shingle, self._signer),
-                    Postings(postings, number, self.store, self._workers, rebuild=rebuild),
-                )
-                for number in range(settings.shards)
-            ]  # fmt: skip
+            for number in range(settings.shards):
+                runs = Postings(postings, number, self.store, self._workers, rebuild=rebuild)
+                shingler = partial(shingle, self._signer)
+                self.shards.append(Shard(number, settings, self.store, postings, shingler, runs))
         except BaseException:
-            self.store.close()
+            self._release()
             raise
         self._pool = ThreadPoolExecutor(settings.shards, "shard") if settings.shards > 1 else None
 
@@ -93,8 +92,7 @@ class Index:
                 f"{name} = {theirs.get(name)!r} (now {mine[name]!r})" for name in mine if theirs.get(name) != mine[name]
             )
             raise StateError(
-                f"the index in {self.folder} was made with other settings: {other}; "
-                "use those, or another --state folder"
+                f"the index in {self.folder} was made with other settings: {other}; use those, or another folder"
             )
 
     @property
@@ -166,8 +164,19 @@ class Index:
         return any(shard.full for shard in self.shards)
 
     def commit(self, facts: Mapping[str, Any]) -> None:
-        """Make everything up to now durable, together with the given facts (JSON by name), in one atomic write."""
+        """Make everything up to now durable, together with the given facts (JSON by name), in one atomic write.
+
+        Raises:
+            StateError: an earlier commit was broken off.
+        """
+        if self._torn:
+            raise StateError(
+                f"a commit of the index in {self.folder} was broken off: open it again; "
+                "what was committed before is in it"
+            )
         values = {name_key(name): orjson.dumps(value) for name, value in facts.items()}
+        # The shards hand over their rows and call them committed; if these are not written, nothing may be any more.
+        self._torn = True
         for shard in self.shards:
             values.update(shard.take())
             values.update(shard.postings.take())
@@ -176,26 +185,41 @@ class Index:
             shard.postings.committed()
             if shard.full:
                 shard.flush()
+        self._torn = False
 
     def close(self) -> None:
         """Close without committing: what was not committed is gone."""
         try:
-            for shard in self.shards:
-                shard.postings.finish()
-            if any(shard.postings.changed for shard in self.shards):
-                values: dict[bytes, bytes] = {}
-                for shard in self.shards:
-                    values.update(shard.manifest())
-                self.store.write(values)
-                for shard in self.shards:
-                    shard.postings.committed()
-        finally:
-            self._workers.close()
             if self._pool is not None:
-                self._pool.shutdown()
+                self._pool.shutdown()  # where `match` was interrupted, shards may be at work still
+            if not self._torn:
+                self._write_manifest()
+        finally:
+            self._release()
+
+    def _write_manifest(self) -> None:
+        """Let what the background threads have finished count."""
+        for shard in self.shards:
+            shard.postings.finish()
+        if any(shard.postings.changed for shard in self.shards):
+            values: dict[bytes, bytes] = {}
             for shard in self.shards:
-                shard.close()
-            self.store.close()
+                values.update(shard.manifest())
+                values.update(shard.postings.take())
+            self.store.write(values)
+            for shard in self.shards:
+                shard.postings.committed()
+
+    def _release(self) -> None:
+        """Close everything that is open, last the store; whatever of it fails, the rest is closed."""
+        with ExitStack() as stack:
+            stack.callback(self.store.close)
+            for shard in self.shards:
+                stack.callback(shard.close)
+            stack.callback(self._workers.close)
+            for shard in self.shards:
+                with suppress(StreamLshError):  # what went wrong before is what is to be told
+                    shard.postings.finish()
 
 
 def disk_bytes(folder: Path) -> int:

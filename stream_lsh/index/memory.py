@@ -1,7 +1,8 @@
 """Recent postings: a hash table in memory from key to the rows posted under it, oldest first.
 
-A slot is the key's high bits (linear probing, no wrap-around), so that reading the slots in order gives the keys
-almost sorted, and a flush is one pass. A bucket is a linked list of nodes; `MIDDLE` points to the first node
+A slot is the key's high bits (linear probing), so that reading the slots in order gives the keys almost sorted, and a
+flush is one pass. Probing goes on at the first slot behind the last one: who knows the hashes may choose keys that all
+belong into the last slots. A bucket is a linked list of nodes; `MIDDLE` points to the first node
 of its newest half, so that both ends of a bucket of any length are read in time bounded by the limit.
 """
 
@@ -15,12 +16,11 @@ from numpy.typing import NDArray
 from stream_lsh.kernels import njit
 
 HEAD, TAIL, MIDDLE, COUNT = 0, 1, 2, 3  # columns of `entries`
-SLACK = 65536  # slots behind the last home slot, instead of a wrap-around
 EMPTY = np.uint64(0)
 
 
 class Memory(NamedTuple):
-    """The arrays of one memory segment.
+    """The arrays of one memory segment; some slots are always empty.
 
     keys: uint64[slots], 0 where empty. entries: int32[slots, 4]. rows: uint32[nodes]. following: int32[nodes], -1 at
     the end. used: int64[1], nodes in use. shift: home slot of a key = key >> shift.
@@ -37,7 +37,7 @@ class Memory(NamedTuple):
     def of(cls, nodes: int) -> Self:
         """An empty segment for at most `nodes` postings, at most two thirds full."""
         bits = max(10, int(np.ceil(np.log2(nodes * 1.5))))
-        slots = (1 << bits) + SLACK
+        slots = 1 << bits
         return cls(
             np.zeros(slots, np.uint64),
             np.empty((slots, 4), np.int32),
@@ -55,7 +55,7 @@ class Memory(NamedTuple):
         """All postings by key, then row: keys uint64[n], rows uint32[n]."""
         keys = np.empty(int(self.used[0]), np.uint64)
         rows = np.empty(int(self.used[0]), np.uint32)
-        _sorted(self.keys, self.entries, self.rows, self.following, keys, rows)
+        _sorted(self.keys, self.entries, self.rows, self.following, self.shift, keys, rows)
         return keys, rows
 
 
@@ -71,6 +71,8 @@ def find(keys, shift, key):  # type: ignore[no-untyped-def]
     slot = np.int64(key >> shift)
     while keys[slot] != EMPTY and keys[slot] != key:
         slot += 1
+        if slot == len(keys):
+            slot = np.int64(0)
     return slot
 
 
@@ -82,6 +84,8 @@ def append(keys, entries, rows, following, used, slot, key, row, half):  # type:
     """
     while keys[slot] != EMPTY and keys[slot] != key:
         slot += 1
+        if slot == len(keys):
+            slot = np.int64(0)
     node = np.int32(used[0])
     used[0] += 1
     rows[node] = row
@@ -100,18 +104,18 @@ def append(keys, entries, rows, following, used, slot, key, row, half):  # type:
 
 
 @njit
-def _sorted(keys, entries, rows, following, out_keys, out_rows):  # type: ignore[no-untyped-def]
+def _sorted(keys, entries, rows, following, shift, out_keys, out_rows):  # type: ignore[no-untyped-def]
     order = np.empty(len(out_keys), np.int64)
     n = 0
     for slot in range(len(keys)):
-        if keys[slot] != EMPTY:
-            # Probing displaces a key by a few slots at most: insertion sort is linear here.
-            at = n
-            while at > 0 and keys[order[at - 1]] > keys[slot]:
-                order[at] = order[at - 1]
-                at -= 1
-            order[at] = slot
-            n += 1
+        if keys[slot] != EMPTY and np.int64(keys[slot] >> shift) <= slot:
+            n = _placed(keys, order, n, slot)
+    # The largest keys stand at the beginning if there was no room for them at the end.
+    first = np.int64(0)
+    while keys[first] != EMPTY:
+        if np.int64(keys[first] >> shift) > first:
+            n = _placed(keys, order, n, first)
+        first += 1
     written = 0
     for i in range(n):
         node = entries[order[i], HEAD]
@@ -120,3 +124,14 @@ def _sorted(keys, entries, rows, following, out_keys, out_rows):  # type: ignore
             out_rows[written] = rows[node]
             written += 1
             node = following[node]
+
+
+@njit
+def _placed(keys, order, n, slot):  # type: ignore[no-untyped-def]
+    """Enter a slot where its key belongs. Probing displaces a key by a few slots at most: insertion sort is linear."""
+    at = n
+    while at > 0 and keys[order[at - 1]] > keys[slot]:
+        order[at] = order[at - 1]
+        at -= 1
+    order[at] = slot
+    return n + 1

@@ -9,18 +9,20 @@ it; whatever else lies in the folder after a crash is swept.
 from __future__ import annotations
 
 import errno
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import OutputError, StateError, StreamLshError
+from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index.heap import trim
 from stream_lsh.index.layout import COLUMNS
+from stream_lsh.index.refusals import refused, remedy
 from stream_lsh.index.rows import RowTable
 from stream_lsh.index.runs import REMEDY, Run, merge
 from stream_lsh.index.store import Store, name_key
@@ -59,6 +61,7 @@ class Postings:
             self._verify(state["runs"])
         self._writing: Future[Run] | None = None
         self._merging: Future[Run] | None = None
+        self._stop = Event()  # merges that are under way end without a result, and no others begin
         self._merged: list[Run] = []
         self._garbage: list[Path] = []
         self._values: dict[bytes, bytes] = {}
@@ -71,7 +74,7 @@ class Postings:
     def _verify(self, listed: list[dict[str, Any]]) -> None:
         for run, item in zip(self._runs, listed, strict=True):
             if (run.level, run.first, run.last) != (item["level"], item["first"], item["last"]):
-                raise StateError(f"{run.path} is not the file that the index wrote; {REMEDY.format(self._folder)}")
+                raise DamagedError(f"{run.path} is not the file that the index wrote; {REMEDY.format(self._folder)}")
 
     def add(
         self, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int, checksum: int, table: RowTable
@@ -89,6 +92,7 @@ class Postings:
 
         self._values[name_key(f"flush/{self._shard}/{first}")] = orjson.dumps({"last": last, "crc": checksum})
         self._writing = self._workers.writes.submit(write)
+        self._begin_merge()  # one that was dropped when this was closed
         while len(self._runs) >= MOST - 1 and self._merging is not None:
             self._merging.exception()
             self.poll()
@@ -97,13 +101,13 @@ class Postings:
     def poll(self) -> None:
         """Take over what the background threads have finished; call it between batches."""
         if self._writing is not None and self._writing.done():
-            run = _result(self._writing)
+            run = self._result(self._writing)
             self._writing = None
             self._runs = [run if old.path is None and old.first == run.first else old for old in self._runs]
             self.flushed = run.last
             self._took_over()
         if self._merging is not None and self._merging.done():
-            run = _result(self._merging)
+            run = self._result(self._merging)
             self._merging = None
             at = self._runs.index(self._merged[0])
             self._runs[at : at + len(self._merged)] = [run]
@@ -118,24 +122,31 @@ class Postings:
             self.poll()
 
     def finish(self) -> None:
-        """Wait for all background work."""
-        while self._writing is not None or self._merging is not None:
-            for future in (self._writing, self._merging):
-                if future is not None:
-                    future.exception()
-            self.poll()
+        """Wait until the last flush is on disk, and begin no merge any more; one that is not at its end is dropped, to
+        be done again after the next flush of who opens this."""
+        self._stop.set()
+        merging = self._merging
+        if merging is not None and not merging.cancel():
+            wait([merging])
+        if merging is not None and (merging.cancelled() or isinstance(merging.exception(), InterruptedError)):
+            self._merging, self._merged = None, []
+        self.settle()
+        self.poll()
 
     def _took_over(self) -> None:
         self.changed = True
-        if self._merging is None:
-            for end in range(len(self._runs), FANOUT - 1, -1):
-                last = self._runs[end - FANOUT : end]
-                if all(run.path is not None and run.level == last[0].level for run in last):
-                    path = self._name()
-                    self._merged = last
-                    self._merging = self._workers.merges.submit(_merge_file, last, path)
-                    break
+        self._begin_merge()
         self.runs = self._view()
+
+    def _begin_merge(self) -> None:
+        if self._merging is not None or self._stop.is_set():
+            return
+        for end in range(len(self._runs), FANOUT - 1, -1):
+            last = self._runs[end - FANOUT : end]
+            if all(run.path is not None and run.level == last[0].level for run in last):
+                self._merged = last
+                self._merging = self._workers.merges.submit(_merge_file, last, self._name(), self._stop)
+                return
 
     def manifest(self) -> dict[str, Any]:
         """What the store must say so that the runs on disk count."""
@@ -171,21 +182,18 @@ class Postings:
             )
         return np.array([run.line() for run in runs], np.int64).reshape(len(runs), COLUMNS)
 
+    def _result(self, future: Future[Run]) -> Run:
+        try:
+            return future.result()
+        except OSError as error:
+            if error.errno == errno.EIO:  # a disk that fails, not one that is full
+                raise refused(self._folder, error) from None
+            raise OutputError(
+                f"the index in {self._folder} cannot be written: {error}; {remedy(error)} and start again to go on"
+            ) from None
 
-def _merge_file(runs: list[Run], path: Path) -> Run:
-    merge(runs, path)
+
+def _merge_file(runs: list[Run], path: Path, stop: Event) -> Run:
+    merge(runs, path, stop.is_set)
     trim()
     return Run.open(path)
-
-
-def _result(future: Future[Run]) -> Run:
-    error = future.exception()
-    if isinstance(error, OSError) and error.errno == errno.EIO:
-        raise StateError(f"a run cannot be read: {error}; {REMEDY.format('postings of the index')}") from None
-    if isinstance(error, OSError):
-        raise OutputError(
-            f"the index cannot be written: {error}; free space and run the same command again to go on"
-        ) from None
-    if isinstance(error, StreamLshError):
-        raise error
-    return future.result()

@@ -11,7 +11,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from stream_lsh.errors import FormatError, StateError
 from stream_lsh.frames import Frame, Sequenced, signed_batch
 from stream_lsh.index.batch import SignedBatch, shingle
 from stream_lsh.index.postings import Postings, Workers
+from stream_lsh.index.refusals import plainly
 from stream_lsh.index.shard import Matches, Shard
 from stream_lsh.index.store import ANSWERS, Store, name_key, rows_key
 from stream_lsh.judging.shortlist import shortlist
@@ -39,11 +40,15 @@ _KEY_BYTES = 11
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What is to be sent for a frame: the change to the changelog, the reply to the judge. Both are None for a frame
-    that was answered so long ago that the judge must have had it."""
+    that was answered so long ago that the judge must have had it.
+
+    documents: how many were matched for it just now, 0 where it is an answer said again.
+    """
 
     offset: int
     change: bytes | None
     reply: bytes | None
+    documents: int = field(default=0, compare=False)
 
 
 class Replica:
@@ -58,7 +63,9 @@ class Replica:
         changelog_offset: how far the changelog is in the store without a hole, or None.
 
     Raises:
-        StateError: the folder is in use, damaged, of another format or of other settings; the message says which.
+        DamagedError: what the folder holds is missing, cut off or changed.
+        StateError: the folder is in use, cannot be opened, is of another format or of other settings; the message says
+        which.
     """
 
     def __init__(self, settings: Settings, shard: int, folder: Path, *, answers: int = 2048) -> None:
@@ -66,10 +73,13 @@ class Replica:
         self.number = shard
         self.folder = folder
         self._most_answers = answers
-        folder.mkdir(parents=True, exist_ok=True)
+        with plainly(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self.store = Store(folder / "db", sync=False)  # what a power cut takes, the changelog brings back
         try:
             facts = self._open_format()
+            self._answers = deque(self.store.numbers(ANSWERS, shard))
+            self._signer = Signer(settings.signing)
         except BaseException:
             self.store.close()
             raise
@@ -77,10 +87,8 @@ class Replica:
         self.count: int = facts["rows"]
         self.changelog_offset: int | None = facts["changelog"]
         self._base: int = facts["base"]
-        self._ignored = -1
+        self._ignored: int = facts["ignored"]
         self._torn = False
-        self._answers = deque(self.store.numbers(ANSWERS, shard))
-        self._signer = Signer(settings.signing)
         self._workers: Workers | None = None
         self._shard: Shard | None = None
 
@@ -90,6 +98,7 @@ class Replica:
             found = {
                 "format": FORMAT, "fingerprint": self.settings.fingerprint, "shard": self.number,
                 "created": int(time.time()), "last": -1, "rows": 0, "base": 0, "changelog": None,
+                "ignored": -1,
             }  # fmt: skip
         if found["format"] != FORMAT:
             raise StateError(
@@ -103,17 +112,19 @@ class Replica:
                 "of a topic_prefix, or another data_folder"
             )
         self._made = {name: found[name] for name in ("format", "fingerprint", "shard", "created")}
-        return {name: found[name] for name in ("last", "rows", "base", "changelog")}
+        facts = {name: found[name] for name in ("last", "rows", "base", "changelog")}
+        return {**facts, "ignored": found.get("ignored", -1)}  # older folders do not have it
 
     # -- following the changelog ------------------------------------------------------------------------------------
 
     def apply(self, records: Iterable[tuple[int, bytes]], *, trimmed: bool = False) -> None:
-        """Store changes (offset in the changelog, value), in order, without a hole between their offsets.
+        """Store changes (offset in the changelog, value), in order, without a hole between their offsets but for what
+        was trimmed.
 
         trimmed: the changelog does not begin at its beginning any more, and an empty store begins where it begins.
 
         Raises:
-            FormatError: for a record that cannot be read.
+            FormatError: for a record that cannot be read. StateError: a change does not continue the rows here.
         """
         values: dict[bytes, bytes] = {}
         deleted: list[bytes] = []
@@ -129,6 +140,12 @@ class Replica:
             if change.offset > self.last and (change.predecessor == self.last or begins):
                 if begins:
                     self._base = change.first
+                elif change.first != self.count:
+                    raise StateError(
+                        f"the changelog of shard {self.number} has a change (frame {change.offset} of signatures) that "
+                        f"begins at row {change.first}, but {self.folder} has {self.count} rows: they do not belong "
+                        "together. Delete the folder: it is rebuilt from the changelog"
+                    )
                 values.update(change.values)
                 values.update(self._answered(change, deleted, values))
                 self.last, self.count = change.offset, change.last
@@ -163,11 +180,13 @@ class Replica:
         """Open the shard, to match; postings of rows above the last flush are rebuilt.
 
         Raises:
-            StateError: what is on disk is damaged.
+            DamagedError: what is on disk is missing, cut off or changed. StateError: it cannot be opened.
         """
-        if self._shard is not None:
-            return
-        postings = self.folder / "postings"
+        if self._shard is None:
+            with plainly(self.folder / "postings"):
+                self._activate(self.folder / "postings")
+
+    def _activate(self, postings: Path) -> None:
         manifest = self.store.named(f"shard/{self.number}") or {}
         rebuild = not postings.exists() or "flushed" not in manifest
         postings.mkdir(exist_ok=True)
@@ -183,13 +202,13 @@ class Replica:
         self._workers = workers
 
     def deactivate(self) -> None:
-        """Close the shard; the store stays open."""
+        """Close the shard; the store stays open. It does not wait for a merge, that is done again."""
         shard, workers, self._shard, self._workers = self._shard, self._workers, None, None
         if shard is None or workers is None:
             return
         try:
+            shard.postings.finish()
             if not self._torn:
-                shard.postings.finish()
                 self.store.write(shard.manifest() | shard.postings.take() | self._facts())
                 shard.postings.committed()
         finally:
@@ -234,7 +253,7 @@ class Replica:
         shard.postings.committed()
         if shard.full:
             shard.flush()
-        return Answer(sequenced.offset, change.encode(self.settings), reply)
+        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
 
     def _reply(
         self, sequenced: Sequenced, frame: Frame, batch: SignedBatch, matches: Matches, shard: Shard
@@ -281,7 +300,10 @@ class Replica:
         return {rows_key(ANSWERS, self.number, change.offset): b"".join((head, *change.values, change.reply))}
 
     def _facts(self) -> dict[bytes, bytes]:
-        facts = {"last": self.last, "rows": self.count, "base": self._base, "changelog": self.changelog_offset}
+        facts = {
+            "last": self.last, "rows": self.count, "base": self._base, "changelog": self.changelog_offset,
+            "ignored": self._ignored,
+        }  # fmt: skip
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _active(self) -> Shard:

@@ -15,8 +15,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import OutputError, StateError
+from stream_lsh.errors import DamagedError, OutputError
 from stream_lsh.index import layout
+from stream_lsh.index.refusals import plainly, remedy
 from stream_lsh.index.runs import PAGE, checksum
 
 
@@ -43,17 +44,27 @@ class RowTable:
         self._fd = self._open()
 
     def _open(self) -> int:
+        with plainly(self.path):
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            with plainly(self.path):
+                self._check(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _check(self, fd: int) -> None:
+        """Check the header, and write that of a new file."""
         expected = {"format": 1, "width": self.width, "size": self._size}
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             if os.fstat(fd).st_size == 0:
                 os.pwrite(fd, orjson.dumps(expected).ljust(PAGE, b" "), 0)
             header = orjson.loads(os.pread(fd, PAGE, 0))
-        except (OSError, orjson.JSONDecodeError) as error:
-            raise StateError(f"{self.path} cannot be used: {error}; {self._remedy}") from None
+        except orjson.JSONDecodeError as error:
+            raise DamagedError(f"{self.path} cannot be used: {error}; {self._remedy}") from None
         if header != expected:
-            raise StateError(f"{self.path} has format {header} instead of {expected}; {self._remedy}")
-        return fd
+            raise DamagedError(f"{self.path} has format {header} instead of {expected}; {self._remedy}")
 
     @property
     def _remedy(self) -> str:
@@ -64,7 +75,7 @@ class RowTable:
         size = PAGE + flushed * self.width * 8
         found = os.fstat(self._fd).st_size
         if found < size:
-            raise StateError(f"{self.path} has {found} bytes instead of {size}; {self._remedy}")
+            raise DamagedError(f"{self.path} has {found} bytes instead of {size}; {self._remedy}")
         self.base = flushed
 
     def leave_out(self, base: int) -> None:
@@ -85,7 +96,7 @@ class RowTable:
                 view = view[written:]
         except OSError as error:
             raise OutputError(
-                f"{self.path} cannot be written: {error.strerror}; free space and run again to go on"
+                f"{self.path} cannot be written: {error.strerror}; {remedy(error)} and start again to go on"
             ) from None
         self.set_flushed(int(self.count[0]))
         return crc

@@ -10,10 +10,9 @@ key's high bits, and building both from sorted keys is sequential.
 
 from __future__ import annotations
 
-import errno
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +22,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.refusals import refused
 from stream_lsh.kernels import njit
 
 PAGE = 4096
@@ -82,13 +82,20 @@ class Run:
         """Open a run's file. Header, filter and directory are verified, with `check` keys and rows too.
 
         Raises:
-            StateError: naming the file, if it is missing, short, or damaged.
+            DamagedError: naming the file, if it is missing, short, or damaged.
+            StateError: the system does not let it be read.
         """
         try:
-            header = read_header(path)
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return cls._open(path, check)
+        except FileNotFoundError:
+            raise DamagedError(f"{path} is missing; {REMEDY.format(path.parent)}") from None
         except OSError as error:
-            raise StateError(f"{path}: {error.strerror}; {REMEDY.format(path.parent)}") from None
+            raise refused(path, error) from None
+
+    @classmethod
+    def _open(cls, path: Path, check: bool) -> Self:
+        header = read_header(path)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         keys, rows = header["keys"]["start"], header["rows"]["start"]
         tables = {}
         run = cls(header["level"], header["first"], header["last"], header["keys"]["count"], *_NOTHING, path=path)
@@ -96,14 +103,14 @@ class Run:
         for name, kind in SECTIONS:
             start, count, crc = (header[name][part] for part in ("start", "count", "crc"))
             if name in ("filter", "directory"):
-                tables[name] = _read(file, start, count, kind)
+                tables[name] = run._read(start, count, kind)
                 found: int | None = zlib.crc32(tables[name].data)
             elif check:
                 found = checksum(file, start, count * np.dtype(kind).itemsize)
             else:
                 continue
             if found != crc:
-                raise StateError(f"{path} is damaged ({name}); {REMEDY.format(path.parent)}")
+                raise DamagedError(f"{path} is damaged ({name}); {REMEDY.format(path.parent)}")
         run.filter, run.directory = tables["filter"], tables["directory"]
         return run
 
@@ -111,13 +118,29 @@ class Run:
         """The keys at [start, stop)."""
         if self.keys is not None:
             return self.keys[start:stop]
-        return _read(self.file, self.starts[0] + 8 * start, stop - start, np.uint64)
+        return self._read(self.starts[0] + 8 * start, stop - start, np.uint64)
 
     def slice_rows(self, start: int, stop: int) -> NDArray[np.uint32]:
         """The rows at [start, stop)."""
         if self.rows is not None:
             return self.rows[start:stop]
-        return _read(self.file, self.starts[1] + 4 * start, stop - start, np.uint32)
+        return self._read(self.starts[1] + 4 * start, stop - start, np.uint32)
+
+    def _read(self, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
+        """An array from the file.
+
+        Raises:
+            DamagedError: the file has become shorter. OSError: it cannot be read.
+        """
+        out = np.empty(count, kind)
+        view = out.data.cast("B")
+        while view:
+            got = os.preadv(self.file, [view], start)
+            if not got:
+                raise DamagedError(f"{self.path} has become shorter; {REMEDY.format(Path(self.path or '').parent)}")
+            start += got
+            view = view[got:]
+        return out
 
     def position(self, bound: int) -> int:
         """How many keys are smaller than `bound`."""
@@ -142,19 +165,6 @@ class Run:
 _NOTHING = np.zeros(1, np.uint64), np.zeros(3, np.uint32)
 
 
-def _read(file: int, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
-    """An array from a file. Raises OSError where the file is shorter."""
-    out = np.empty(count, kind)
-    view = out.data.cast("B")
-    while view:
-        got = os.preadv(file, [view], start)
-        if not got:
-            raise OSError(errno.EIO, "the file has become shorter")
-        start += got
-        view = view[got:]
-    return out
-
-
 def checksum(file: int, start: int, size: int) -> int | None:
     """CRC-32 of a part of a file (a descriptor), None if the file is shorter."""
     crc = 0
@@ -168,15 +178,21 @@ def checksum(file: int, start: int, size: int) -> int | None:
     return crc
 
 
-def merge(runs: Sequence[Run], path: Path) -> None:
+def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda: False) -> None:
     """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is some 40 MB and the new
-    directory."""
+    directory.
+
+    Raises:
+        InterruptedError: `stopped` was true between two chunks; there is no file.
+    """
     n = sum(run.size for run in runs)
     words, directory, shift = _tables(n)
     level = max(run.level for run in runs) + 1
     cuts = _cuts(runs, words, max(1, n // CHUNK))
     with _Writer(path, level, runs[0].first, runs[-1].last, n, words, len(directory)) as writer:
         for (first_word, low), (last_word, high) in pairwise(cuts):
+            if stopped():
+                raise InterruptedError
             keys, rows = runs[0].slice_keys(low[0], high[0]), runs[0].slice_rows(low[0], high[0])
             for run, start, stop in zip(runs[1:], low[1:], high[1:], strict=True):
                 keys, rows = _merge(keys, rows, run.slice_keys(start, stop), run.slice_rows(start, stop))
@@ -193,7 +209,7 @@ def read_header(path: Path) -> dict[str, Any]:
     """The header of a run's file.
 
     Raises:
-        StateError: naming the file, if it is no run, short, or of another version.
+        DamagedError: naming the file, if it is no run, short, or of another version.
     """
     with path.open("rb") as file:
         page = file.read(PAGE)
@@ -208,7 +224,7 @@ def read_header(path: Path) -> dict[str, Any]:
         if size != body["size"]:
             raise ValueError(f"{size} bytes instead of {body['size']}")
     except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{path} cannot be used: {error}; {REMEDY.format(path.parent)}") from None
+        raise DamagedError(f"{path} cannot be used: {error}; {REMEDY.format(path.parent)}") from None
     return dict(body)
 
 

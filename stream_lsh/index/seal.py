@@ -29,7 +29,7 @@ def check(store: Path) -> None:
         raise DamagedError(f"{store / 'CURRENT'} is missing, without which the other files mean nothing; {remedy}")
     try:
         sizes = orjson.loads(_path(store).read_bytes())
-    except (OSError, orjson.JSONDecodeError):  # no seal, or one that was never finished
+    except (FileNotFoundError, orjson.JSONDecodeError):  # no seal, or one that was never finished
         return
     for name, (size, checksum) in sizes.items():
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.banding.bands import band_keys
 from stream_lsh.banding.tuning import component_bytes
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index import match as kernel
 from stream_lsh.index.batch import Shingles, SignedBatch
@@ -86,7 +87,6 @@ class Shard:
         room = settings.memory_documents // settings.shards + BATCH
         self._room = room
         self.rows = RowTable(folder / f"rows-{number}.bin", room, signing.signature_size, signing.bands, kind)
-        self.rows.leave_out(base)
         self._memory = Memory.of(room * (signing.bands + 2))
         self.postings = postings
         self.texts = Texts(store, number)
@@ -97,7 +97,14 @@ class Shard:
         self._links: list[NDArray[np.int64]] = []
         self._committed = 0
         self.unread = np.zeros(2, np.int64)
-        self._restore()
+        try:
+            self.rows.leave_out(base)
+            self._restore()
+        except BaseException:
+            with suppress(StreamLshError):
+                postings.finish()  # a flush syncs the rows' file in the background
+            self.rows.close()
+            raise
 
     # -- matching ---------------------------------------------------------------------------------------------------
 

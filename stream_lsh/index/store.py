@@ -17,24 +17,28 @@ from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
 from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import seal
+from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
 ROWS, IDS, TEXTS, ANSWERS = b"r", b"i", b"t", b"a"
 _KEY = struct.Struct(">cHQ")
+_DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
 
 
 class Store:
     """A RocksDB database.
 
     Raises:
-        StateError: where another process has it, or it is damaged; the message names the folder.
-        OutputError: where it cannot be written (disk full).
+        DamagedError: what it has stored is missing, cut off or changed.
+        StateError: another process has it, or the system refuses it (too many open files, no rights, a full disk); the
+        message names the folder.
     """
 
     def __init__(self, path: Path, *, sync: bool = True) -> None:
         self.path = path
         self._sync = sync
-        seal.check(path)
-        seal.remove(path)
+        with plainly(path):
+            seal.check(path)
+            seal.remove(path)
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
@@ -161,22 +165,23 @@ def name_key(name: str) -> bytes:
 
 
 def _output_error(path: Path, error: Exception) -> OutputError:
-    return OutputError(
-        f"the index in {path} cannot be written: {error}; free space and run the same command again to go on"
-    )
+    return OutputError(f"the index in {path} cannot be written: {error}; {remedy(error)} and start again to go on")
 
 
 def _state_error(path: Path, error: Exception) -> StateError:
+    """What RocksDB says, as far as it is known: what is taken for damage may be deleted."""
     text = " ".join(str(error).split())
+    if refusal(error) is not None:
+        return refused(f"the index in {path.parent}", error)
     if "/LOCK" in text or "lock hold" in text:  # not any lock: a damaged file has a "block checksum mismatch"
         return StateError(
-            f"the index in {path.parent} is in use by another process; "
-            "wait for it to end, or use another --state folder"
+            f"the index in {path.parent} is in use by another process; wait for it to end, or use another folder"
         )
-    if "no space" in text.lower():
-        return StateError(
-            f"the index in {path.parent} cannot be opened: the disk is full; free space and try again ({text})"
+    if any(sign in text for sign in _DAMAGE):
+        return DamagedError(
+            f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder"
         )
-    return DamagedError(
-        f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder"
+    return StateError(
+        f"the index in {path.parent} cannot be read: {text}; remove the cause, or restore {path} from a backup or "
+        "start a new folder"
     )

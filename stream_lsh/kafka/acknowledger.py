@@ -47,10 +47,6 @@ class Acknowledger(Generic[Item]):
         """The oldest of them."""
         return self._tickets[0].item if self._tickets else None
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def begin(self, item: Item) -> Ticket[Item]:
         """Give an item its place in the order. Of no effect after `close`."""
         ticket = Ticket(item)

@@ -77,6 +77,7 @@ class MatchApp(faust.App):
 
     Attributes:
         failure: the first error that ended this life, or None.
+        hand_overs: how often shards were handed over, so that what began before one is not done after it.
     """
 
     BootStrategy = BootStrategy
@@ -89,6 +90,7 @@ class MatchApp(faust.App):
         self.names = Topics.of(settings)
         self.client_options = client_options(settings)
         self.failure: BaseException | None = None
+        self.hand_overs = 0
         self._serve = serve
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
@@ -217,17 +219,15 @@ class MatchApp(faust.App):
         ends = await self.consumer.highwaters(*committed)
         found: dict[TP, int] = {}
         for tp, offset in committed.items():
-            start, end = starts[tp] or 0, ends[tp] or 0
-            new = offset is None and not self.store.has_state(tp.partition)
-            if start > 0 if new else offset is not None and not start <= offset <= end:
+            start, end, position = starts[tp] or 0, ends[tp] or 0, offset or 0
+            if not start <= position <= end:
                 raise BrokerError(
                     f"partition {tp.partition} of the topic {tp.topic} has the offsets {start} to {end}, but the next "
-                    f"frame to be matched is the one at {offset or 0}: frames were deleted before they were matched, "
+                    f"frame to be matched is the one at {position}: frames were deleted before they were matched, "
                     "or the topic was made anew. Rebuild from the documents under another topic_prefix (stream-lsh "
                     "reindex), with a longer retention_hours if it was too short"
                 )
-            found[tp] = start if offset is None else offset
-            self._positions[tp.partition] = found[tp]
+            found[tp] = self._positions[tp.partition] = position
         return found
 
     def answer_for(self, shards: set[int]) -> None:
@@ -243,6 +243,7 @@ class MatchApp(faust.App):
 
     async def hand_over(self) -> None:
         """Finish what is in flight and commit it: this member may lose its shards, or is stopping."""
+        self.hand_overs += 1
         flows, self._flows = list(self._flows.values()), {}
         if not flows:
             return

@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -91,13 +91,14 @@ class KafkaBroker:
         """
         self.folder = folder
         self.version = version
-        self.port = port or free_port()
+        given = dict(listeners or {})
+        plain, self._controller_port, *others = free_ports(2 + len(given), () if port is None else (port,))
+        self.port = port or plain
         self.log = folder / "broker.log"
         self._properties = dict(properties or {})
-        self._listeners = {name: (protocol, free_port()) for name, protocol in (listeners or {}).items()}
+        self._listeners = {name: (given[name], number) for name, number in zip(given, others, strict=True)}
         self._scram_users = dict(scram_users or {})
         self._heap_mb = heap_mb
-        self._controller_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None
 
@@ -164,7 +165,7 @@ class KafkaBroker:
 
     def _wait_until_ready(self, timeout: float) -> None:
         end = time.monotonic() + timeout
-        while not _answers(self.port):
+        while not _ready(self.port):
             assert self._process is not None
             code = self._process.poll()
             if code is not None or time.monotonic() > end:
@@ -297,6 +298,16 @@ def free_port() -> int:
     raise BrokerError("there is no free port on 127.0.0.1.")
 
 
+def free_ports(number: int, but: Collection[int] = ()) -> list[int]:
+    """So many ports as of `free_port`, all different, and none of `but`."""
+    found: list[int] = []
+    while len(found) < number:
+        port = free_port()
+        if port not in found and port not in but:
+            found.append(port)
+    return found
+
+
 def _locked(path: Path) -> int:
     """A descriptor that keeps others from this folder, also while only the broker has it that inherits it.
 
@@ -328,15 +339,17 @@ def _check_free(port: int) -> None:
             ) from None
 
 
-def _answers(port: int) -> bool:
-    """Whether a broker on this port answers the request for its versions (API 18, version 0, no client id)."""
-    request = struct.pack(">hhih", 18, 0, 1, -1)
+def _ready(port: int) -> bool:
+    """Whether a broker on this port answers the request for metadata (API 3, version 1, no client id, no topics), and
+    names a broker: it takes requests a moment before the controller lets it work."""
+    request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            return len(connection.recv(8)) > 0
+            answer = connection.recv(12)  # length, number of the request, how many brokers
     except OSError:
         return False
+    return len(answer) == 12 and int.from_bytes(answer[8:], "big", signed=True) > 0
 
 
 @atexit.register

@@ -1,12 +1,12 @@
-"""Consumer and producer of the roles that are plain aiokafka, and how to be rid of them whatever the broker does."""
+"""Consumer and producer of the roles that are plain aiokafka, and how not to wait for them whatever the broker does."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 
@@ -20,7 +20,39 @@ ANSWER_MS = 30_000  # how long a request may take
 FETCH_BYTES = 8 << 20  # in one answer, of all partitions
 METADATA_MS = 5_000  # how soon partitions that were added are seen
 CLOSE_SECONDS = 5.0
-_NEVER_MS = 2**31 - 1
+NEVER_MS = 2**31 - 1
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """What was waited for is not wanted any more."""
+
+
+async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any]) -> T:
+    """What `work` gives. If one of the others is done first it is cancelled, and has ended when this returns.
+
+    Raises:
+        Stopped: one of the others was done first.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        seen(task)
+    if task.cancelled() and any(end.done() for end in ends):
+        raise Stopped
+    return task.result()
+
+
+def seen(future: asyncio.Future[Any]) -> None:
+    """Ask for the error of what is done, so that asyncio does not complain that nobody did: of several things that fail
+    together only the first is awaited. Also a callback."""
+    if not future.cancelled():
+        future.exception()
 
 
 @asynccontextmanager
@@ -41,7 +73,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         auto_offset_reset="none",
         session_timeout_ms=settings.session_timeout_ms,
         heartbeat_interval_ms=max(100, min(500, settings.session_timeout_ms // 4)),
-        max_poll_interval_ms=_NEVER_MS,
+        max_poll_interval_ms=NEVER_MS,
         metadata_max_age_ms=METADATA_MS,
         # The broker answers to a join only when all members have come, or a session timeout later.
         request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),

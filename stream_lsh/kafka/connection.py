@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,9 +21,13 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from stream_lsh.errors import BrokerError, UsageError
+from stream_lsh.kafka import header_names
 from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.connection")
+
+TOKEN_SECONDS = 2.0
+"""How long a token file may be missing or empty: whoever replaces it may not do it in one step."""
 
 UNREACHABLE = (
     OSError,
@@ -44,30 +49,49 @@ FINAL = (
 """Errors that no repetition helps against: somebody has to change a setting, a password or a permission."""
 
 
+class NoToken(errors.KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """The token file has none. Of aiokafka's kind, which tries again then; its tasks end for good at all others."""
+
+    retriable = True
+
+
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
     """The token for OAUTHBEARER, read anew each time: whoever rotates it replaces the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def token(self) -> str:
-        """The token. Raises UsageError."""
+    def _read(self) -> str:
         try:
             text = self._path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not ASCII"
-            raise UsageError(f"sasl_oauth_token_file {self._path} cannot be read: {why}.") from None
+            raise NoToken(f"sasl_oauth_token_file {self._path} cannot be read: {why}.") from None
         if not text:
-            raise UsageError(f"sasl_oauth_token_file {self._path} is empty; it has to hold the token.")
+            raise NoToken(f"sasl_oauth_token_file {self._path} is empty; it has to hold the token.")
         return text
+
+    async def token(self) -> str:
+        """The token. Raises NoToken if there is none for some seconds."""
+        end = time.monotonic() + TOKEN_SECONDS
+        while True:
+            try:
+                return self._read()
+            except NoToken:
+                if time.monotonic() >= end:
+                    raise
+            await asyncio.sleep(0.1)
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
     """What every aiokafka client needs to reach the brokers: servers, TLS and login.
 
+    Whoever reads gets along with any header names from then on.
+
     Raises:
         UsageError: a certificate, key or token that cannot be used; the name of the setting is in the message.
     """
+    header_names.read_any()
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),
         "security_protocol": settings.security_protocol,
@@ -82,7 +106,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         options["sasl_kerberos_service_name"] = settings.sasl_kerberos_service_name
         if settings.sasl_mechanism == "OAUTHBEARER":
             assert settings.sasl_oauth_token_file is not None
-            options["sasl_oauth_token_provider"] = TokenFile(settings.sasl_oauth_token_file)
+            options["sasl_oauth_token_provider"] = _token_file(settings.sasl_oauth_token_file)
         if settings.sasl_mechanism == "GSSAPI":
             _check_gssapi()
     return options
@@ -114,6 +138,14 @@ def _ssl_reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).replace("_", " ").lower()
     return error.strerror or str(error)
+
+
+def _token_file(path: Path) -> TokenFile:
+    try:
+        path.stat()
+    except OSError as error:
+        raise UsageError(f"sasl_oauth_token_file {path} cannot be read: {error.strerror}.") from None
+    return TokenFile(path)
 
 
 def _check_gssapi() -> None:
@@ -213,6 +245,8 @@ def _message(error: BaseException, settings: KafkaSettings) -> str:
     user = f"user {settings.sasl_username!r}" if settings.sasl_username else "this client"
     detail = _detail(error)
     match error:
+        case NoToken():
+            return str(error.args[0])
         case errors.SaslAuthenticationFailed() | errors.AuthenticationFailedError():
             return (
                 f"{where} refuses the login of {user} by {settings.sasl_mechanism}{detail}. Check {_login(settings)}."

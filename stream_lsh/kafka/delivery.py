@@ -11,9 +11,10 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
 from aiokafka.producer import sender
 
-from stream_lsh.kafka.clients import producing
+from stream_lsh.kafka.clients import producing, seen
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.stage import Failed, Unanswered
+from stream_lsh.kafka.underway import Underway
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
 """Key, value, headers, timestamp in ms (None: now)."""
@@ -67,6 +68,7 @@ class Delivery:
         commit: Callable[[Positions], Awaitable[None]],
     ) -> None:
         self._producer = producer
+        self._underway = Underway(producer)
         self._group = group
         self._commit = commit
         self._transactional = settings.delivery == "exactly_once"
@@ -114,12 +116,12 @@ class Delivery:
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(work) for work in further]
         try:
             for topic, partition, batch in batches:
-                waiting.append(await self._producer.send_batch(batch, topic, partition=partition))
+                waiting.append(await self._underway.send_batch(topic, partition, batch))
             await asyncio.gather(*waiting)
         finally:
             for future in waiting:
                 future.cancel()  # of no effect on what is done
-                future.add_done_callback(_seen)
+                future.add_done_callback(seen)
 
     async def partitions(self, topic: str) -> frozenset[int]:
         """The partitions of a topic."""
@@ -148,9 +150,3 @@ def _batches(producer: AIOKafkaProducer, rows: Sequence[Row]) -> Iterator[Any]:
             batch.append(key=key, value=value, headers=headers, timestamp=timestamp)
     if batch is not None:
         yield batch
-
-
-def _seen(future: asyncio.Future[Any]) -> None:
-    """Ask for the error, so that asyncio does not complain that nobody did."""
-    if not future.cancelled():
-        future.exception()

@@ -13,7 +13,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from mode import Service
 
-from stream_lsh.kafka.clients import stop_consumer
+from stream_lsh.kafka.clients import NEVER_MS, stop_consumer
 from stream_lsh.kafka.stage import Unanswered
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             max_poll_records=FETCH_RECORDS,
-            max_poll_interval_ms=int(conf.broker_max_poll_interval * 1000),
+            # A spare member has nothing to ask for, and one whose shards are being opened does not ask: neither may be
+            # taken for dead. After Faust's 1000 s it would leave the group, and aiokafka does not let it join again.
+            max_poll_interval_ms=NEVER_MS,
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             request_timeout_ms=int(conf.broker_request_timeout * 1000),
@@ -151,6 +153,7 @@ class Recovery(recovery.Recovery):
     """Recovery that does not end without a word, and says when frames may come."""
 
     app: MatchApp
+    _hand_overs = 0  # at the time of the assignment
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
         # Faust takes a time-out (the broker is away for a while) for a stop: the task ends, and nothing ever follows.
@@ -162,9 +165,17 @@ class Recovery(recovery.Recovery):
                 raise
             raise Unanswered("Kafka did not answer in time during recovery") from None
 
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
+        self._hand_overs = self.app.hand_overs
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         await super().on_recovery_completed(generation_id)
-        if self.app.consumer_generation_id == generation_id and not self.app.should_stop:
+        # The generation becomes another only with the next assignment, the shards may be handed over long before.
+        handed_over = self._hand_overs != self.app.hand_overs or self.app.consumer_generation_id != generation_id
+        if not handed_over and not self.app.should_stop:
             self.app.answer_for({tp.partition for tp in self.active_tps})
 
     def remaining(self) -> Mapping[int, int]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from aiokafka import AIOKafkaProducer, errors
@@ -20,6 +20,7 @@ from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import BrokerError
 from stream_lsh.fields import LINE_ID, Fields, Refused, key_text
 from stream_lsh.json_reader import read_object
+from stream_lsh.kafka.clients import drop_producer
 from stream_lsh.kafka.connection import admin, cause, client_options, explain
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import ENVELOPE, Topics
@@ -102,12 +103,20 @@ class Reader:
             yield found
 
     def _key(self, value: bytes) -> bytes | None:
-        """The key of a line. One without is sent too: the pipeline makes a dead letter of it, with the reason."""
+        """The key of a line, so that all documents of an id go to one partition, in their order. A line without one is
+        sent too: the pipeline makes a dead letter of it, with the reason.
+
+        The fast reader makes a fraction of a number beyond 64 bits, and refuses some of what the engine takes.
+        """
         try:
             document = orjson.loads(value)
         except orjson.JSONDecodeError:
-            return None
-        return key_text(document, self._key_field) if isinstance(document, dict) else None
+            document = None
+        found = key_text(document, self._key_field) if isinstance(document, dict) else None
+        if found is None:
+            with suppress(Refused):
+                found = key_text(read_object(value), self._key_field)
+        return found
 
     def _text_record(self, value: bytes) -> tuple[bytes | None, bytes]:
         document = read_object(value)
@@ -125,6 +134,7 @@ class _Lane:
         self._waiting: deque[_Record] = deque()
         self._wake = asyncio.Event()
         self._ended = False
+        self.under_way = False
         self.sent = 0
         self.sent_bytes = 0
 
@@ -152,10 +162,12 @@ class _Lane:
                 if batch.append(key=record.key, value=record.value, timestamp=None) is None:
                     break
                 records.append(self._waiting.popleft())
+            self.under_way = True
             try:
                 await (await self._producer.send_batch(batch, self._topic, partition=self._partition))
             except (errors.KafkaError, OSError, TimeoutError) as error:
                 raise BrokerError(f"{_lines(records)} not accepted: {explain(error, settings)}") from error
+            self.under_way = False
             self.sent += len(records)
             self.sent_bytes += sum(len(record.value) for record in records)
             progress.set()
@@ -228,13 +240,15 @@ class Feeder:
                 max_request_size=self.settings.max_document_bytes + ENVELOPE,
             )  # fmt: skip
             try:
-                await producer.start()
-                partitions = sorted(await producer.partitions_for(self.topic))
+                async with asyncio.timeout(self.settings.give_up_seconds):
+                    await producer.start()
+                    partitions = sorted(await producer.partitions_for(self.topic))
                 self.partitions = len(partitions)
                 self._lanes = [_Lane(producer, self.topic, partition) for partition in partitions]
                 await self._send()
             finally:
-                await producer.stop()
+                # Either everything is acknowledged, or there is no point in waiting for it.
+                await drop_producer(producer)
         except (errors.KafkaError, OSError, TimeoutError) as error:
             raise explain(await cause(error, self.settings), self.settings) from error
         return self._state()
@@ -244,17 +258,17 @@ class Feeder:
         tasks = [asyncio.create_task(lane.run(self.settings, progress)) for lane in self._lanes]
         reading = asyncio.create_task(self._read(progress))
         reporting = asyncio.create_task(self._report_on())
+        # The first error of any of them ends all.
+        ends: list[asyncio.Future[Any]] = [asyncio.gather(reading, *tasks), reporting]
         try:
-            # The first error of any of them ends all.
-            done, _ = await asyncio.wait([reading, *tasks], return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in done:
+                end.result()
         finally:
             for task in (reading, reporting, *tasks):
                 task.cancel()
-            await asyncio.gather(reading, reporting, *tasks, return_exceptions=True)
-            with suppress(Exception):
-                self._report(self._state())
+            await asyncio.gather(*ends, *tasks, reading, return_exceptions=True)
+            self._show()
 
     async def _read(self, progress: asyncio.Event) -> None:
         total = 0
@@ -279,8 +293,25 @@ class Feeder:
         return self._lanes[number % len(self._lanes)]
 
     async def _report_on(self) -> None:
+        """Report again and again.
+
+        Raises:
+            BrokerError: nothing was acknowledged for `give_up_seconds`: an idempotent producer would try for ever.
+        """
+        sent, since = self.sent, time.monotonic()
         while True:
             await asyncio.sleep(REPORT_SECONDS)
+            self._show()
+            if self.sent > sent or not any(lane.under_way for lane in self._lanes):
+                sent, since = self.sent, time.monotonic()
+            elif time.monotonic() - since >= self.settings.give_up_seconds:
+                raise BrokerError(
+                    f"Kafka at {self.settings.bootstrap_servers} has acknowledged nothing for "
+                    f"{self.settings.give_up_seconds:g} s (give_up_seconds)."
+                )
+
+    def _show(self) -> None:
+        with suppress(Exception):  # who cannot be told does not end the work
             self._report(self._state())
 
     def _state(self) -> Sent:

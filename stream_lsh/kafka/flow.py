@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from stream_lsh.errors import FormatError
+from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.acknowledger import Acknowledger, Ticket
 from stream_lsh.kafka.clients import ANSWER_MS
 from stream_lsh.kafka.held import Held, Matched
@@ -90,7 +90,13 @@ class Flow:
         return not self._frames
 
     def check(self) -> None:
-        """Fail if Kafka has not acknowledged for long what was sent: aiokafka would wait for it for ever."""
+        """Fail if Kafka has not acknowledged for long what was sent, for which aiokafka would wait for ever, or if the
+        shard has been waiting too long for its next frame."""
+        try:
+            self.held.look()
+        except StateError as error:
+            self._fail(error)
+            return
         first = self._acks.first
         if first is not None and first.since is not None and time.monotonic() > first.since + ANSWER_MS / 1000:
             self._fail(Unanswered(f"what came of a frame was not acknowledged within {ANSWER_MS // 1000} s"))
@@ -140,20 +146,22 @@ class Flow:
             await self._answer(ticket, matched)
 
     async def _answer(self, ticket: Ticket[Sent], matched: Matched) -> None:
-        self._watch.batch(matched.documents, matched.seconds)
-        self._watch.documents(matched.documents)
         answer, sent = matched.answer, ticket.item
         if answer is None:
             self._watch.ignored("gap")
+        elif answer.documents:
+            self._watch.batch(answer.documents, matched.seconds)
+            self._watch.documents(answer.documents)
         records = [] if answer is None else [(self._changelog, answer.change), (self._matches, answer.reply)]
         # Counted before the first is sent: it may be confirmed before the second is on its way.
         values = [(topic, value) for topic, value in records if value is not None]
-        sent.waiting, sent.since = len(values), time.monotonic()
+        sent.waiting = len(values)
         if not values:
             self._acks.done(ticket)
         for topic, value in values:
             changed = topic == self._changelog
             future = await self._send(topic, self.held.shard if changed else 0, value)
+            sent.since = time.monotonic()  # not before: it may have had to wait until there was room for it
             future.add_done_callback(partial(self._arrived, ticket, changed))
 
     def _arrived(self, ticket: Ticket[Sent], changed: bool, future: asyncio.Future[Any]) -> None:

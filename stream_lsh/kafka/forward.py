@@ -19,7 +19,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.clients import consuming
+from stream_lsh.kafka.clients import consuming, unless
 from stream_lsh.kafka.connection import admin, committed
 from stream_lsh.kafka.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.lane import Lane, loss
@@ -65,7 +65,9 @@ class ForwardStage(Stage):
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip
         try:
-            async with consuming(self.settings, self.role, **options) as consumer:
+            async with AsyncExitStack() as stack:
+                opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
+                consumer = await unless(opening, stopping)
                 topics = [self._topics.documents, self._topics.verdicts]
                 self._member = Membership(consumer, topics, self.settings, self._take_over, self._give_up)
                 async with self._member:
@@ -186,6 +188,9 @@ class ForwardStage(Stage):
     async def _beginning(self, lane: Lane) -> tuple[int, int]:
         """The very first start of a partition; it is committed, so that it can be told from an offset that got lost.
 
+        Documents may have been there before the pipeline. Verdicts begin with offset 0: where they do not, some were
+        deleted, and reading them says so.
+
         Raises:
             StateError: it was forwarded before.
         """
@@ -198,8 +203,8 @@ class ForwardStage(Stage):
                 f"{outputs[0].topic} or {outputs[1].topic} has records there: the offset has expired or was deleted, "
                 "and to begin again would repeat them. Rebuild into a new topic_prefix with `stream-lsh reindex`"
             )
-        begins = await self._consumer.beginning_offsets([lane.documents, lane.verdicts])
-        return begins[lane.documents], begins[lane.verdicts]
+        begins = await self._consumer.beginning_offsets([lane.documents])
+        return begins[lane.documents], 0
 
     async def _give_up(self) -> None:
         lanes, self._lanes = self._lanes, {}

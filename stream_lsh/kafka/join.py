@@ -59,6 +59,7 @@ class Join(Generic[D]):
         self._settled = verdicts
         self._hole: int | None = None
         self._skip = False
+        self._first = verdicts == 0  # no verdict has been settled yet: none can be a repeat
 
     def add_documents(self, records: Iterable[D]) -> None:
         """Take documents, their offsets ascending, going on where the last call ended."""
@@ -129,6 +130,8 @@ class Join(Generic[D]):
                     size += weight(document)
                     self.size -= weight(document)
                     self._settle(verdict)
+            elif self._first:
+                self.lost += 1
             verdicts.popleft()
             self._settled = verdict.at + 1
         return found
@@ -137,7 +140,7 @@ class Join(Generic[D]):
         self.position = verdict.document + 1
         # What came too early comes again, after this one.
         self._hole = None
-        self._skip = False
+        self._skip = self._first = False
 
 
 def weight(document: Document) -> int:

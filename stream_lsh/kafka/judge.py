@@ -11,19 +11,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
-import orjson
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.judging.gather import Gather, Outcome
 from stream_lsh.judging.records import Record, Records
-from stream_lsh.kafka.clients import consuming
+from stream_lsh.kafka.clients import consuming, unless
 from stream_lsh.kafka.connection import admin, committed
 from stream_lsh.kafka.delivery import Delivery, Row, delivering
+from stream_lsh.kafka.judged import last_of, metadata
 from stream_lsh.kafka.membership import Membership
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
@@ -59,7 +59,9 @@ class JudgeStage(Stage):
         stopping = asyncio.ensure_future(stop.wait())
         options = {"isolation_level": "read_uncommitted", "max_partition_fetch_bytes": FETCH_BYTES}
         try:
-            async with consuming(self.settings, self.role, **options) as consumer:
+            async with AsyncExitStack() as stack:
+                opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
+                consumer = await unless(opening, stopping)
                 self._member = Membership(consumer, [self._input.topic], self.settings, self._take_over, self._give_up)
                 async with self._member:
                     while not stop.is_set():
@@ -202,27 +204,6 @@ class JudgeStage(Stage):
                 self._gather.last, STUCK_SECONDS,
             )  # fmt: skip
             self._gap_since = None
-
-
-def metadata(last: int) -> str:
-    """What is committed beside the position: the last complete frame."""
-    return orjson.dumps({"last": last}).decode()
-
-
-def last_of(text: str, group: str) -> int:
-    """What `metadata` has written.
-
-    Raises:
-        StateError: somebody else has committed.
-    """
-    with suppress(orjson.JSONDecodeError, KeyError, TypeError):
-        last = orjson.loads(text)["last"]
-        if isinstance(last, int):
-            return last
-    raise StateError(
-        f"the committed offset of the consumer group {group} does not say after which frame it stands ({text!r}): it "
-        "was set by hand. Rebuild into a new topic_prefix with `stream-lsh reindex`"
-    )
 
 
 def _row(record: Record) -> Row:

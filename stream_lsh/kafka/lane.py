@@ -14,6 +14,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import StateError
 from stream_lsh.judging.verdicts import Kind
+from stream_lsh.kafka.clients import seen
 from stream_lsh.kafka.delivery import Delivery, Row
 from stream_lsh.kafka.join import Join, Joined, Verdict
 from stream_lsh.kafka.metrics import Watch
@@ -73,6 +74,7 @@ class Lane:
         if commit:
             await self._deliver([])
         self.task = asyncio.create_task(self._run(), name=f"forward-{self.partition}")
+        self.task.add_done_callback(seen)  # where several fail, the stage hears of the first
 
     async def close(self) -> None:
         """Finish what is being delivered, and stop. What went wrong meanwhile is the business of who began it."""

@@ -20,7 +20,8 @@ class FolderLock:
         """Make the folder if it is missing, and take it.
 
         Raises:
-            StateError: another worker has it. UsageError: it cannot be made or written.
+            StateError: another worker has it. UsageError: it cannot be made, written or
+            locked.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -29,10 +30,15 @@ class FolderLock:
             raise UsageError(f"data_folder {self._folder} cannot be used: {error.strerror}.") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(descriptor)
-            raise StateError(
-                f"data_folder {self._folder} is in use by another worker; give each worker its own"
+            if isinstance(error, BlockingIOError):
+                raise StateError(
+                    f"data_folder {self._folder} is in use by another worker; give each worker its own"
+                ) from None
+            raise UsageError(
+                f"data_folder {self._folder} cannot be locked: {error.strerror}. Use a file system with locks, "
+                "best a local one."
             ) from None
         self._descriptor = descriptor
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
+from typing import Any
 
 LEVELS = ("debug", "info", "warning", "error")
 CLIENTS = ("aiokafka",)  # they say many times what we say once, in our words
+
+log = logging.getLogger("stream_lsh.kafka.logs")
 
 role: ContextVar[str] = ContextVar("role")
 """The role that the running task belongs to."""
@@ -46,3 +52,32 @@ def set_up(level: str, process: str) -> None:
     logging.getLogger("stream_lsh").setLevel(level.upper())
     for name in CLIENTS:
         logging.getLogger(name).setLevel(logging.INFO if everything else logging.CRITICAL)
+
+
+def hush(loop: asyncio.AbstractEventLoop, expected: Callable[[BaseException], bool]) -> None:
+    """Have the loop tell at level debug only what Kafka's clients leave behind when a broker fails: errors that nobody
+    asked for, and those of their own tasks and callbacks. Everything else it tells as before.
+
+    expected: whether an error is one that brokers and the network cause.
+    """
+    if loop.get_exception_handler() is None:  # once for all roles
+        loop.set_exception_handler(partial(_handle, expected))
+
+
+def _handle(
+    expected: Callable[[BaseException], bool], loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
+    error, message = context.get("exception"), str(context.get("message"))
+    unasked = message.endswith("exception was never retrieved")
+    if isinstance(error, Exception) and ((unasked and expected(error)) or _of_a_client(error)):
+        log.debug("%s", message, exc_info=error)
+    else:
+        loop.default_exception_handler(context)
+
+
+def _of_a_client(error: BaseException) -> bool:
+    """Whether it was raised in the code of a client."""
+    trace, module = error.__traceback__, ""
+    while trace is not None:
+        module, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
+    return module.partition(".")[0] in CLIENTS

@@ -12,7 +12,9 @@ import errno
 import importlib
 import logging
 import os
+import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -26,6 +28,7 @@ from typing import Any, NoReturn
 import orjson
 from pydantic import SecretStr
 
+from stream_lsh.embedded.signals import Signals, ignore
 from stream_lsh.errors import OutputError, StreamLshError, UsageError
 from stream_lsh.kafka import logs
 from stream_lsh.kafka.health import Health, served
@@ -46,7 +49,6 @@ STAGES = {
 COMPILED = ("sign", "match")  # the roles that need kernels
 DRAIN = 30.0  # seconds that a stop may take; what is not committed by then is done again by others
 KILLED = 143
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CHILD = "-m", "stream_lsh.kafka.member"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -98,59 +100,46 @@ def stage_class(path: str) -> type[Stage]:
     return found
 
 
-def run(job: Job, settings: KafkaSettings, ready: Callable[[asyncio.Event], Awaitable[None]] | None = None) -> None:
-    """Do a job until SIGTERM or SIGINT, then drain; a second signal ends the process at once.
+def run(
+    job: Job, settings: KafkaSettings, signals: Signals, ready: Callable[[asyncio.Event], Awaitable[None]] | None = None
+) -> None:
+    """Do a job until a signal comes, then drain.
 
     Args:
-        ready: awaited before the work begins, with the event that asks to stop.
+        signals: entered already. ready: awaited before the work begins, with the event that asks to stop.
 
     Raises:
         StreamLshError: a role has given up; the others are stopped.
     """
-    if ready is not None and _until_stopped(ready):
-        return
+    _allow_files()
     try:
-        classes = {role: stage_class(job.stages[role]) for role in job.roles}
-        if not set(job.roles).isdisjoint(COMPILED):
-            from stream_lsh.kafka.warming import warm_up  # here, because it takes the whole engine with it
+        if ready is not None:
+            signals.run(lambda stop, _: ready(stop))
+        if not signals.came:
+            classes = {role: stage_class(job.stages[role]) for role in job.roles}
+            if not set(job.roles).isdisjoint(COMPILED):
+                from stream_lsh.kafka.warming import warm_up  # here, because it takes the whole engine with it
 
-            warm_up(settings)
-    except KeyboardInterrupt:  # there is nothing to drain yet
-        return
-    _until_stopped(lambda stop: run_roles(job, settings, classes, stop))
-
-
-def _until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> bool:
-    """Whether a signal has asked to stop while `work` was going on."""
-
-    async def worked() -> bool:
-        stop = asyncio.Event()
-        with_signals(stop.set, lambda: os._exit(KILLED))
-        await work(stop)
-        return stop.is_set()
-
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        return asyncio.run(worked())
-    finally:
-        for number, handler in before.items():  # a loop that ends leaves the default handlers, which kill
-            if handler is not None:
-                signal.signal(number, handler)
+                warm_up(settings, lambda: bool(signals.came))
+        if signals.came:  # there is nothing to drain yet
+            log.info("stopped %s before it had begun", job.name)
+            return
+        signals.run(lambda stop, _: run_roles(job, settings, classes, stop))
+    except Exception as error:
+        known = explained(error)
+        if known is None or known is error:
+            raise
+        raise known from error
 
 
-def with_signals(first: Callable[[], object], second: Callable[[], object]) -> None:
-    """Call `first` at the first SIGTERM or SIGINT of the running loop, `second` at each further one."""
-    loop = asyncio.get_running_loop()
-    seen = 0
+def _allow_files() -> None:
+    """As many open files as the system lets us have: forward has a producer, two sockets or more, for each partition.
 
-    def act() -> None:
-        nonlocal seen
-        seen += 1
-        (first if seen == 1 else second)()
-
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, act)
+    The usual limit is that of programs which call select(), and 1,024.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS says "unlimited", and refuses that
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def run_roles(
@@ -169,9 +158,11 @@ async def run_roles(
             try:
                 port = await stack.enter_async_context(served(health, registry, settings.http_host, job.port))
             except OSError as error:
+                # asyncio's own text repeats the address; the numbers of an unknown name are no errno.
+                why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
                 raise UsageError(
-                    f"http_port {job.port} on http_host {settings.http_host} cannot be used: "
-                    f"{os.strerror(error.errno or 0)}. Each process of a worker takes one, from http_port on."
+                    f"http_port {job.port} on http_host {settings.http_host} cannot be used: {why}. "
+                    "Each process of a worker takes one, from http_port on."
                 ) from None
             log.info("health and metrics of %s at http://%s:%d", job.name, settings.http_host, port)
         tasks = []
@@ -194,7 +185,7 @@ async def run_roles(
         if late:
             await asyncio.wait(late, timeout=5)
         _raise_first([task for task in tasks if task in ended] + tasks)
-        log.info("stopped %s in %.1f s", job.name, time.monotonic() - began)
+    log.info("stopped %s in %.1f s", job.name, time.monotonic() - began)
 
 
 def _raise_first(tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -209,7 +200,13 @@ def explained(error: BaseException) -> StreamLshError | None:
     """An error that a person can understand; None for what nobody foresaw."""
     if isinstance(error, StreamLshError):
         return error
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in str(error):
+        return StreamLshError(
+            "too many open files: raise the limit (ulimit -n), or start more workers for forward, which needs some for "
+            "each of its partitions"
+        )
+    full = number in (errno.ENOSPC, errno.EDQUOT)
     if full or "No space left on device" in str(error):
         where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
         return OutputError(f"no space left on the disk{where}; make room and start the worker again")
@@ -230,20 +227,27 @@ def main() -> NoReturn:
             threading.Thread(target=_watch_supervisor, daemon=True).start()
             job, settings = load(line)
             logs.set_up(job.log_level, job.name)
-            run(job, settings)
-    except KeyboardInterrupt:
-        pass
+            # A second signal changes nothing: the supervisor kills whom it does not want to wait for.
+            with Signals() as signals:
+                run(job, settings, signals)
     except BaseException as error:
-        known = explained(error)
-        if known is None:
-            log.exception("an error that was not foreseen; please report it")
-        else:
-            with suppress(OSError):
-                os.write(report, orjson.dumps({"message": str(known)}))
-        code = known.exit_code if known is not None else StreamLshError.exit_code
+        ignore()
+        code = _told(error, report)
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)  # at once: threads of libraries may take their time
+
+
+def _told(error: BaseException, report: int) -> int:
+    """Tell the supervisor why this process ends, if a person can understand it, else the log; the exit code."""
+    if isinstance(error, KeyboardInterrupt):  # before `run` has begun
+        return 0
+    if isinstance(error, StreamLshError):
+        with suppress(OSError):
+            os.write(report, orjson.dumps({"message": str(error)}))
+        return error.exit_code
+    log.error("an error that was not foreseen; please report it", exc_info=error)
+    return StreamLshError.exit_code
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:

@@ -6,18 +6,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
+from stream_lsh.kafka.clients import Stopped, seen, unless
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.stage import Unanswered
 
 log = logging.getLogger("stream_lsh.kafka.membership")
 
 SILENCE, SESSIONS = 30.0, 3.0  # seconds, and session timeouts, without an answer after which a life ends
+RECENT = 5.0  # seconds in which Kafka is taken to be there after an answer
 _GROUP_SECONDS = 1.0  # how long one waits for the group to have made up its mind
 _SET_UP_SECONDS = 20.0
 
@@ -47,6 +50,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         self._given: frozenset[TopicPartition] | None = None  # assigned, and not set up yet
         self._ready: frozenset[TopicPartition] = frozenset()  # assigned and set up
         self._heard = time.monotonic()
+        self._asked = -RECENT
         self._over = False
         self.working = asyncio.Lock()  # held while something is in flight, which a revocation has to wait for
 
@@ -114,25 +118,16 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
         finally:
             reading.cancel()
             await asyncio.wait([reading])
+            seen(reading)
         if self._given is not None:
-            await self._begin_unless(others)
+            with suppress(Stopped):  # what was begun is torn down then
+                await unless(self._begin(), *others)
             return None
         found = {partition: records for partition, records in found.items() if partition in self._ready}
-        if found or self._answered():
+        if found or (self._fetched() if self._ready else await self._ask(others)):
             self._heard = time.monotonic()
             return found
         return None
-
-    async def _begin_unless(self, others: Sequence[asyncio.Future[Any]]) -> None:
-        """Set up what was assigned; not to its end if one of these is done: what was begun is torn down then."""
-        beginning = asyncio.ensure_future(self._begin())
-        try:
-            await asyncio.wait([beginning, *others], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            beginning.cancel()
-            await asyncio.wait([beginning])
-        if not beginning.cancelled():
-            beginning.result()
 
     async def _begin(self) -> None:
         async with self.working:
@@ -148,12 +143,21 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka h
                 self._given, self._ready = None, given
             self._heard = time.monotonic()
 
-    def _answered(self) -> bool:
-        """Whether the broker has answered a fetch a short while ago; who has nothing to read does not fetch."""
-        if not self._ready:
-            return True
+    def _fetched(self) -> bool:
+        """Whether the broker has answered a fetch a short while ago."""
         last = max(self.consumer.last_poll_timestamp(partition) or 0 for partition in self._ready)
-        return last > (time.time() - 5) * 1000
+        return last > (time.time() - RECENT) * 1000
+
+    async def _ask(self, others: Sequence[asyncio.Future[Any]]) -> bool:
+        """Whether the broker has just answered; who stands by does not fetch, and asks something now and then."""
+        if time.monotonic() < self._asked + RECENT:
+            return False
+        self._asked = time.monotonic()
+        with suppress(TimeoutError, Stopped):
+            async with asyncio.timeout(RECENT):
+                await unless(self.consumer.end_offsets([TopicPartition(self._topics[0], 0)]), *others)
+            return True
+        return False
 
     def lag(self, partition: TopicPartition, position: int) -> int:
         """Records between a position and the end of a partition, as far as that is known."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ log = logging.getLogger("stream_lsh.kafka.reindex")
 LOOK = 1.0  # seconds between two looks at how far it is
 STILL = 10  # looks without progress after which we look whether there is anything left at all
 READ_MS = 10_000  # time for the next record to come, where there is one
+SLICE_MS = 500  # between two looks at whether it is still wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,15 @@ def target(settings: KafkaSettings, prefix: str, data_folder: Path | str | None 
 
     Args:
         settings: what the new index is to be like; its topic_prefix is that of the old one.
-        data_folder: without it the old one's name and the prefix.
+        data_folder: without it beside the old one, with its name and the prefix.
 
     Raises:
         UsageError: the prefix is that of the old one, or cannot be one.
     """
     if prefix == settings.topic_prefix:
         raise UsageError(f"--to-prefix {prefix} is the topic_prefix that there is already; give a new one")
-    folder = data_folder or settings.data_folder.with_name(f"{settings.data_folder.name}-{prefix}")
+    old = settings.data_folder.absolute()  # . has no name
+    folder = data_folder or (old.with_name(f"{old.name}-{prefix}") if old.name else old / prefix)
     values = {name: getattr(settings, name) for name in KafkaSettings.model_fields}
     values |= {
         "topic_prefix": prefix, "documents_topic": Topics.of(settings).documents, "data_folder": folder,
@@ -104,16 +107,12 @@ async def prepare(settings: KafkaSettings) -> Goal:
                 "documents by --documents-topic, or by the --topic-prefix it belongs to"
             )
         signatures = await _partitions(client, topics.signatures)
-    consumer = _reader(settings)
-    await consumer.start()
-    try:
+    async with _reading(settings) as consumer:
         for partition in signatures:
             await _refuse_others(consumer, settings, partition)
         await create(settings)
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
-    finally:
-        await consumer.stop()
     return Goal({tp.partition: begins[tp] for tp in partitions}, {tp.partition: ends[tp] for tp in partitions})
 
 
@@ -125,12 +124,20 @@ async def _partitions(client: AIOKafkaAdminClient, topic: str) -> list[TopicPart
     return sorted(TopicPartition(topic, entry["partition"]) for entry in found[0]["partitions"])
 
 
-def _reader(settings: KafkaSettings) -> AIOKafkaConsumer:
-    """A consumer without a group, not started."""
-    return AIOKafkaConsumer(
+@asynccontextmanager
+async def _reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
+    """A started consumer without a group."""
+    consumer = AIOKafkaConsumer(
         **client_options(settings), isolation_level="read_committed", enable_auto_commit=False,
+        auto_offset_reset="none",  # else what was deleted would look as if nothing had been there
         max_partition_fetch_bytes=largest_record(settings),
     )  # fmt: skip
+    try:
+        await consumer.start()
+        await asyncio.sleep(0)  # to stop it before its own task has begun would raise that task's cancellation
+        yield consumer
+    finally:
+        await consumer.stop()
 
 
 async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, signatures: TopicPartition) -> None:
@@ -173,7 +180,7 @@ async def follow(
                     done, rest = goal.done(positions), goal.open(positions)
                     report(done)
                     still, best = (still + 1, best) if done <= best else (0, done)
-                    if not rest or (still >= STILL and not await _anything(settings, goal, rest)):
+                    if not rest or (still >= STILL and not await _anything(settings, goal, rest, stop)):
                         return True
                     still %= STILL
                     await _pause(stop)
@@ -189,19 +196,41 @@ async def _pause(stop: asyncio.Event) -> None:
         await asyncio.wait_for(stop.wait(), LOOK)
 
 
-async def _anything(settings: KafkaSettings, goal: Goal, positions: Mapping[int, int]) -> bool:
-    """Whether there are documents between these positions and the goal: markers of transactions take offsets, too."""
+async def _anything(
+    settings: KafkaSettings, goal: Goal, positions: Mapping[int, int], stop: asyncio.Event
+) -> bool:  # fmt: skip
+    """Whether there are documents between these positions and the goal, or may be: a broker that is away does not tell.
+
+    There may be none, because the markers of transactions take offsets, too.
+    """
     topic = Topics.of(settings).documents
-    consumer = _reader(settings)
-    await consumer.start()
     try:
-        for partition, offset in positions.items():
-            here = TopicPartition(topic, partition)
-            consumer.assign([here])
-            consumer.seek(here, offset)
-            found = await consumer.getmany(here, timeout_ms=READ_MS, max_records=1)
-            if any(record.offset < goal.ends[partition] for record in found.get(here, ())):
-                return True
-    finally:
-        await consumer.stop()
+        async with _reading(settings) as consumer:
+            for partition, offset in positions.items():
+                here = TopicPartition(topic, partition)
+                consumer.assign([here])
+                consumer.seek(here, offset)
+                if not await _passed(consumer, here, goal.ends[partition], stop):
+                    return True
+    except errors.OffsetOutOfRangeError as error:
+        # Not the end: documents may wait in the memory of the stages, and who still has to read deleted ones says so.
+        log.warning(
+            "what stood in %s at %s was deleted before it was known to be done; the stages go on with what they have "
+            "read, or say that they cannot", topic,
+            ", ".join(f"offset {offset} of partition {place.partition}" for place, offset in error.args[0].items()),
+        )  # fmt: skip
+        return True
+    return False
+
+
+async def _passed(consumer: AIOKafkaConsumer, here: TopicPartition, end: int, stop: asyncio.Event) -> bool:
+    """Whether the consumer gets to the end without meeting a record. Not by an answer without records: there is none
+    either if nobody answers, and behind the last record there may be the mark of a transaction."""
+    late = time.monotonic() + READ_MS / 1000
+    while not stop.is_set() and time.monotonic() < late:
+        found = (await consumer.getmany(here, timeout_ms=SLICE_MS, max_records=1)).get(here, ())
+        if any(record.offset < end for record in found):
+            return False
+        if await consumer.position(here) >= end:
+            return True
     return False

@@ -16,24 +16,28 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, errors
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, errors
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.clients import ANSWER_MS, consuming, producing
+from stream_lsh.kafka.clients import ANSWER_MS, consuming, producing, seen
 from stream_lsh.kafka.connection import admin, committed
+from stream_lsh.kafka.hearing import Hearing
+from stream_lsh.kafka.membership import RECENT
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.stage import Failed, Stage, Unanswered
 from stream_lsh.kafka.topics import Topics
+from stream_lsh.kafka.underway import MOST_BYTES, Underway
 
 COMMIT_SECONDS = 0.2
 LOOK_SECONDS = 1.0  # between two looks at lag and idleness
-PROBE_SECONDS = 5.0  # between two questions whether the broker still answers, while nothing comes
 ANSWER_SECONDS = ANSWER_MS / 1000
-MOST_FRAMES, MOST_BYTES = 256, 32 << 20  # sent and not acknowledged yet; then nothing more is sent
+OPEN_SECONDS = 2 * ANSWER_SECONDS
+MOST_FRAMES = 256  # on their way, as MOST_BYTES; then none is begun
+NOT_ACKNOWLEDGED = f"a frame for %s was not acknowledged within {ANSWER_SECONDS:.0f} s"
 
 Mark = tuple[int, Any]
 """Of a source partition: the position to commit, and what `Relay._note` makes its metadata of."""
@@ -64,6 +68,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._relay = relay
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._relay._hearing.joining()
         if revoked:
             await self._relay._revoked()
 
@@ -86,8 +91,9 @@ class Relay(Stage):
         self.positions: dict[int, int] = {}
         self.epoch = 0  # counts assignments: what was made of records of an earlier one is not sent
         self.consumer: AIOKafkaConsumer
-        self.producer: AIOKafkaProducer
         self.admin: AIOKafkaAdminClient
+        self._underway: Underway
+        self._hearing: Hearing
         self._sent: deque[Sent] = deque()
         self._size = 0
         self._arrived, self._drained, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -97,7 +103,6 @@ class Relay(Stage):
         self._acked: dict[int, Mark] = {}
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = False
-        self._active = time.monotonic()  # when records came last
 
     @abstractmethod
     async def _begin(self, partitions: list[int]) -> None:
@@ -140,16 +145,26 @@ class Relay(Stage):
                     self._trouble.exception()
 
     async def _open(self, stack: AsyncExitStack) -> None:
+        try:
+            async with asyncio.timeout(OPEN_SECONDS) as limit:
+                await self._connect(stack)
+        except TimeoutError:
+            if not limit.expired():  # it is the network's
+                raise
+            raise Unanswered(f"no connection was ready for work within {OPEN_SECONDS:.0f} s") from None
+        self._hearing = Hearing(self.consumer, self.settings, self.role, self.source)
+        self.consumer.subscribe([self.source], listener=_Listener(self))
+
+    async def _connect(self, stack: AsyncExitStack) -> None:
         self.admin = await stack.enter_async_context(admin(self.settings))
         there = await self.admin.list_topics()
         for topic in (self.source, self.target):
             if topic not in there:
                 raise errors.UnknownTopicOrPartitionError(topic)
-        self.producer = await stack.enter_async_context(producing(self.settings, self.role))
+        self._underway = Underway(await stack.enter_async_context(producing(self.settings, self.role)))
         self.consumer = await stack.enter_async_context(
             consuming(self.settings, self.role, isolation_level=self.isolation)
         )
-        self.consumer.subscribe([self.source], listener=_Listener(self))
 
     # Rebalances: called by aiokafka, which waits for them before it joins again, or after it has joined.
 
@@ -184,7 +199,7 @@ class Relay(Stage):
     async def _assigned(self, partitions: list[int]) -> None:
         if self._over:
             return
-        self._active = time.monotonic()
+        self._hearing.assigned()
         self.watch.assigned(set(partitions))
         if not partitions:
             self.log.info("standing by: no partition of %s for this member", self.source)
@@ -245,7 +260,7 @@ class Relay(Stage):
             # The next life compares the committed positions with what is there, and says what is lost.
             raise Failed(f"a position in {self.source} is not there any more") from None
         if got:
-            self._active = time.monotonic()
+            self._hearing.came()
         return {place.partition: records for place, records in got.items() if place.partition in self.positions}
 
     async def _position(self, partition: int) -> int:
@@ -260,15 +275,19 @@ class Relay(Stage):
     async def _send(self, records: Sequence[tuple[int, bytes]], marks: Mapping[int, Mark], documents: int) -> None:
         """Hand records over, each for a partition of the target; `marks` may be committed when all are delivered.
 
-        The caller holds `_sending`.
+        The caller holds `_sending`. Raises Unanswered if what is under way leaves no room for long.
         """
-        began = time.monotonic()
         futures = []
         for partition, value in records:
-            future = await self.producer.send(self.target, value, partition=partition)
-            future.add_done_callback(_seen)
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    future = await self._underway.send(self.target, partition, value)
+            except TimeoutError:
+                raise Unanswered(NOT_ACKNOWLEDGED % self.target) from None
+            future.add_done_callback(seen)
             futures.append(future)
-        sent = Sent(futures, marks, documents, sum([len(value) for _, value in records]), began)
+        # From now on: with many copies of a large frame the first ones were acknowledged long ago.
+        sent = Sent(futures, marks, documents, sum([len(value) for _, value in records]), time.monotonic())
         self._sent.append(sent)
         self._size += sent.size
         self._drained.clear()
@@ -329,15 +348,16 @@ class Relay(Stage):
             await self._commit()
             now = time.monotonic()
             if self._sent and now - self._sent[0].began > ANSWER_SECONDS:
-                raise Unanswered(f"a frame for {self.target} was not acknowledged within {ANSWER_SECONDS:.0f} s")
+                raise Unanswered(NOT_ACKNOWLEDGED % self.target)
+            self._hearing.check()
             if now - looked < LOOK_SECONDS:
                 continue
             looked = now
             self._look()
-            if now - max(self._active, probed) >= PROBE_SECONDS and not self._sent and not self._acked:
-                # aiokafka keeps to itself that the broker is away. This fails when it does not answer.
-                await self.consumer.end_offsets([TopicPartition(self.source, 0)])
-                self.watch.idle()
+            at_rest = not (self._sent or self._underway.bytes or self._acked)
+            if at_rest and now - max(self._hearing.heard, probed) >= RECENT:
+                if await self._hearing.answered(self.positions):
+                    self.watch.idle()
                 probed = time.monotonic()
 
     def _look(self) -> None:
@@ -345,12 +365,6 @@ class Relay(Stage):
             end = self.consumer.highwater(TopicPartition(self.source, partition))
             if end is not None:
                 self.watch.lag(partition, max(0, end - position))
-
-
-def _seen(future: asyncio.Future[Any]) -> None:
-    """Of several failures only the first is awaited."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _listed(partitions: Mapping[int, int]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from mode import Service
+
+from stream_lsh.kafka.clients import drop_producer
+from stream_lsh.kafka.underway import Underway
 
 CLOSE_SECONDS = 5.0
 
@@ -32,6 +34,7 @@ class Sender(Service):
             "request_timeout_ms": request_timeout_ms,
         }
         self._producer: AIOKafkaProducer | None = None
+        self._underway: Underway | None = None
         super().__init__(**kwargs)
 
     async def on_start(self) -> None:
@@ -39,10 +42,9 @@ class Sender(Service):
         try:
             await producer.start()
         except BaseException:
-            with suppress(Exception):
-                await producer.stop()
+            await drop_producer(producer)
             raise
-        self._producer = producer
+        self._producer, self._underway = producer, Underway(producer)
 
     async def send(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
         """Hand a record over, in order of the calls for a partition; the future has its metadata once all copies are
@@ -51,25 +53,25 @@ class Sender(Service):
         Raises:
             ConnectionError: the sender is closed. KafkaError: the record cannot be sent.
         """
-        if self._producer is None:
+        if self._underway is None:
             raise ConnectionError("the producer of the match role is closed")
-        future: asyncio.Future[Any] = await self._producer.send(topic, value, partition=partition)
-        return future
+        return await self._underway.send(topic, partition, value)
 
     async def close(self, *, now: bool = False) -> None:
         """End the producer; with `now` what is not sent yet is not sent any more."""
-        producer, self._producer = self._producer, None
+        producer, self._producer, self._underway = self._producer, None, None
         if producer is None:
             return
-        with suppress(TimeoutError):
-            if not now:
-                await asyncio.wait_for(producer.stop(), CLOSE_SECONDS)
-                return
-        # What stop() would wait for: the batches that the broker has not taken.
-        producer._closed = True
-        if producer._sender is not None:
-            await producer._sender.close()
-        await producer.client.close()
+        if not now:
+            # In a task of its own: aiokafka may raise the cancellation of one of its tasks, which is not ours.
+            stopping = asyncio.ensure_future(producer.stop())
+            try:
+                await asyncio.wait([stopping], timeout=CLOSE_SECONDS)
+                if stopping.done() and not stopping.cancelled() and stopping.exception() is None:
+                    return
+            finally:
+                stopping.cancel()
+        await drop_producer(producer)
 
     async def on_stop(self) -> None:
         await self.close(now=self.crashed)

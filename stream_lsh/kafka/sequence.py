@@ -10,11 +10,11 @@ import time
 from collections import deque
 from typing import Any, ClassVar
 
-import orjson
 from aiokafka import ConsumerRecord
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.frames import Sequenced, places
+from stream_lsh.kafka.judged import last_of
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.order import Accepted, Gap
 from stream_lsh.kafka.relay import ANSWER_SECONDS, Relay
@@ -200,15 +200,4 @@ class SequenceStage(Relay):
                 found = await self._committed("judge", topic)
         except TimeoutError:
             raise Unanswered(f"the committed offset of the group {group} could not be read in time") from None
-        if 0 not in found:
-            return -1
-        try:
-            last = orjson.loads(found[0][1])["last"]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            last = None
-        if not isinstance(last, int):
-            raise StateError(
-                f"the commit of the group {group} for {topic} says {found[0][1][:80]!r} instead of the last complete "
-                "frame: something else than the judge has committed there. Delete the group's offsets."
-            )
-        return last
+        return last_of(found[0][1], group) if 0 in found else -1

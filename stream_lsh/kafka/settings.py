@@ -13,6 +13,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from stream_lsh.settings import Settings
 
+ROLES = ("sign", "sequence", "match", "judge", "forward")
+"""What a worker can do, in the order of the pipeline."""
 OWN_TOPICS = (
     "verdicts", "pairs", "unique", "dead-letters", "signatures", "frames", "matches", "match-shards-changelog",
 )  # fmt: skip
@@ -22,7 +24,8 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
-_SASL = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_oauth_token_file")
+_USER, _TOKEN = ("sasl_username", "sasl_password"), ("sasl_oauth_token_file",)
+_BY_USER = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SSL = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
 
 
@@ -65,7 +68,8 @@ class KafkaSettings(Settings):
     )
     accept_loss: bool = Field(
         default=False,
-        description="go on without documents that Kafka deleted before they were read, instead of ending with an error",
+        description="go on without what Kafka deleted before it was read (documents, or records of a shard), instead "
+        "of ending with an error",
     )
     delivery: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once", description="at_least_once: sooner, but outputs may repeat after a failure"
@@ -170,15 +174,18 @@ class KafkaSettings(Settings):
         protocol = self.security_protocol
         sasl, tls = protocol.startswith("SASL_"), protocol.endswith("SSL")
         if not sasl:
-            self._unused(_SASL, "SASL_SSL or SASL_PLAINTEXT")
+            self._unused(("sasl_mechanism", *_USER, *_TOKEN), "security_protocol", "SASL_SSL or SASL_PLAINTEXT")
         elif self.sasl_mechanism is None:
             raise ValueError(f"security_protocol = {protocol} needs sasl_mechanism")
-        elif self.sasl_mechanism == "OAUTHBEARER":
-            self._needed("sasl_oauth_token_file")
-        elif self.sasl_mechanism != "GSSAPI":
-            self._needed("sasl_username", "sasl_password")
+        else:
+            by_user, by_token = self.sasl_mechanism in _BY_USER, self.sasl_mechanism == "OAUTHBEARER"
+            self._needed(*(_USER if by_user else _TOKEN if by_token else ()))
+            if not by_user:
+                self._unused(_USER, "sasl_mechanism", " or ".join(_BY_USER))
+            if not by_token:
+                self._unused(_TOKEN, "sasl_mechanism", "OAUTHBEARER")
         if not tls:
-            self._unused(_SSL, "SSL or SASL_SSL")
+            self._unused(_SSL, "security_protocol", "SSL or SASL_SSL")
         if self.ssl_certfile is None:
             for name in ("ssl_keyfile", "ssl_password"):
                 if getattr(self, name) is not None:
@@ -191,9 +198,11 @@ class KafkaSettings(Settings):
                 secret = " (in the environment or the settings file)" if name == "sasl_password" else ""
                 raise ValueError(f"sasl_mechanism = {self.sasl_mechanism} needs {name}{secret}")
 
-    def _unused(self, names: tuple[str, ...], protocols: str) -> None:
+    def _unused(self, names: tuple[str, ...], by: str, others: str) -> None:
+        """Raise if one of these is set: the value of the setting `by` does not use it, `others` would."""
         for name in names:
             if getattr(self, name) is not None:
                 raise ValueError(
-                    f"{name} is set, but security_protocol = {self.security_protocol} does not use it; set {protocols}"
+                    f"{name} is set, but {by} = {getattr(self, by)} does not use it; set {by} to {others}, or leave "
+                    f"{name} out"
                 )

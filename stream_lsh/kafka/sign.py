@@ -57,9 +57,12 @@ class SignStage(Relay):
         sequenced = await self._committed("sequence", self.target)
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
         known = {partition: offset for partition, (offset, _) in found.items()}
-        if self.settings.accept_loss:
-            # Frames may be lost as well: back to what has been accepted. What is signed twice counts once.
-            known = {partition: min(offset, accepted.get(partition, offset)) for partition, offset in known.items()}
+        lost: set[int] = set()
+        if self.settings.accept_loss and 0 in sequenced:
+            # Frames may be lost as well: back to what has been accepted. What is signed twice counts once. If nothing
+            # has been, the first frame may be lost, too: from the beginning again, with a mark that is always taken.
+            lost = known.keys() - accepted.keys()
+            known = {partition: min(known[partition], accepted[partition]) for partition in known.keys() - lost}
         known = {**accepted, **known}
         bounds = await self._bounds(partitions)
         for _ in range(4):  # a broker that has just taken over may not know its end yet
@@ -69,8 +72,13 @@ class SignStage(Relay):
             bounds = await self._bounds(partitions)
         positions: dict[int, int] = {}
         for partition in partitions:
-            first = CONTINUES if partition in known else STARTS
+            first = CONTINUES if partition in known else JUMPS if partition in lost else STARTS
             position = known.get(partition, bounds[partition][0])
+            if partition in lost:
+                self.log.warning(
+                    "%s, partition %d: no frame of it was sequenced yet; signing it again from offset %d on, where it "
+                    "begins now (--accept-loss)", self.source, partition, position,
+                )  # fmt: skip
             if not bounds[partition][0] <= position <= bounds[partition][1]:
                 first, position = JUMPS, self._jump(partition, position, *bounds[partition])
             positions[partition] = position
@@ -132,10 +140,14 @@ class SignStage(Relay):
             self._hungry.set()
 
     async def _work(self) -> None:
-        with ThreadPoolExecutor(1, "sign") as pool:
+        pool = ThreadPoolExecutor(1, "sign")
+        try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._fetch())
                 group.create_task(self._sign(pool))
+        finally:
+            # Not waited for, for all else would stand still: what is being signed is this life's alone, and dropped.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def _fetch(self) -> None:
         looked = time.monotonic()

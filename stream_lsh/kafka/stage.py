@@ -17,6 +17,7 @@ from aiokafka import errors
 
 from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka import logs
+from stream_lsh.kafka.clients import Stopped, unless
 from stream_lsh.kafka.connection import FINAL, cause, explain
 from stream_lsh.kafka.copies import lacking
 from stream_lsh.kafka.metrics import Watch
@@ -68,6 +69,7 @@ class Stage(ABC):
         """Open clients, work until `stop` is set, then finish what is in flight, commit, leave the group, close.
 
         Raises:
+            Stopped: asked to stop before there was anything to finish.
             Failed, KafkaError, OSError of the network: the next life may do better; clients are closed.
             StreamLshError: retrying cannot help.
         """
@@ -98,8 +100,19 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__
 
 
-async def _reason(error: Exception, settings: KafkaSettings) -> BaseException:
-    """What is behind an error: aiokafka tells only its log why it could not connect, or what it waits for."""
+async def _reason(error: Exception, settings: KafkaSettings, stop: asyncio.Event) -> BaseException:
+    """What is behind an error; the error itself if `stop` is set before that is known."""
+    asked = asyncio.ensure_future(stop.wait())
+    try:
+        return await unless(_found_out(error, settings), asked)
+    except Stopped:
+        return error
+    finally:
+        asked.cancel()
+
+
+async def _found_out(error: Exception, settings: KafkaSettings) -> BaseException:
+    """Ask the brokers: aiokafka tells only its log why it could not connect, or what it waits for."""
     reason = await cause(error, settings)
     if isinstance(reason, _WAITED) and (copies := await lacking(settings)):
         reason = errors.NotEnoughReplicasError(f"{copies}; {_words(error)}")
@@ -165,6 +178,7 @@ async def keep_running(
         StreamLshError: as the stage raised it.
     """
     logs.role.set(watch.role)
+    logs.hush(asyncio.get_running_loop(), may_pass)
     clock = watch.health.clock
     failing: float | None = None  # since when, without progress
     lacking: float | None = None  # since when it is one of _SOON, again and again
@@ -174,7 +188,8 @@ async def keep_running(
         began, commits = clock(), watch.commits
         error: Exception
         try:
-            await make().run(stop)
+            with suppress(Stopped):
+                await make().run(stop)
             if stop.is_set():
                 return
             raise Failed("it ended without having been asked to")
@@ -185,7 +200,7 @@ async def keep_running(
             error = _chosen(_beneath(cancelled))
         except (Exception, BaseExceptionGroup) as raised:
             error = _chosen(raised)
-        reason = await _reason(error, settings)
+        reason = await _reason(error, settings, stop)
         now = clock()
         if stop.is_set():
             log.warning("stopped with an error (%s); others do again what was not committed", _words(error))

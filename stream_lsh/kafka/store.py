@@ -76,7 +76,7 @@ class FrameStore(Store[bytes, bytes]):
             held = self.held[shard] = Held(self.app.settings, shard)
             await held.open(start, end)
         else:
-            await held.check(start, end)
+            held.check(start, end)
 
     def _give_up(self, shards: Iterable[int]) -> None:
         """Close shards beside what goes on: a member that joins has no heart-beat until `on_rebalance` has returned."""
@@ -87,25 +87,23 @@ class FrameStore(Store[bytes, bytes]):
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Open the shards that this member answers for. Faust waits for it, but does not look at errors."""
+        ends = self.app.tables.recovery.active_highwaters
+        mine = [(held, ends.get(tp, -1)) for tp in active_tps if (held := self.held.get(tp.partition)) is not None]
+        await asyncio.gather(*[self._activate(held, end) for held, end in mine])
+
+    async def _activate(self, held: Held, end: int) -> None:
         try:
-            ends = self.app.tables.recovery.active_highwaters
-            for tp in active_tps:
-                if self.held[tp.partition].expected <= (ends.get(tp) or 0):
-                    raise Failed(f"recovery of shard {tp.partition} ended before the end of its changelog")
-            await asyncio.gather(*[self.held[tp.partition].activate() for tp in active_tps])
+            if held.expected <= end:
+                raise Failed(f"recovery of shard {held.shard} ended before the end of its changelog")
+            await held.activate()
         except Exception as error:
-            self.app.fail(error)
-            raise
+            if self.held.get(held.shard) is held:  # else it was given up meanwhile, and closed
+                self.app.fail(error)
 
     @property
     def following(self) -> bool:
         """Whether records of the changelog are coming in."""
         return time.monotonic() - self._heard < PATIENCE
-
-    def has_state(self, shard: int) -> bool:
-        """Whether a frame was ever stored in a shard."""
-        held = self.held.get(shard)
-        return held is not None and held.has_state
 
     async def on_stop(self) -> None:
         await self.close()

@@ -15,7 +15,6 @@ from stream_lsh.kafka.connection import admin, cause, client_options, explain
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics
 
-OUTPUTS = ("pairs", "verdicts", "unique", "dead-letters")
 _WAIT_MS = 500
 
 
@@ -25,7 +24,7 @@ async def tail(
     """The lines of an output, without newline, partition by partition as they come.
 
     Args:
-        output: one of OUTPUTS.
+        output: pairs, verdicts, unique or dead-letters.
         from_beginning: what is there already first; otherwise only what comes from now on.
         follow: go on for ever; otherwise end where the topic ended at the start.
 

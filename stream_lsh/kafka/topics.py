@@ -19,7 +19,6 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.topics")
 
-ROLES = ("sign", "sequence", "match", "judge", "forward")
 FOREVER = -1
 HOUR_MS = 3_600_000
 ENVELOPE = 64 * 2**10
@@ -253,10 +252,10 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState) -> lis
         )
     limit = state.configs.get("max.message.bytes")
     if name != topics.documents and limit is not None and int(limit) < state.wanted.max_message_bytes:
-        found.append(
-            f"the topic {name} has max.message.bytes = {limit}, less than the {state.wanted.max_message_bytes} that "
-            f"max_document_bytes = {settings.max_document_bytes} needs; raise the former or lower the latter"
-        )
+        least = state.wanted.max_message_bytes
+        copied = name in (topics.unique, topics.dead_letters)
+        why = f", so that it takes what {topics.documents} takes, with some headers more" if copied else ""
+        found.append(f"the topic {name} has max.message.bytes = {limit}, which is too small; set it to {least}{why}")
     return found
 
 

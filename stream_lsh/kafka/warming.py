@@ -6,7 +6,8 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from stream_lsh.temporary import temporary_folder
 
 log = logging.getLogger("stream_lsh.kafka.warming")
 
+LOOK = 0.1  # seconds between two looks whether another process has finished
 DOCUMENTS = 64
 WORDS = (
     "The harbour was closed on Tuesday because of a storm from the west, and all ferries stayed where they were.",
@@ -27,31 +29,47 @@ WORDS = (
 )
 
 
-def warm_up(settings: Settings) -> None:
+def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> None:
     """Run the whole engine on a few documents in a temporary folder: all kernels are loaded, or compiled, after it.
+
+    Args:
+        stopped: whether that is not wanted any more; then less may be done.
 
     Raises:
         OutputError: there is no place for temporary files.
     """
     if kernels.cold():
         log.info("compiling for this machine, once; that takes about half a minute")
-    with _alone():
-        _run(settings)
+    with _alone(stopped), suppress(_Stopped):
+        _run(settings, stopped)
+
+
+class _Stopped(Exception):
+    """It is not wanted any more."""
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _alone(stopped: Callable[[], bool]) -> Iterator[None]:
     """One process at a time: what the first one has compiled the next one loads."""
     folder = os.environ.get("NUMBA_CACHE_DIR")
     with ExitStack() as stack:
         with suppress(OSError):
             file = stack.enter_context((Path(folder) / "warm-up.lock").open("w")) if folder else None
-            if file is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            while file is not None and not stopped():
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(LOOK)
         yield
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
+    def look(_: object) -> None:
+        if stopped():
+            raise _Stopped
+
+    look(None)
     # Only what chooses code matters here; fields are called what they are called below.
     chosen = Settings.model_validate(
         {name: getattr(settings, name) for name in Settings.model_fields}
@@ -69,4 +87,4 @@ def _run(settings: Settings) -> None:
                 document = {"id": f"{number}", "text": text, "time": 1_700_000_000 + number, "set": text.split()}
                 file.write(json.dumps(document, ensure_ascii=number % 2 == 0) + "\n")
             file.write("{no document\n")
-        Job(chosen, [str(feed)], {}, Path(folder) / "index").run(lambda _: None)
+        Job(chosen, [str(feed)], {}, Path(folder) / "index").run(look)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 from aiokafka import errors
 
+from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka import logs
 from stream_lsh.kafka.connection import FINAL, explain
-from stream_lsh.kafka.member import DRAIN, STAGES, Job, command, dump, run, with_signals
+from stream_lsh.kafka.member import DRAIN, STAGES, Job, command, dump, run
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
 
@@ -33,6 +35,7 @@ LIVED = 20.0  # seconds after which a process counts as one that works
 CRASHES = 5  # processes in a row that ended with an unforeseen error before they had lived that long
 ASK = 1.0  # seconds between two attempts to reach Kafka at start
 SAY = 30.0  # seconds between two lines that say so
+BESIDE = 10.0  # seconds that what runs beside may take to end
 
 
 class GaveUp(StreamLshError):
@@ -60,7 +63,9 @@ def plan(
     ]
 
 
-def work(jobs: Sequence[Job], settings: KafkaSettings, *, check: Check = check, beside: Beside | None = None) -> None:
+def work(
+    jobs: Sequence[Job], settings: KafkaSettings, *, check: Check = check, beside: Beside | None = None
+) -> tuple[int, ...]:
     """Run a worker until SIGTERM or SIGINT, then let it finish what is in flight.
 
     Args:
@@ -68,23 +73,30 @@ def work(jobs: Sequence[Job], settings: KafkaSettings, *, check: Check = check, 
         check: raises if the topics of some roles are not there.
         beside: runs beside the processes until the event is set that asks to stop; when it returns, the worker stops.
 
+    Returns:
+        The signals that have ended it: none, if `beside` did; one; or a second one, after which nothing was waited for.
+        From then on signals are ignored: the process has nothing left to do. (A single job ends it at a second one.)
+
     Raises:
         BrokerError: Kafka cannot be reached for `give_up_seconds`, refuses, or its topics are not as they must be.
         StreamLshError: a role has given up; the others were stopped.
-        KeyboardInterrupt: a second signal came; nothing was waited for.
+        KeyboardInterrupt: a signal came before anything had begun.
     """
-    logs.set_up(jobs[0].log_level, jobs[0].name if len(jobs) == 1 else "worker")
     roles = [role for job in jobs for role in job.roles]
 
     async def ready(stop: asyncio.Event) -> None:
         await wait_for_kafka(settings, roles, stop, check)
 
-    if len(jobs) == 1 and beside is None:
-        run(jobs[0], settings, ready)
-        return
-    killed = asyncio.run(_Supervisor(jobs, settings).run(ready, beside))
-    if killed:
-        raise KeyboardInterrupt
+    if len(jobs) > 1 or beside is not None:
+        logs.set_up(jobs[0].log_level, "worker")
+        with Signals() as signals:
+            supervisor = _Supervisor(jobs, settings)
+            signals.run(lambda stop, kill: supervisor.run(stop, kill, ready, beside))
+            return tuple(signals.came[: 2 if supervisor.killed else 1])
+    logs.set_up(jobs[0].log_level, jobs[0].name)
+    with Signals(lambda number: os._exit(0 if signals.done else 128 + number)) as signals:
+        run(jobs[0], settings, signals, ready)
+        return tuple(signals.came[:1])
 
 
 async def wait_for_kafka(
@@ -125,45 +137,54 @@ async def wait_for_kafka(
 
 
 class _Supervisor:
-    """Keeps the processes of a worker running."""
+    """Keeps the processes of a worker running. killed: whether it was ended by a second signal."""
 
     def __init__(self, jobs: Sequence[Job], settings: KafkaSettings) -> None:
         self._jobs = jobs
         self._settings = settings
-        self._stop = asyncio.Event()
-        self._kill = asyncio.Event()
+        self._stop: asyncio.Event
         self._running: dict[str, Process] = {}
+        self.killed = False
 
-    async def run(self, ready: Callable[[asyncio.Event], Awaitable[None]], beside: Beside | None = None) -> bool:
-        """Whether it was ended by a second signal."""
-        with_signals(self._stop.set, self._kill.set)
-        await ready(self._stop)
-        if self._stop.is_set():
-            return False
+    async def run(
+        self, stop: asyncio.Event, kill: asyncio.Event, ready: Callable[[asyncio.Event], Awaitable[None]],
+        beside: Beside | None = None,
+    ) -> None:  # fmt: skip
+        """Keep them running until `stop` is set or `beside` returns, end them, at once if `kill` is set."""
+        self._stop = stop
+        await ready(stop)
+        if stop.is_set():
+            log.info("stopped before anything had begun")
+            return
         tasks = [asyncio.create_task(self._keep(job)) for job in self._jobs]
         asked = asyncio.create_task(self._stop.wait())
         others = [] if beside is None else [asyncio.create_task(beside(self._stop))]
         first, _ = await asyncio.wait([*tasks, *others, asked], return_when=asyncio.FIRST_COMPLETED)
         if asked.done():
             log.info("stopping; a second signal does not wait")
-        self._stop.set()
-        await self._end(tasks)
-        if others:
-            await asyncio.wait(others)
+        stop.set()
+        killing = asyncio.create_task(kill.wait())
+        await self._end(tasks, killing)
+        for task in others:
+            await asyncio.wait([task, killing], timeout=BESIDE, return_when=asyncio.FIRST_COMPLETED)
+            self.killed |= not task.done() and kill.is_set()
+            task.cancel()  # its end is not worth waiting for: the processes are no more
         asked.cancel()
+        killing.cancel()
         for task in [*(task for task in others + tasks if task in first), *tasks, *others]:
-            task.result()
-        return self._kill.is_set()
+            if task.done():
+                task.result()
+        if not self.killed:
+            log.info("stopped")
 
-    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _end(self, tasks: list[asyncio.Task[None]], killing: asyncio.Task[Any]) -> None:
         """Let the processes drain; kill those that do not within the limit, or all at a second signal."""
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 process.terminate()
-        second = asyncio.create_task(self._kill.wait())
         everything = asyncio.ensure_future(asyncio.wait(tasks))
-        await asyncio.wait([everything, second], timeout=DRAIN + 10, return_when=asyncio.FIRST_COMPLETED)
-        second.cancel()
+        await asyncio.wait([everything, killing], timeout=DRAIN + 10, return_when=asyncio.FIRST_COMPLETED)
+        self.killed = not everything.done() and killing.done()
         for name, process in self._running.items():
             log.warning("the process of %s did not end; it is killed", name)
             with suppress(ProcessLookupError):

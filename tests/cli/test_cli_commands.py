@@ -130,8 +130,9 @@ def test_a_stopped_pipe_keeps_what_was_done(tmp_path: Path, number: int, code: i
         process.stdin.write(line)
         process.stdin.flush()
         unique = tmp_path / "unique.jsonl"
-        deadline = time.monotonic() + 120  # not a measurement: only so that a failure ends
-        while time.monotonic() < deadline and not (unique.exists() and unique.stat().st_size):
+        deadline = time.monotonic() + 1800  # not a measurement: only so that a failure ends
+        while not (unique.exists() and unique.stat().st_size):
+            assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
         process.send_signal(number)
         errors = process.stderr.read()

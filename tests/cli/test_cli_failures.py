@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from click.testing import CliRunner, Result
 
 from stream_lsh.cli.failures import set_resumes
 from stream_lsh.cli.group import Command, LazyGroup
+from stream_lsh.cli.worker import WorkerCommand
+from stream_lsh.embedded.signals import STOPPING
 from stream_lsh.errors import InputError, OutputError, StateError, StreamLshError, UsageError
 
 
@@ -71,6 +74,50 @@ def test_sigterm_ends_like_an_interrupt_and_the_handler_is_put_back(tmp_path: Pa
     assert result.exit_code == 143
     assert result.stderr == "stream-lsh: terminated; run the same command again to go on\n"
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [(Command, 128, "interrupted|terminated"), (WorkerCommand, 0, "stopped before anything had begun")],
+)
+def test_a_signal_while_the_command_is_imported_waits_for_it(
+    number: signal.Signals, kind: type[Command], code: int, words: str
+) -> None:
+    """Only then it is known whether it has stopped something."""
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    found: list[str] = []
+
+    @click.command(cls=kind)
+    def probe() -> None:
+        found.append("begun")
+
+    def imported(context: click.Context, name: str) -> click.Command:
+        signal.raise_signal(number)
+        found.append("imported")
+        return probe
+
+    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
+    group.get_command = imported  # type: ignore[method-assign]
+    try:
+        result = CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert found == ["imported"]
+    assert result.exit_code == (code + number if code else 0)
+    assert re.search(words, result.stderr) and result.stderr.count("\n") == 1
+
+
+def test_a_usage_error_is_told_although_a_signal_waits() -> None:
+    def imported(context: click.Context, name: str) -> click.Command:
+        signal.raise_signal(signal.SIGTERM)
+        raise UsageError("no")
+
+    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
+    group.get_command = imported  # type: ignore[method-assign]
+    result = CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+    assert result.exit_code == 2 and "no" in result.stderr
 
 
 def test_a_full_disk_names_the_file_and_the_remedy(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from itertools import pairwise
 
 import pytest
@@ -96,9 +95,11 @@ def test_a_long_silence_is_explained_once() -> None:
 
 def test_no_silence_no_explanation() -> None:
     lines: list[str] = []
-    with Lines(lines.append, patience=0.2) as update:
+    display = Lines(lines.append, patience=600)
+    with display as update:
         update(report(0.1, documents=10))
-        time.sleep(0.3)
+        display._waiting.join(60)
+        assert not display._waiting.is_alive()
     assert lines == []
 
 
@@ -112,6 +113,7 @@ def test_a_short_run_says_nothing() -> None:
 def test_the_bar_draws_on_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
     with Bar() as update:
         update(report(1, documents=1000, read=10, total=100))
         update(report(2, documents=3000, read=30, total=100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,11 @@ from click.testing import CliRunner
 from stream_lsh.cli import main
 from stream_lsh.cli.options import KAFKA_SETTINGS, SETTINGS
 from stream_lsh.cli.reindex import _options, reindex, switching
-from stream_lsh.cli.worker import ROLES, roles_of
+from stream_lsh.cli.worker import roles_of
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka import logs, topics
 from stream_lsh.kafka.reindex import target
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,7 @@ def run(*words: str, **variables: str) -> Any:
 
 
 @contextmanager
-def answering(status: int, report: object, port: int = 0) -> Iterator[int]:
+def answering(status: int, report: object) -> Iterator[int]:
     """A process that says how it is; `report` may be a function of the port."""
 
     class Answer(BaseHTTPRequestHandler):
@@ -52,7 +53,7 @@ def answering(status: int, report: object, port: int = 0) -> Iterator[int]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", port), Answer)
+    server = HTTPServer(("127.0.0.1", 0), Answer)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -70,7 +71,7 @@ def told(alive: bool = True, *ports: int, role: str = "match") -> dict[str, obje
 
 def test_roles() -> None:
     assert roles_of("forward, sign,") == ("sign", "forward")
-    assert roles_of(",".join(ROLES)) == ROLES == topics.ROLES
+    assert roles_of(",".join(ROLES)) == ROLES == tuple(topics.NEEDS)
     for text in ("", ",", "sign,sing"):
         with pytest.raises(UsageError, match="there are sign, sequence, match, judge, forward"):
             roles_of(text)
@@ -120,7 +121,7 @@ def test_health_asks_all_processes() -> None:
         with answering(200, lambda port: told(True, port, other)) as port:
             result = run("health", "--port", str(port))
             assert result.exit_code == 0 and f"sign (port {other}): alive" in result.output
-        with answering(503, told(False), port=other + 1 if other < 65535 else 0) as dead:
+        with answering(503, told(False)) as dead:
             with answering(200, lambda port: told(True, port, other, dead)) as port:
                 result = run("health", "--port", str(port))
             assert result.exit_code == 1
@@ -128,15 +129,41 @@ def test_health_asks_all_processes() -> None:
 
 
 def test_health_of_what_is_not_there() -> None:
-    with answering(200, told()) as port:
-        pass
-    result = run("health", "--port", str(port))
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # ours, but nobody listens
+        result = run("health", "--port", str(held.getsockname()[1]))
     assert result.exit_code == 1 and "no answer" in result.output and "refused" in result.output
     with answering(200, ["something else"]) as port:
         result = run("health", "--port", str(port))
     assert result.exit_code == 1 and "is not a worker" in result.output
     result = run("health")
     assert result.exit_code == 2 and "http_port is not set" in result.output
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "IncompleteRead(2 bytes read, 98 more expected)"),
+        (b"HTTP/1.1 503 Oh\r\nContent-Length: 100\r\n\r\n{}", "IncompleteRead(2 bytes read, 98 more expected)"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "BadStatusLine('SSH-2.0-OpenSSH_9.2"),
+        (b"", "Remote end closed connection"),
+    ],
+)
+def test_health_of_what_does_not_speak_http(answer: bytes, reason: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        result = run("health", "--port", str(server.getsockname()[1]))
+        thread.join(60)
+    assert result.exit_code == 1
+    assert "no answer from http://127.0.0.1:" in result.output and reason in result.output
 
 
 def test_reindex_without_a_broker() -> None:

@@ -13,7 +13,7 @@ import yaml
 from dockerfile_parse import DockerfileParser
 
 from stream_lsh.cli import main
-from stream_lsh.kafka.topics import ROLES
+from stream_lsh.kafka.settings import ROLES
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

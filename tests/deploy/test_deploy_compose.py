@@ -12,8 +12,7 @@ import pytest
 from deploy_files import COMPOSE, OURS, PORT, ROOT, SERVICES, check_command, image_environment, load
 
 from stream_lsh.kafka.member import DRAIN
-from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import ROLES
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.settings import PREFIX
 
 

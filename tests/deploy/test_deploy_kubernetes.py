@@ -30,8 +30,7 @@ from deploy_files import (
 )
 
 from stream_lsh.kafka.member import DRAIN
-from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import ROLES
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.settings import PREFIX, is_secret
 
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.metrics import Registry, Watch
-from stream_lsh.kafka.topics import ROLES
+from stream_lsh.kafka.settings import ROLES
 
 
 @pytest.fixture(scope="module")

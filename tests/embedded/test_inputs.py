@@ -393,10 +393,12 @@ def test_a_named_pipe(tmp_path: Path) -> None:
     opened = Input.open(str(path), Fields())
     opened.check()
     assert opened.identity() is None and opened.size is None
-    producer = threading.Thread(target=lambda: path.write_bytes(gzip.compress(feed(10))))
+    # A daemon: opening a pipe waits for the other end, for ever if the test has failed before.
+    producer = threading.Thread(target=lambda: path.write_bytes(gzip.compress(feed(10))), daemon=True)
     producer.start()
     assert len(rows(list(opened.batches(START)))) == 10
-    producer.join()
+    producer.join(60)
+    assert not producer.is_alive()
 
 
 # --- folders ---

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import random
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stream_lsh import Settings
+from stream_lsh.documents import Batch
 from stream_lsh.embedded import job as module
+from stream_lsh.embedded.feed import Feed, Source
+from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
 from stream_lsh.embedded.signals import postponed
+from stream_lsh.embedded.sink import Sink
+from stream_lsh.errors import OutputError
+from stream_lsh.index.store import Store, name_key
+from stream_lsh.judging.verdicts import Judgement
 
 
 def line(id: str, text: str) -> str:
@@ -54,3 +66,121 @@ def test_an_ignored_signal_stays_ignored_and_the_other_works() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
         signal.signal(signal.SIGTERM, usual)
+
+
+FILES = 5  # a batch each, and a commit; one commit more at the beginning, and one at the end
+OUTPUTS = {"unique": "unique.jsonl", "pairs": "pairs.jsonl.gz", "verdicts": "verdicts.jsonl"}
+
+
+@pytest.fixture
+def feeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Files dense in near-duplicates and redeliveries."""
+    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
+    chance = random.Random(11)
+    texts = [[f"w{chance.randrange(200)}" for _ in range(30)] for _ in range(4)]
+    written: list[str] = []
+    paths = [tmp_path / f"feed-{number}.jsonl" for number in range(FILES)]
+    for path in paths:
+        for _ in range(30):
+            words = list(chance.choice(texts))
+            words[chance.randrange(30)] = f"w{chance.randrange(200)}"
+            texts.append(words)
+            written.append(line(f"d{len(written)}", " ".join(words)))
+        path.write_text("".join(written[-30:] + chance.sample(written, 3)))
+    return [str(path) for path in paths]
+
+
+def job(folder: Path, feeds: list[str]) -> Job:
+    folder.mkdir(exist_ok=True)
+    outputs = {name: str(folder / file) for name, file in OUTPUTS.items()}
+    return Job(Settings(memory_documents=16), feeds, outputs, folder / "state")
+
+
+def contents(folder: Path) -> list[bytes]:
+    found = [(folder / file).read_bytes() for file in OUTPUTS.values()]
+    return [*found, gzip.decompress((folder / OUTPUTS["pairs"]).read_bytes())]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OutputError("the disk is full")])
+@pytest.mark.parametrize("place", ["checkpoint", "before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 4, FILES + 2])
+def test_a_commit_that_breaks_off_is_done_again(
+    tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch, number: int, place: str, error: BaseException
+) -> None:
+    """By the next run, from the last commit that is on disk; the broken run must not commit any more."""
+    job(tmp_path / "whole", feeds).run()
+    write, checkpoint, commits = Store.write, Sink.checkpoint, 0
+
+    def broken_checkpoint(self: Sink, sync: bool) -> dict[str, Any]:
+        nonlocal commits
+        commits += 1
+        if commits == number and place == "checkpoint":
+            raise error
+        return checkpoint(self, sync)
+
+    def broken_write(self: Store, values: dict[bytes, bytes], deleted: Any = ()) -> None:
+        due = name_key("job") in values and commits == number
+        if due and place == "before":
+            raise error
+        write(self, values, deleted)
+        if due:
+            raise error
+
+    with monkeypatch.context() as patch, pytest.raises(type(error)):
+        patch.setattr(Sink, "checkpoint", broken_checkpoint)
+        patch.setattr(Store, "write", broken_write)
+        job(tmp_path / "broken", feeds).run()
+    assert commits == number
+    job(tmp_path / "broken", feeds).run()
+    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+    health = information(tmp_path / "broken" / "state", check=True)["health"]
+    assert health == {"interrupted": False, "checked": "every byte", "problems": []}
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_batch_that_breaks_off_is_done_again(
+    tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    job(tmp_path / "whole", feeds).run()
+    judge, batches = module.judge, 0
+
+    def broken(*arguments: Any) -> Judgement:
+        nonlocal batches
+        batches += 1
+        if batches == number:
+            raise KeyboardInterrupt
+        return judge(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "judge", broken)
+        job(tmp_path / "broken", feeds).run()
+    job(tmp_path / "broken", feeds).run()
+    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+
+
+def test_no_thread_is_left_after_a_failure(tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread is waiting for the other, and that for a pipe on which nothing comes."""
+    batches, go = Feed.batches, threading.Event()
+
+    def slow(self: Feed) -> Iterator[tuple[Source, Batch]]:
+        for item in batches(self):
+            yield item
+            assert go.wait(60)
+
+    def refuse(*_: object) -> None:
+        raise OutputError("the disk is full")
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(Feed, "batches", slow)
+    monkeypatch.setattr(Sink, "write", refuse)
+    with pytest.raises(OutputError, match="full"):
+        job(tmp_path / "broken", feeds).run()
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        if thread.name != "read":
+            thread.join(60)
+    assert [thread.name for thread in left if thread.is_alive()] == ["read"]
+    go.set()
+    for thread in left:
+        thread.join(60)
+        assert not thread.is_alive()

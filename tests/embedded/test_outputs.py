@@ -253,13 +253,14 @@ def test_a_pipe_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         while block := os.read(reader, 1 << 16):
             received.append(block)
 
-    consumer = threading.Thread(target=consume)
+    consumer = threading.Thread(target=consume, daemon=True)
     consumer.start()
     output = Output.standard()
     output.write(data)
     assert output.checkpoint(sync=True) == OutputState(-1)
     os.close(writer)
-    consumer.join()
+    consumer.join(60)
+    assert not consumer.is_alive()
     os.close(reader)
     assert b"".join(received) == data
 
@@ -268,14 +269,15 @@ def test_a_compressed_pipe_holds_nothing_back_at_a_checkpoint(tmp_path: Path) ->
     path = tmp_path / "out.gz"
     os.mkfifo(path)
     received: list[bytes] = []
-    consumer = threading.Thread(target=lambda: received.append(path.read_bytes()))
+    consumer = threading.Thread(target=lambda: received.append(path.read_bytes()), daemon=True)
     consumer.start()
     output = Output.create(path)
     assert not output.resumable
     output.write(b"x\n")
     assert output.checkpoint(sync=True) == OutputState(-1)
     output.close()
-    consumer.join()
+    consumer.join(60)
+    assert not consumer.is_alive()
     assert gzip.decompress(received[0]) == b"x\n"
 
 

@@ -34,10 +34,14 @@ def chain(memory: Memory, node: int) -> list[int]:
 
 # Keys of few high bits meet in the same home slots, so that probing happens all the time.
 keys = st.integers(0, 30).flatmap(lambda low: st.integers(0, 7).map(lambda high: (high << 61) + low + 1))
+# Whoever knows the hashes can have all of them in the last slots.
+last_keys = st.integers(1, 200).map(lambda low: 2**64 - low)
+# Those that find no room there stand among the keys of the first slots.
+first_keys = st.integers(0, 20).map(lambda high: (high << 54) + 1)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(keys, max_size=300), st.integers(1, 4))
+@given(st.lists(keys | last_keys | first_keys, max_size=300), st.integers(1, 4))
 def test_buckets_hold_what_was_posted_oldest_first(posted: list[int], half: int) -> None:
     memory = Memory.of(400)
     expected: dict[int, list[int]] = defaultdict(list)
@@ -53,7 +57,7 @@ def test_buckets_hold_what_was_posted_oldest_first(posted: list[int], half: int)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(keys, max_size=300))
+@given(st.lists(keys | last_keys | first_keys, max_size=300))
 def test_sorted_is_by_key_then_row(posted: list[int]) -> None:
     memory = Memory.of(400)
     for row, key in enumerate(posted):

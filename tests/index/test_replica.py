@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from stream_lsh.changes import Change
 from stream_lsh.documents import Document, columns
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import DamagedError, FormatError, StateError
 from stream_lsh.frames import ROW_BITS, Frame, Sequenced, Source, numbers
 from stream_lsh.index import layout
 from stream_lsh.index import replica as replica_module
 from stream_lsh.index.batch import sign_batch
+from stream_lsh.index.ids import Ids
 from stream_lsh.index.index import Index
 from stream_lsh.index.replica import Answer, Replica
 from stream_lsh.index.shard import Matches
+from stream_lsh.index.store import ROWS, Store, rows_key
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.replies import Reply
 from stream_lsh.settings import Settings
@@ -214,6 +219,9 @@ def test_a_lost_change_is_a_gap_until_it_comes(tmp_path: Path) -> None:
     changes = [change_of(answer(source, data)) for data in log]
     copy.apply([(0, changes[0]), (1, changes[2]), (2, changes[3])])
     assert copy.gap and copy.changelog_offset == 2
+    copy.close()
+    copy = Replica(settings, 0, tmp_path / "b")
+    assert copy.gap  # also for who opens it again: its position is behind what it has ignored
     copy.apply([(3, changes[1]), (4, changes[2]), (5, changes[3])])
     assert not copy.gap and copy.changelog_offset == 5
     source.close()
@@ -290,3 +298,64 @@ def test_other_settings_and_damage_are_refused(tmp_path: Path) -> None:
     replica.activate()
     assert replica.match(log[1]) is not None
     replica.close()
+
+
+def test_a_change_that_does_not_continue_the_rows_is_refused(tmp_path: Path) -> None:
+    """The right predecessor, but rows that are there already: nothing is overwritten."""
+    settings = settings_of()
+    log = frames(settings, DOCUMENTS[:200])
+    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
+    source.activate()
+    changes = [change_of(answer(source, data)) for data in log[:3]]
+    copy.apply([(0, changes[0]), (1, changes[1])])
+    count = copy.count
+    found = Change.decode(changes[2], settings)
+    foreign = Change(
+        0, found.offset, found.predecessor, 0, 6, {rows_key(ROWS, 0, 0): b"other rows"}, found.reply
+    )  # fmt: skip
+    with pytest.raises(StateError, match=rf"begins at row 0, but .*b has {count} rows.*Delete the folder"):
+        copy.apply([(2, foreign.encode(settings))])
+    copy.close()
+    copy = Replica(settings, 0, tmp_path / "b")
+    assert copy.count == count and copy.changelog_offset == 1
+    copy.apply([(2, changes[2])])
+    copy.activate()
+    assert copy.match(log[3]) == source.match(log[3])
+    source.close()
+    copy.close()
+
+
+def test_nothing_stays_open_where_opening_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(memory_documents=64)
+    replica = Replica(settings, 0, tmp_path / "a")
+    replica.activate()
+    for data in frames(settings, DOCUMENTS):
+        replica.match(data)
+    replica.close()
+
+    def damaged(*_: object) -> None:
+        raise DamagedError("an id is damaged; restore it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ids, "restore", damaged)
+        replica = Replica(settings, 0, tmp_path / "a")
+        threads = threading.active_count()
+        with pytest.raises(DamagedError):
+            replica.activate()
+        assert threading.active_count() == threads
+        assert not [name for name in open_files() if name == str(tmp_path / "a" / "postings" / "rows-0.bin")]
+        replica.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "numbers", damaged)
+        with pytest.raises(DamagedError):
+            Replica(settings, 0, tmp_path / "a")
+    Replica(settings, 0, tmp_path / "a").close()  # the store was given back
+
+
+def open_files() -> list[str]:
+    """What this process has open."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir() if Path("/proc/self/fd").exists() else ():
+        with suppress(OSError):
+            found.append(str(entry.readlink()))
+    return found

@@ -123,11 +123,13 @@ def test_the_size_of_a_folder_whose_files_come_and_go(tmp_path: Path) -> None:
                 (tmp_path / f"{number}.writing").touch()
             for number in range(20):
                 (tmp_path / f"{number}.writing").rename(tmp_path / f"{number}.bin")
+            stop.wait(0.001)
 
     thread = threading.Thread(target=come_and_go)
     thread.start()
     try:
         assert {disk_bytes(tmp_path) for _ in range(500)} == {100}
+        assert thread.is_alive()  # or nothing came and went
     finally:
         stop.set()
         thread.join()

@@ -9,6 +9,7 @@ The seed fixes what happens and when; each event is told on standard error. STRE
 from __future__ import annotations
 
 import argparse
+import asyncio
 import heapq
 import logging
 import os
@@ -24,6 +25,7 @@ from itertools import count
 from pathlib import Path
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, for_code
 from feeding import POSTS, Feed, feed_of, lines, records_of
 from harness import ROLES, Pipeline, Worker
 from proxy import Proxy, proxied_broker
@@ -38,6 +40,8 @@ PARTITIONS, SHARDS = 4, 3
 SESSION = 6.0  # seconds
 MOST_WORKERS = 5
 PAUSE = (0.5, 4.5)  # seconds between two events
+LEAVE = 180.0  # seconds that a worker may take to drain and end
+CONFIGURE = 60.0  # seconds that changing a topic may take: it may have to wait for the broker
 KINDS = ("one", "groups", "one", "roles")  # processes of the workers, in turn
 TIGHT = ("signatures", "frames", "matches", "changelog", "verdicts", "pairs", "unique", "dead_letters")
 
@@ -100,10 +104,12 @@ class Chaos:
         self.say("healing")
         while self._later:
             heapq.heappop(self._later)[2]()
+            time.sleep(0.05)  # who is leaving comes again
         assert self.broker.pid is not None
         self._start_refused()
         while self._later:
             heapq.heappop(self._later)[2]()
+            time.sleep(0.05)
         for worker in self.pipeline.workers[:3]:
             if not worker.running:
                 worker.start()
@@ -190,15 +196,20 @@ class Chaos:
             self._start_another()
 
     def leave(self) -> None:
-        worker = self._victim()
+        # One that has begun: nothing may wait for a worker here while the network is frozen or the broker is away.
+        worker = self._victim(lambda worker: worker.started)
         if worker is None:
             return
         self.say(f"{worker.name} is asked to leave")
+        asked = time.monotonic()
         worker.terminate()
         self._busy.add(worker.name)
 
         def gone() -> None:
-            code = worker.wait(60)
+            if worker.running and time.monotonic() < asked + LEAVE:
+                self._after(0.5, gone)
+                return
+            code = worker.wait(1)
             self.say(f"{worker.name} has left, code {code}")
             assert code == 0, worker.said()
             self._busy.discard(worker.name)
@@ -272,11 +283,22 @@ class Chaos:
     def _configure(self, name: str, more: dict[str, str]) -> None:
         topic = getattr(self.pipeline.topics, name)
         (spec,) = [spec for spec in wanted(self.pipeline.settings) if spec.name == topic]
-        configs = spec.configs | more
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, spec.configs | more)
 
         async def change() -> None:
-            async with admin(self.pipeline.settings) as client:
-                await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)])
+            end = time.monotonic() + CONFIGURE
+            while True:
+                try:
+                    async with admin(self.pipeline.settings) as client:
+                        (response,) = await client.alter_configs([resource])
+                    ((code, *_),) = response.resources
+                    if code:
+                        raise for_code(code)(f"configs of {topic}")
+                    return
+                except (KafkaError, OSError):
+                    if time.monotonic() > end:
+                        raise
+                    await asyncio.sleep(0.5)
 
         self.pipeline.run(change())
 

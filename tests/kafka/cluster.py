@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from stream_lsh.kafka.broker import KafkaBroker, free_port
+from aiokafka.admin import AIOKafkaAdminClient
+from stage_helpers import PATIENCE
+
+from stream_lsh.kafka.broker import KafkaBroker, free_ports
 
 COPIES = 3
 _COPIED = {
@@ -31,6 +36,19 @@ def _broker(folder: Path, version: str, node: int, voters: str, port: int, contr
     return KafkaBroker(folder, version, port, properties=properties, heap_mb=384)
 
 
+async def _until_complete(bootstrap: str) -> None:
+    """Wait until all know of each other: copies can be spread from then on."""
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        end = time.monotonic() + PATIENCE
+        while len((await client.describe_cluster())["brokers"]) < COPIES:
+            assert time.monotonic() < end, "a broker is missing in the cluster"
+            await asyncio.sleep(0.1)
+    finally:
+        await client.close()
+
+
 @contextmanager
 def cluster(folder: Path, version: str) -> Iterator[list[KafkaBroker]]:
     """The three, running; the first of them is the controller.
@@ -38,10 +56,10 @@ def cluster(folder: Path, version: str) -> Iterator[list[KafkaBroker]]:
     Raises:
         BrokerError: see `KafkaBroker.start`.
     """
-    control = free_port()
+    control, *ports = free_ports(1 + COPIES)
     voters = f"1@127.0.0.1:{control}"
     with ExitStack() as stack:
-        first = stack.enter_context(_broker(folder / "1", version, 1, voters, free_port(), control))
+        first = stack.enter_context(_broker(folder / "1", version, 1, voters, ports[0], control))
         meta = (folder / "1" / "data" / "meta.properties").read_text(encoding="ascii")
         (name,) = (line for line in meta.splitlines() if line.startswith("cluster.id="))
         brokers = [first]
@@ -50,6 +68,7 @@ def cluster(folder: Path, version: str) -> Iterator[list[KafkaBroker]]:
             data = folder / str(node) / "data"
             data.mkdir(parents=True)
             (data / "meta.properties").write_text(f"version=1\nnode.id={node}\n{name}\n", encoding="ascii")
-            broker = _broker(folder / str(node), version, node, voters, free_port(), None)
+            broker = _broker(folder / str(node), version, node, voters, ports[node - 1], None)
             brokers.append(stack.enter_context(broker))
+        asyncio.run(_until_complete(first.bootstrap))
         yield brokers

@@ -100,7 +100,7 @@ async def produce(
     """
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap, acks="all", linger_ms=5, max_batch_size=256 << 10,
-        max_request_size=32 << 20, request_timeout_ms=60_000, retry_backoff_ms=50,
+        max_request_size=32 << 20, request_timeout_ms=300_000, retry_backoff_ms=50,
     )  # fmt: skip
     await producer.start()
     sent = lost = 0

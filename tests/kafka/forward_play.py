@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from stage_helpers import positions, records, until
+from kafka_helpers import settings_for
+from stage_helpers import PATIENCE, positions, records, running, until
 
 from stream_lsh.kafka.connection import client_options
+from stream_lsh.kafka.forward import ForwardStage
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
+from stream_lsh.kafka.topics import Topics, create
 
 PARTITIONS = 3
 NOW = int(time.time() * 1000)  # retention goes by the documents' own timestamps: older ones may be deleted at any time
@@ -31,6 +36,17 @@ class Written:
     headers: list[tuple[str, bytes | None]]
     timestamp: int
     kind: str
+
+
+def made(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> KafkaSettings:
+    """Settings of a test of forward, and the topics."""
+    values = {
+        "partitions": PARTITIONS, "session_timeout_ms": 30_000, "transaction_timeout_ms": 30_000,
+        "give_up_seconds": 300, **given,
+    }  # fmt: skip
+    settings = settings_for(broker, prefix, tmp_path, **values)
+    asyncio.run(create(settings))
+    return settings
 
 
 async def write_documents(
@@ -154,3 +170,10 @@ async def until_forwarded(settings: KafkaSettings, documents: Sequence[Written])
         return all(found.get(partition, -1) >= end for partition, end in ends.items())
 
     await until(forwarded, f"documents up to {ends} are forwarded")
+
+
+async def ended(settings: KafkaSettings) -> None:
+    """Wait until forward ends by itself, and raise why."""
+    async with asyncio.timeout(PATIENCE):
+        async with running(ForwardStage, settings) as task:
+            await task

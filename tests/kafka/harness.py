@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -21,18 +22,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import GroupCoordinatorNotAvailableError
 from feeding import POSTS, Record, produce
 from oracle import Expected, Outputs, answers, check, order
+from stage_helpers import members, partitions_of, settled, warm
 
-from stream_lsh.kafka.connection import admin
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.member import COMPILED
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.topics import Topics, create
 
-PATIENCE = 90.0
-"""Seconds without any new verdict after which a test fails: the first life of a worker compiles or loads kernels."""
-ROLES = ("sign", "sequence", "match", "judge", "forward")
+PATIENCE = 300.0
+"""Seconds without any new verdict after which a test fails: the first life of a worker compiles or loads kernels, and
+the machine may be slow, or busy with other things."""
 OUTPUTS = ("verdicts", "pairs", "unique", "dead_letters")
+_STARTED = re.compile(rb": started (\w\S*)")  # what a process says when its roles run and its signals are in hand
 
 T = TypeVar("T")
 
@@ -71,6 +73,7 @@ class Worker:
         self.log = log
         self.processes = processes
         self.process: subprocess.Popen[bytes] | None = None
+        self._began = 0  # where the log of this life begins
 
     def start(self, *more: str, largest_file: int | None = None) -> None:
         """Start it; it may have run before.
@@ -82,9 +85,12 @@ class Worker:
             sys.executable, "-m", "stream_lsh.cli", "worker", "--config", str(self.config),
             "--roles", ",".join(self.roles), "--processes", self.processes, *more,
         ]  # fmt: skip
+        if not set(self.roles).isdisjoint(COMPILED):
+            warm()
         path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
         with self.log.open("ab") as log:
+            self._began = log.tell()
             # A group of its own: it is killed and stopped as a whole.
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -95,6 +101,14 @@ class Worker:
     @property
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    @property
+    def started(self) -> bool:
+        """Whether all its roles have begun in this life."""
+        with self.log.open("rb") as log:
+            log.seek(self._began)
+            jobs = _STARTED.findall(log.read())
+        return {role for job in jobs for role in job.decode().split(",")} >= set(self.roles)
 
     @property
     def pid(self) -> int:
@@ -118,8 +132,9 @@ class Worker:
             self.process.wait(30)
 
     def terminate(self) -> None:
-        """SIGTERM, as an operator or a container runtime would: to the first process only."""
+        """SIGTERM, as an operator or a container runtime would: to the first process only, when it has begun."""
         assert self.process is not None
+        until(lambda: self.started or not self.running, why=f"{self.name} does not begin")
         self.process.terminate()
 
     def wait(self, patience: float = PATIENCE) -> int:
@@ -188,16 +203,7 @@ class Pipeline:
     def members(self, role: str) -> int:
         """How many there are in a role's group; -1 while it is being shared out."""
 
-        async def look() -> int:
-            try:
-                async with admin(self.settings) as client:
-                    (found,) = await client.describe_consumer_groups([self.topics.group(role)])
-            except GroupCoordinatorNotAvailableError:  # the first group of a new broker
-                return -1
-            _, _, state, _, _, members, *_ = found.groups[0]
-            return len(members) if state in ("Stable", "Empty", "Dead") else -1
-
-        return self.run(look())
+        return self.run(members(self.settings, role))
 
     def produce(self, records: Iterable[Record]) -> int:
         """Produce at full speed; how many."""
@@ -276,11 +282,7 @@ class Pipeline:
             max_partition_fetch_bytes=16 << 20, fetch_max_wait_ms=100, metadata_max_age_ms=2000,
         )  # fmt: skip
         await consumer.start()
-        places = []
-        for name in names:
-            found = await partitions_of(consumer, name)
-            places += [TopicPartition(name, partition) for partition in sorted(found)]
-        consumer.assign(places)
+        consumer.assign([place for name in names for place in await partitions_of(consumer, name)])
         return consumer
 
     def read(self, *names: str, isolation: str = "read_committed") -> dict[str, list[Record]]:
@@ -310,23 +312,10 @@ class Pipeline:
 
     def outputs(self) -> Outputs:
         """Everything that is committed, when no transaction is open any more."""
-        self.run(self._settled())
+        names = [getattr(self.topics, name) for name in OUTPUTS]
+        self.run(settled(self.settings.bootstrap_servers, *names))
         found = self.read("documents", *OUTPUTS)
         return Outputs(**found)
-
-    async def _settled(self) -> None:
-        """Wait until nothing is hidden behind an open transaction: what a killed worker left is ended by the broker."""
-        end = time.monotonic() + 60
-        names = [getattr(self.topics, name) for name in OUTPUTS]
-        committed, everything = await self.consumer(names), await self.consumer(names, "read_uncommitted")
-        try:
-            places = list(committed.assignment())
-            while await committed.end_offsets(places) != await everything.end_offsets(places):
-                assert time.monotonic() < end, "a transaction stays open"
-                await asyncio.sleep(0.2)
-        finally:
-            await committed.stop()
-            await everything.stop()
 
     def oracle(self, documents: Iterable[Record]) -> Expected:
         """What the embedded engine says, over the order that was recorded."""
@@ -356,21 +345,8 @@ def _toml(value: object) -> str:
     return json.dumps(str(value))
 
 
-async def partitions_of(client: AIOKafkaConsumer, topic: str) -> set[int]:
-    """The partitions of a topic; a client that has just started may not know it yet."""
-    end = time.monotonic() + 20
-    while True:
-        client._client.add_topic(topic)
-        await client._client.force_metadata_update()
-        found = client.partitions_for_topic(topic)
-        if found:
-            return set(found)
-        assert time.monotonic() < end, f"there is no topic {topic}"
-        await asyncio.sleep(0.1)
-
-
 async def ends(client: AIOKafkaConsumer, topic: str) -> dict[TopicPartition, int]:
     """The end of each partition of a topic without transactions: the number of its records."""
-    places = [TopicPartition(topic, partition) for partition in await partitions_of(client, topic)]
+    places = await partitions_of(client, topic)
     found: Mapping[TopicPartition, int] = await client.end_offsets(places)
     return dict(found)

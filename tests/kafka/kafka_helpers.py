@@ -17,6 +17,17 @@ from stream_lsh.kafka.settings import KafkaSettings
 VERSION = os.environ.get("STREAM_LSH_TEST_KAFKA_VERSION") or VERSIONS[0]
 
 
+def alive(pid: int) -> bool:
+    """Whether a process runs. A zombie is dead: who started it may not have looked yet."""
+    try:
+        os.kill(pid, 0)
+        if not Path("/proc/self/stat").exists():
+            return True
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # it may end while we look
+        return False
+
+
 class ForeignBroker:
     """A broker that runs already: it cannot be killed."""
 

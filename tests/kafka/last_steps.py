@@ -21,7 +21,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from stream_lsh.kafka import member
 from stream_lsh.kafka.settings import KafkaSettings
 
-PATIENCE = 90
+PATIENCE = 300  # seconds for what should take a few
+DEATHS = {"session_timeout_ms": 3000, "transaction_timeout_ms": 6000}
+"""Settings: who dies or freezes is noticed soon. On a slow machine others may seem dead then, too: it is not for tests
+where nobody does."""
 
 
 class Victim:
@@ -36,6 +39,10 @@ class Victim:
         assert self.process.stdin is not None
         self.process.stdin.write(member.dump(member.Job((role,), log_level="info"), settings))
         self.process.stdin.flush()
+
+    @property
+    def dead(self) -> bool:
+        return self.process.poll() is not None
 
     def wait_until_dead(self) -> None:
         assert self.process.wait(PATIENCE) == -signal.SIGKILL

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from stage_helpers import commits, warm
 
 from stream_lsh.documents import Document, columns
 from stream_lsh.frames import Frame, Sequenced, Source
 from stream_lsh.index.batch import sign_batch
 from stream_lsh.index.replica import Replica
-from stream_lsh.kafka.connection import admin, committed
+from stream_lsh.kafka.connection import admin
 from stream_lsh.kafka.member import Job, command, dump
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics
@@ -28,7 +29,7 @@ from stream_lsh.signing.signer import Signer
 
 ROOT = Path(__file__).parents[2]
 WORDS = [f"w{i}" for i in range(400)]
-LIMIT = 90.0  # seconds that anything may take
+LIMIT = 300.0  # seconds that anything may take: the machine may be slow, or busy with other things
 
 
 def documents(n: int, seed: int = 1) -> list[Document]:
@@ -77,14 +78,17 @@ def expected(settings: KafkaSettings, log: Sequence[bytes], folder: Path) -> dic
 async def produce(settings: KafkaSettings, log: Sequence[bytes], pause: float = 0.0) -> None:
     """A copy of each frame for each shard, as the sequencer does it."""
     producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, max_request_size=80 << 20, enable_idempotence=True
-    )
+        bootstrap_servers=settings.bootstrap_servers, max_request_size=80 << 20, enable_idempotence=True,
+        request_timeout_ms=300_000,
+    )  # fmt: skip
     await producer.start()
+    sent = []
     try:
         for data in log:
             for shard in range(settings.shards):
-                await producer.send(Topics.of(settings).frames, data, partition=shard)
+                sent.append(await producer.send(Topics.of(settings).frames, data, partition=shard))
             await asyncio.sleep(pause)
+        await asyncio.gather(*sent)
     finally:
         await producer.stop()
 
@@ -96,12 +100,12 @@ class Replies:
         self.settings = settings
         self.found: dict[int, list[bytes]] = {shard: [] for shard in range(settings.shards)}
         self.times: list[float] = []
-        self.repeats = 0
+        self.repeated: list[int] = []  # offsets of frames
         self.position = 0
         self._last = dict.fromkeys(range(settings.shards), -1)
 
     async def read(self, n: int, look: Callable[[], object] = lambda: None) -> None:
-        """Read until each shard has replied to `n` frames."""
+        """Read until each shard has replied to `n` frames; fail if nothing comes for long."""
         topic = TopicPartition(Topics.of(self.settings).matches, 0)
         consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.bootstrap_servers, fetch_max_wait_ms=50)
         await consumer.start()
@@ -113,6 +117,7 @@ class Replies:
                 look()
                 assert time.monotonic() < deadline, f"replies: { {k: len(v) for k, v in self.found.items()} } of {n}"
                 for records in (await consumer.getmany(timeout_ms=200)).values():
+                    deadline = time.monotonic() + LIMIT
                     for record in records:
                         self._take(record)
         finally:
@@ -123,7 +128,7 @@ class Replies:
         self.position = record.offset + 1
         shard, offset, predecessor = head(record.value, self.settings)
         if offset <= self._last[shard]:
-            self.repeats += 1
+            self.repeated.append(offset)
         elif predecessor == self._last[shard]:
             self._last[shard] = offset
             self.found[shard].append(record.value)
@@ -136,7 +141,7 @@ async def all_committed(settings: KafkaSettings, n: int) -> None:
     deadline = time.monotonic() + LIMIT
     async with admin(settings) as client:
         while True:
-            found = await committed(client, names.group("match"), names.frames)
+            found = await commits(client, names.group("match"), names.frames)
             if [found.get(shard, (0, ""))[0] for shard in range(settings.shards)] == [n] * settings.shards:
                 return
             assert time.monotonic() < deadline, f"committed {found}, not {n}"
@@ -159,6 +164,7 @@ class Worker:
     """The match role as a process, as `stream-lsh worker` starts it."""
 
     def __init__(self, settings: KafkaSettings, log: Path) -> None:
+        warm()
         self.log = log
         with log.open("ab") as errors:
             self.process = subprocess.Popen(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.kafka.broker import KafkaBroker, free_port
+from stream_lsh.kafka.broker import KafkaBroker, free_ports
 
 CHUNK = 1 << 16
 
@@ -188,7 +188,7 @@ def proxied_broker(folder: Path, version: str, names: Sequence[str] = ("PROXIED"
 
     The proxies run. A client that bootstraps at a proxy's port uses that proxy only.
     """
-    plain, control, *ports = (free_port() for _ in range(2 + len(names)))
+    plain, control, *ports = free_ports(2 + len(names))
     proxies = [Proxy(port, seed=number) for number, port in enumerate(ports)]
     for proxy in proxies:
         proxy.start()

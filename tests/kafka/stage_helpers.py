@@ -1,4 +1,4 @@
-"""What the tests of the signing and sequencing stages share: a topic's records, stages that run, processes to kill."""
+"""What tests with a broker share: a topic's records and partitions, what is committed, stages that run, processes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from stream_lsh.frames import Frame, Sequenced, places
 from stream_lsh.kafka.connection import admin, client_options, committed
-from stream_lsh.kafka.member import Job, command, dump
+from stream_lsh.kafka.member import COMPILED, Job, command, dump
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.stage import Stage, keep_running
 from stream_lsh.kafka.topics import Topics
+from stream_lsh.kafka.warming import warm_up
 
-PATIENCE = 90  # seconds for what should take a few
+PATIENCE = 300  # seconds for what should take a few: the machine may be slow, or busy with other things
+
+
+@cache
+def warm() -> None:
+    """Compile or load the kernels, once: before something is waited for, as that may take minutes on a busy machine."""
+    warm_up(KafkaSettings())
 
 
 def line(number: int, words: int = 6) -> bytes:
@@ -45,8 +54,10 @@ async def produce(settings: KafkaSettings, values: Sequence[bytes], partitions: 
 async def records(
     settings: KafkaSettings, topic: str, partition: int = 0, isolation: str = "read_uncommitted"
 ) -> list[ConsumerRecord]:
-    """All records that are in a partition now."""
+    """All records that are in a partition now; those of `read_committed` when no transaction hides any."""
     place = TopicPartition(topic, partition)
+    if isolation == "read_committed":
+        await settled(settings.bootstrap_servers, topic)
     consumer = AIOKafkaConsumer(
         **client_options(settings), max_partition_fetch_bytes=8 << 20, isolation_level=isolation
     )
@@ -63,17 +74,80 @@ async def records(
         await consumer.stop()
 
 
+async def partitions_of(client: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
+    """The partitions of a topic; a client that has just started may not know it yet."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        client._client.add_topic(topic)
+        await client._client.force_metadata_update()
+        found = client.partitions_for_topic(topic)
+        if found:
+            return [TopicPartition(topic, partition) for partition in sorted(found)]
+        assert time.monotonic() < end, f"there is no topic {topic}"
+        await asyncio.sleep(0.1)
+
+
+async def settled(bootstrap: str, *topics: str) -> None:
+    """Wait until no transaction hides anything of these topics.
+
+    What was committed is seen only when the brokers have written that; what a killed process has left open, they end.
+    """
+    everything = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    visible = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+    await everything.start()
+    try:
+        await visible.start()
+        places = [place for topic in topics for place in await partitions_of(visible, topic)]
+        end = time.monotonic() + PATIENCE
+        while await visible.end_offsets(places) != await everything.end_offsets(places):
+            assert time.monotonic() < end, f"a transaction stays open on one of {topics}"
+            await asyncio.sleep(0.1)
+    finally:
+        await everything.stop()
+        await visible.stop()
+
+
+async def until_partitions(settings: KafkaSettings, topic: str, number: int) -> None:
+    """Wait until a topic is known to have so many partitions: brokers learn of new ones a little later."""
+    async with admin(settings) as client:
+
+        async def known() -> bool:
+            (found,) = await client.describe_topics([topic])
+            return len(found["partitions"]) >= number
+
+        await until(known, f"{topic} has {number} partitions")
+
+
+async def commits(client: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, tuple[int, str]]:
+    """What a group has committed, with its metadata; a coordinator that is not ready is asked again."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await committed(client, group, topic)
+        except KafkaError as error:
+            if not error.retriable or time.monotonic() > end:
+                raise
+            await asyncio.sleep(0.1)
+
+
 async def positions(settings: KafkaSettings, role: str, topic: str) -> dict[int, int]:
     """What the group of a role has committed."""
     async with admin(settings) as client:
-        while True:
-            try:
-                found = await committed(client, Topics.of(settings).group(role), topic)
-                return {partition: offset for partition, (offset, _) in found.items()}
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                await asyncio.sleep(0.1)
+        found = await commits(client, Topics.of(settings).group(role), topic)
+        return {partition: offset for partition, (offset, _) in found.items()}
+
+
+async def members(settings: KafkaSettings, role: str) -> int:
+    """How many there are in a role's group; -1 while it is being shared out."""
+    try:
+        async with admin(settings) as client:
+            (found,) = await client.describe_consumer_groups([Topics.of(settings).group(role)])
+    except KafkaError as error:
+        if not error.retriable:  # as at the first group of a new broker
+            raise
+        return -1
+    _, _, state, _, _, there, *_ = found.groups[0]
+    return len(there) if state in ("Stable", "Empty", "Dead") else -1
 
 
 async def commit(settings: KafkaSettings, role: str, topic: str, offset: int, metadata: str = "") -> None:
@@ -145,6 +219,8 @@ async def running(
 ) -> AsyncIterator[asyncio.Task]:
     """A stage at work, life after life; at the end it is stopped, and what went wrong raised."""
     stop, watch = asyncio.Event(), watch or Watch(stage.role)
+    if stage.role in COMPILED:
+        warm()
     task = asyncio.create_task(keep_running(lambda: stage(settings, watch), stop, settings, watch))
     try:
         yield task
@@ -157,6 +233,8 @@ class Child:
     """A role in a process of its own, as a worker starts it."""
 
     def __init__(self, role: str, settings: KafkaSettings) -> None:
+        if role in COMPILED:
+            warm()
         job = Job((role,), log_level="warning")
         self.process: subprocess.Popen[Any] = subprocess.Popen(command(job), stdin=subprocess.PIPE)
         assert self.process.stdin is not None

@@ -16,23 +16,13 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import NewTopic
-from kafka_helpers import local_broker, settings_for
+from kafka_helpers import alive, local_broker, settings_for
 
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka import libraries as jars
 from stream_lsh.kafka.broker import KafkaBroker, free_port
 from stream_lsh.kafka.connection import admin
 from stream_lsh.kafka.libraries import VERSIONS, check_version, java, libraries
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # A zombie is dead; who started it may not have looked yet.
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def until(condition: object, seconds: float = 30) -> bool:
@@ -54,7 +44,7 @@ async def write(broker: KafkaBroker, *values: bytes) -> None:
 async def read(broker: KafkaBroker, count: int) -> list[bytes]:
     options = {"bootstrap_servers": broker.bootstrap, "auto_offset_reset": "earliest", "group_id": "readers"}
     async with AIOKafkaConsumer("news", **options, enable_auto_commit=False) as consumer:
-        return [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in range(count)]
+        return [(await asyncio.wait_for(consumer.getone(), 120)).value for _ in range(count)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -16,10 +16,11 @@ import orjson
 import pytest
 from chaos import DOCUMENTS, documents, run
 from feeding import POSTS, Feed, Record, lines, records_of
-from harness import Pipeline, until
+from harness import PATIENCE, Pipeline, until
 from proxy import Proxied
+from stage_helpers import commits
 
-from stream_lsh.kafka.connection import admin, committed
+from stream_lsh.kafka.connection import admin
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 1.0)
@@ -47,18 +48,20 @@ def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Pa
     ahead, frame = 30, 50
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, frames_in_flight=ahead, frame_documents=frame,
-        session_timeout_ms=down * 1000,
+        session_timeout_ms=(down + 18) * 1000,
     ) as pipeline:  # fmt: skip
         pipeline.worker(("sign", "sequence", "judge", "forward"))
         matchers = [pipeline.worker(("match",)), pipeline.worker(("match",))]
         pipeline.produce(feed[:2000])
         pipeline.finish()
-        until(lambda: all("answering for the shards" in worker.said() for worker in matchers))
+        until(lambda: all("answering for the shards" in worker.said(10**7) for worker in matchers))
+        until(lambda: not any(frames_ahead(pipeline).values()))
         matchers[0].kill()
         pipeline.produce(feed[2000:])
         began = time.monotonic()
         worst = 0
-        while time.monotonic() < began + down - 3:
+        # On a slow machine longer, until the others have come so far.
+        while (now := time.monotonic()) < began + down - 3 or (worst < ahead // 2 and now < began + PATIENCE):
             worst = max(worst, *frames_ahead(pipeline).values())
             time.sleep(0.5)
         matchers[0].start()
@@ -78,7 +81,7 @@ def frames_ahead(pipeline: Pipeline) -> dict[int, int]:
         finally:
             await consumer.stop()
         async with admin(pipeline.settings) as client:
-            done = await committed(client, group, topic)
+            done = await commits(client, group, topic)
         return {place.partition: end - done.get(place.partition, (0, ""))[0] for place, end in ends.items()}
 
     return pipeline.run(look())
@@ -88,10 +91,12 @@ def test_a_signer_frozen_inside_a_send_holds_nobody_back(
     proxied: Proxied, prefix: str, shared_data: Path, tmp_path: Path
 ) -> None:
     """Its connection is slow, so that at every moment a send is under way; its zombie comes back at the end."""
-    partitions, rate, seconds = 4, 200, 40 if LONG else 16
+    partitions, rate, seconds = 4, 200, 60 if LONG else 30
     values = list(lines(shared_data, POSTS[0], rate * seconds))
     slow = proxied.proxies[1]
-    with Pipeline(proxied.broker.bootstrap, prefix, tmp_path, partitions=partitions) as pipeline:
+    with Pipeline(
+        proxied.broker.bootstrap, prefix, tmp_path, partitions=partitions, session_timeout_ms=15_000
+    ) as pipeline:
         pipeline.worker(("sequence", "match", "judge", "forward"))
         pipeline.worker(("sign",), name="healthy")
         frozen = pipeline.worker(("sign",), name="frozen", bootstrap_servers=f"127.0.0.1:{slow.port}")
@@ -119,6 +124,7 @@ def test_a_signer_frozen_inside_a_send_holds_nobody_back(
         if when >= at:
             waited[source["partition"]] = max(waited[source["partition"]], (record.timestamp or 0) - when)
     waits = sorted(waited.values())
-    # Its own two partitions wait for the end of its session. A second is what is promised for the others; a machine
-    # that does much else may add to it.
-    assert waits[2] > 4000 and waits[1] < 3000, waited
+    print("longest wait in each source partition, ms:", *map(round, waits))
+    # Its own two partitions wait for the end of its session, the others do not. A second is what is promised for them;
+    # a machine that does much else may add to all.
+    assert waits[2] > 10_000 and waits[1] < waits[2] - 5000, waited

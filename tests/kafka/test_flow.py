@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stream_lsh.errors import StateError
 from stream_lsh.index.replica import Answer
 from stream_lsh.kafka import flow as module
 from stream_lsh.kafka.flow import Flow
@@ -32,6 +33,7 @@ class Shard:
     def __init__(self) -> None:
         self.confirmed: list[int] = []
         self.matched: list[bytes] = []
+        self.lost: StateError | None = None
         self.free = asyncio.Event()
         self.free.set()
 
@@ -40,7 +42,11 @@ class Shard:
         self.matched += values
         await self.free.wait()
         found: dict[bytes, Answer | None] = {b"gap": None, b"old": Answer(0, None, None)}
-        return [Matched(found.get(value, Answer(0, b"c" + value, b"r" + value)), 1, 0.0) for value in values]
+        return [Matched(found.get(value, Answer(0, b"c" + value, b"r" + value, 1)), 0.0) for value in values]
+
+    def look(self) -> None:
+        if self.lost is not None:
+            raise self.lost
 
 
 class Play:
@@ -197,5 +203,51 @@ def test_no_room_for_more_than_a_limit() -> None:
             assert p.flow.room
             p.offer(offset, b"x")
         assert not p.flow.room
+
+    play(scenario)
+
+
+def test_only_what_was_matched_just_now_is_counted() -> None:
+    async def scenario(p: Play) -> None:
+        for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old"), (13, b"b")):
+            p.offer(offset, value)
+        await p.settle()
+        assert p.watch.registry.documents.labels("match")._value.get() == 2
+
+    play(scenario)
+
+
+def test_a_frame_that_does_not_come_ends_it() -> None:
+    async def scenario(p: Play) -> None:
+        p.flow.check()
+        assert p.failures == []
+        p.shard.lost = StateError("the next one has not come")
+        p.flow.check()
+        p.flow.check()
+
+    assert [str(error) for error in play(scenario).failures][:1] == ["the next one has not come"]
+
+
+def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send may wait until there is room: that time is not the broker's."""
+    monkeypatch.setattr(module, "ANSWER_MS", 0)
+
+    async def scenario(p: Play) -> None:
+        room = asyncio.Event()
+        real = p.flow._send
+
+        async def send(topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+            await room.wait()
+            return await real(topic, partition, value)
+
+        p.flow._send = send  # type: ignore[method-assign,assignment]
+        p.offer(10, b"a")
+        await p.settle()
+        p.flow.check()
+        assert p.failures == []
+        room.set()
+        await p.settle()
+        p.flow.check()
+        assert len(p.failures) == 1
 
     play(scenario)

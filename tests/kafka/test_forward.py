@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
-from forward_play import NOW, PARTITIONS, Written, check, until_forwarded, write_documents, write_verdicts
-from kafka_helpers import settings_for
-from last_steps import Victim
-from stage_helpers import PATIENCE, commit, positions, running, until
+from forward_play import NOW, PARTITIONS, Written, check, ended, made, until_forwarded, write_documents, write_verdicts
+from header_play import Name, send
+from last_steps import DEATHS, Victim
+from stage_helpers import PATIENCE, positions, records, running, until
 
 from stream_lsh.errors import BrokerError, StateError
 from stream_lsh.kafka import forward, lane, stage
@@ -29,15 +30,7 @@ Make = Callable[..., KafkaSettings]
 
 @pytest.fixture
 def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
-    def made(**given: Any) -> KafkaSettings:
-        values = {
-            "partitions": PARTITIONS, "session_timeout_ms": 3000, "transaction_timeout_ms": 6000, **given,
-        }  # fmt: skip
-        settings = settings_for(broker, prefix, tmp_path, **values)
-        asyncio.run(create(settings))
-        return settings
-
-    return made
+    return partial(made, broker, prefix, tmp_path)
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
@@ -67,7 +60,6 @@ def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.Monk
     monkeypatch.setattr(forward, "PARTITION_BYTES", 20_000)
     monkeypatch.setattr(lane, "MOST_VERDICTS", 20)
     monkeypatch.setattr(lane, "MOST_DOCUMENTS", 7)
-    life = ForwardStage(settings, Watch("forward"))
     most = [0, 0]
     offer = lane.Lane.offer
 
@@ -80,14 +72,11 @@ def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.Monk
 
     async def body() -> None:
         documents = await write_documents(settings, 900)
-        stop = asyncio.Event()
-        task = asyncio.create_task(life.run(stop))
-        await until(lambda: _true(most[0] > 10_000), "documents wait")
-        await asyncio.sleep(1)
-        await write_verdicts(settings, documents)
-        await until_forwarded(settings, documents)
-        stop.set()
-        await task
+        async with running(ForwardStage, settings):
+            await until(lambda: _true(most[0] > 10_000), "documents wait")
+            await asyncio.sleep(1)
+            await write_verdicts(settings, documents)
+            await until_forwarded(settings, documents)
         await check(settings, documents)
         assert most[0] < 120_000 < sum(len(d.value or b"") for d in documents) / PARTITIONS
         assert most[1] < 250
@@ -97,7 +86,7 @@ def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("moment", "number"), [("send", 4), ("commit", 5), ("after", 5)])
 def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> None:
-    settings = make()
+    settings = make(**DEATHS)
 
     async def body() -> None:
         # Commits 1 to 3 are those of the beginnings.
@@ -112,8 +101,8 @@ def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> None:
     asyncio.run(body())
 
 
-def test_a_zombie_is_fenced(make: Make) -> None:
-    settings = make()
+def test_a_zombie_is_fenced(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = make(**DEATHS)
 
     async def body() -> None:
         zombie = Victim("forward", settings, "freeze", "commit", 5)
@@ -137,11 +126,12 @@ def test_a_zombie_is_fenced(make: Make) -> None:
             zombie.kill()
 
     asyncio.run(body())
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_members_come_and_go(make: Make, delivery: str) -> None:
-    settings = make(delivery=delivery)
+    settings = make(delivery=delivery, **DEATHS)
     chance = random.Random(5)
 
     async def body() -> None:
@@ -217,87 +207,6 @@ def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pyte
     asyncio.run(body())
 
 
-async def ended(settings: KafkaSettings) -> None:
-    async with asyncio.timeout(PATIENCE):
-        async with running(ForwardStage, settings) as task:
-            await task
-
-
-async def delete(settings: KafkaSettings, before: Mapping[str, int]) -> None:
-    async with admin(settings) as client:
-        await client.delete_records(
-            {TopicPartition(topic, 0): RecordsToDelete(before_offset=offset) for topic, offset in before.items()}
-        )
-
-
-def plain_documents(number: int) -> list[Written]:
-    return [Written(0, i, b"k", b"%d" % i, [], NOW, "unique") for i in range(number)]
-
-
-async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> None:
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    for d in documents:
-        await producer.send_and_wait(
-            Topics.of(settings).documents, d.value, key=d.key, partition=0, timestamp_ms=d.timestamp
-        )
-    await producer.stop()
-
-
-@pytest.mark.parametrize("lost", ["documents", "verdicts"])
-def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepted(
-    make: Make, lost: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = make(partitions=1)
-    topics = Topics.of(settings)
-    documents = plain_documents(12)
-    place = topics.documents if lost == "documents" else topics.verdicts
-
-    async def body() -> None:
-        await write_plain(settings, documents)
-        await write_verdicts(settings, documents[:3], transactions=False)
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents[:3])
-        await write_verdicts(settings, documents[3:], transactions=False)
-        await delete(settings, {place: 7})
-        with pytest.raises(StateError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
-            await ended(settings)
-        with caplog.at_level("WARNING", "stream_lsh.kafka"):
-            async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
-                await until_forwarded(settings, documents)
-        assert "4 documents of" in caplog.text
-        await check(settings, documents[:3] + documents[7:], 1)
-
-    asyncio.run(body())
-
-
-def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
-    settings = make()
-
-    async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings))
-        await producer.start()
-        await producer.send_and_wait(Topics.of(settings).dead_letters, b"{}", partition=2)
-        await producer.stop()
-        with pytest.raises(StateError, match=r"no committed offset for partition 2.*reindex"):
-            await ended(settings)
-
-    asyncio.run(body())
-
-
-def test_a_topic_that_was_made_anew(make: Make) -> None:
-    settings = make(partitions=1)
-    topics = Topics.of(settings)
-
-    async def body() -> None:
-        await commit(settings, "forward", topics.documents, 5)
-        await commit(settings, "forward", topics.verdicts, 0)
-        with pytest.raises(StateError, match=r"ends before offset 5.*reindex"):
-            await ended(settings)
-
-    asyncio.run(body())
-
-
 @pytest.mark.parametrize(
     ("value", "says"),
     [
@@ -344,6 +253,26 @@ def test_source_partitions_that_were_added_need_topics_create(make: Make, monkey
         async with running(ForwardStage, settings):
             await until_forwarded(settings, documents_of_new)
         await check(settings, documents + documents_of_new, 2)
+
+    asyncio.run(body())
+
+
+def test_a_header_whose_name_is_not_utf8(make: Make) -> None:
+    """It is passed on, the name in other letters: aiokafka cannot send it as it was."""
+    settings = make(partitions=1)
+    topic = Topics.of(settings).documents
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        await send(producer, topic, [b"v"], [("h", b"1"), (Name(b"na\xffme"), b"2")])
+        await producer.stop()
+        (sent,) = await records(settings, topic)
+        documents = [Written(0, 0, None, b"v", [("h", b"1"), ("na\\xffme", b"2")], sent.timestamp, "unique")]
+        await write_verdicts(settings, documents)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+        await check(settings, documents, 1)
 
     asyncio.run(body())
 

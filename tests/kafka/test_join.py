@@ -101,6 +101,14 @@ def test_documents_that_are_gone_and_none_has_come_since() -> None:
     assert offsets(join) == [2]
 
 
+def test_documents_that_were_gone_before_the_beginning() -> None:
+    join: Join[Document] = Join(2, 0)
+    join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2), (3, 1)))
+    assert offsets(join) == [] and state(join) == (2, 2, 2)
+    join.add_documents([Document(2)])
+    assert offsets(join) == [2] and state(join) == (3, 4, 2)  # the last one is a repeat
+
+
 def test_verdicts_that_are_gone() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(offset) for offset in range(5)])

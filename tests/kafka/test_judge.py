@@ -15,15 +15,16 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import RecordsToDelete
 from judge_play import PARTITIONS, Answered, answered, decoded, log_of
 from kafka_helpers import settings_for
-from last_steps import Victim
-from stage_helpers import PATIENCE, commit, positions, running, until
+from last_steps import DEATHS, Victim
+from stage_helpers import PATIENCE, commit, positions, running, settled, until
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.judging.gather import Gather
 from stream_lsh.judging.records import Records
 from stream_lsh.kafka import judge, stage
 from stream_lsh.kafka.connection import admin, client_options
-from stream_lsh.kafka.judge import JudgeStage, last_of, metadata
+from stream_lsh.kafka.judge import JudgeStage
+from stream_lsh.kafka.judged import last_of, metadata
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics, create
@@ -36,8 +37,8 @@ Make = Callable[..., KafkaSettings]
 def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
     def made(**given: Any) -> KafkaSettings:
         values = {
-            "partitions": PARTITIONS, "shards": 2, "verify": "signature", "session_timeout_ms": 3000,
-            "transaction_timeout_ms": 6000, **given,
+            "partitions": PARTITIONS, "shards": 2, "verify": "signature", "session_timeout_ms": 30_000,
+            "transaction_timeout_ms": 30_000, "give_up_seconds": 300, **given,
         }  # fmt: skip
         settings = settings_for(broker, prefix, tmp_path, **values)
         asyncio.run(create(settings))
@@ -63,7 +64,8 @@ async def reply(settings: KafkaSettings, log: Sequence[bytes]) -> None:
 
 
 async def committed_records(settings: KafkaSettings, topic: str) -> dict[int, list[ConsumerRecord]]:
-    """What a reader of committed records sees, by partition; it ends where an open transaction begins."""
+    """What was committed, by partition."""
+    await settled(settings.bootstrap_servers, topic)
     consumer = AIOKafkaConsumer(**client_options(settings), isolation_level="read_committed")
     await consumer.start()
     try:
@@ -98,24 +100,40 @@ async def check(settings: KafkaSettings, frames: Sequence[Answered]) -> None:
 
 
 def goal(settings: KafkaSettings, log: Sequence[bytes]) -> int:
-    """The position that is committed when all of a log is judged."""
+    """The position that is committed, or a later one, when all is judged to which a log has the replies."""
     gather: Gather[bytes] = Gather(settings.shards, -1)
+    end = 0
     for position, value in enumerate(log):
         gather.add(position, *head(value, settings), value)
-    while gather.take() is not None:
-        pass
-    return gather.needed(max(at for at, value in enumerate(log) if value not in log[:at]) + 1)
+        while gather.take() is not None:
+            end = position + 1
+    return gather.needed(end)
 
 
-async def until_judged(settings: KafkaSettings, log: Sequence[bytes]) -> None:
-    await until_committed(settings, goal(settings, log))
+async def until_judged(settings: KafkaSettings, log: Sequence[bytes], victim: Victim | None = None) -> None:
+    """Wait until the replies are judged, or until the victim, who should do it, is dead."""
+    position = goal(settings, log)
+
+    async def judged() -> bool:
+        return await is_committed(settings, position) or (victim is not None and victim.dead)
+
+    await until(judged, f"replies up to {position} are judged")
+
+
+async def feed_and_kill(settings: KafkaSettings, log: Sequence[bytes], victim: Victim) -> None:
+    """Replies in slices, each when the one before is judged or nobody is left to judge: there are many transactions."""
+    for start in range(0, len(log), 10):
+        await reply(settings, log[start : start + 10])
+        await until_judged(settings, log[: start + 10], victim)
+    await asyncio.to_thread(victim.wait_until_dead)
 
 
 async def until_committed(settings: KafkaSettings, position: int) -> None:
-    async def judged() -> bool:
-        return (await positions(settings, "judge", Topics.of(settings).matches)).get(0, -1) >= position
+    await until(lambda: is_committed(settings, position), f"replies up to {position} are judged")
 
-    await until(judged, f"replies up to {position} are judged")
+
+async def is_committed(settings: KafkaSettings, position: int) -> bool:
+    return (await positions(settings, "judge", Topics.of(settings).matches)).get(0, -1) >= position
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
@@ -126,7 +144,7 @@ def test_verdicts_and_pairs_over_several_lives(
     settings = make(delivery=delivery)
     frames = answered(settings, tmp_path, 900)
     log, watch = log_of(frames), Watch("judge")
-    half = len(log) // 2
+    half, wanted = len(log) // 2, expected(settings, frames)
 
     async def body() -> None:
         await reply(settings, log[:half])
@@ -137,13 +155,12 @@ def test_verdicts_and_pairs_over_several_lives(
             await until_judged(settings, log)
             await until(lambda: _true(complete()), "all is judged")
         await check(settings, frames)
-        wanted = expected(settings, frames)
         assert _value(watch.registry.pairs.labels("judge")) == sum(map(len, wanted.pairs.values()))
         for kind, number in wanted.kinds.items():
             assert _value(watch.registry.verdicts.labels("judge", kind.label)) == number
 
     def complete() -> bool:
-        return _value(watch.registry.documents.labels("judge")) == expected(settings, frames).documents
+        return _value(watch.registry.documents.labels("judge")) == wanted.documents
 
     asyncio.run(body())
 
@@ -164,7 +181,7 @@ def test_several_rounds_of_one_reading(make: Make, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("moment", "number"), [("send", 9), ("commit", 2), ("after", 2)])
 def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, number: int) -> None:
-    settings = make()
+    settings = make(**DEATHS)
     frames = answered(settings, tmp_path, 600)
     log = log_of(frames)
 
@@ -172,8 +189,7 @@ def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, number
         victim = Victim("judge", settings, "die", moment, number)
         # Commit 1 is that of the beginning.
         await until_committed(settings, 0)
-        await reply(settings, log)
-        await asyncio.to_thread(victim.wait_until_dead)
+        await feed_and_kill(settings, log, victim)
         async with running(JudgeStage, settings):
             await until_judged(settings, log)
             await reply(settings, [frames[-1].replies[0]])  # a repeat changes nothing
@@ -185,7 +201,7 @@ def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, number
 
 @pytest.mark.parametrize("moment", ["send", "commit"])
 def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, moment: str) -> None:
-    settings = make()
+    settings = make(**DEATHS)
     frames = answered(settings, tmp_path, 600)
     log = log_of(frames)
     half = len(log) // 2
@@ -214,16 +230,14 @@ def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, moment: st
 
 
 def test_at_least_once_after_a_kill_everything_is_there(make: Make, tmp_path: Path) -> None:
-    settings = make(delivery="at_least_once")
+    settings = make(delivery="at_least_once", **DEATHS)
     frames = answered(settings, tmp_path, 400)
     log = log_of(frames)
 
     async def body() -> None:
         victim = Victim("judge", settings, "die", "commit", 3)
         await until_committed(settings, 0)
-        for start in range(0, len(log), 10):
-            await reply(settings, log[start : start + 10])
-        await asyncio.to_thread(victim.wait_until_dead)
+        await feed_and_kill(settings, log, victim)
         async with running(JudgeStage, settings):
             await until_judged(settings, log)
             await asyncio.sleep(0.5)
@@ -239,7 +253,7 @@ def test_at_least_once_after_a_kill_everything_is_there(make: Make, tmp_path: Pa
 
 
 def test_members_come_and_go(make: Make, tmp_path: Path) -> None:
-    settings = make()
+    settings = make(**DEATHS)
     frames = answered(settings, tmp_path, 600)
     log, chance = log_of(frames), random.Random(3)
 

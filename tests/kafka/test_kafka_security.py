@@ -17,8 +17,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 from kafka_helpers import local_broker
 
 from stream_lsh.errors import BrokerError, UsageError
-from stream_lsh.kafka.connection import FINAL, admin, client_options, explain, explained
+from stream_lsh.kafka import connection
+from stream_lsh.kafka.connection import FINAL, NoToken, TokenFile, admin, client_options, explain, explained
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.stage import may_pass
 from stream_lsh.kafka.topics import create
 
 PASSWORD, KEY_PASSWORD = "s3cret of the user", "s3cret of the key"
@@ -119,7 +121,7 @@ async def round_trip(settings: KafkaSettings) -> bytes | None:
     async with AIOKafkaConsumer(
         topic, **options, group_id=f"{settings.topic_prefix}.x", auto_offset_reset="earliest"
     ) as consumer:
-        record = await asyncio.wait_for(consumer.getone(), 30)
+        record = await asyncio.wait_for(consumer.getone(), 120)
     value: bytes | None = record.value
     return value
 
@@ -214,6 +216,54 @@ def test_a_token_file_that_is_missing_is_named(secure: Any, certificates: Path, 
 
     settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "none"))
     with pytest.raises(UsageError, match="sasl_oauth_token_file"):
+        asyncio.run(connect())
+
+
+def test_a_token_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> None:
+    """Empty or away for a moment: that is no error, and longer it is one that is tried again."""
+    path = tmp_path / "token"
+
+    async def replaced() -> str:
+        path.touch()
+        waiting = asyncio.create_task(TokenFile(path).token())
+        await asyncio.sleep(0.2)
+        path.unlink()
+        await asyncio.sleep(0.2)
+        path.write_text("a token\n")
+        return await waiting
+
+    assert asyncio.run(replaced()) == "a token"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "No such file or directory"), (b" ", "is empty"), ("ü".encode(), "ASCII")]
+)
+def test_a_token_file_without_a_token_may_have_one_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
+) -> None:
+    monkeypatch.setattr(connection, "TOKEN_SECONDS", 0.0)
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(NoToken) as caught:
+        asyncio.run(TokenFile(path).token())
+    assert caught.value.retriable and may_pass(caught.value)
+    message = str(explain(caught.value, KafkaSettings()))
+    assert message.startswith(f"sasl_oauth_token_file {path}") and why in message and message.endswith(".")
+
+
+def test_an_empty_token_file_is_what_is_said_of_the_connection(
+    secure: Any, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TOKEN_SECONDS", 0.0)
+    (tmp_path / "token").touch()
+    settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
+
+    async def connect() -> None:
+        async with admin(settings):
+            pass
+
+    with pytest.raises(BrokerError, match=r"^sasl_oauth_token_file .* is empty"), explained(settings):
         asyncio.run(connect())
 
 

@@ -126,6 +126,33 @@ def test_servers(servers: str) -> None:
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "MD5"}, ["sasl_mechanism", "SCRAM-SHA-512"]),
         ({"sasl_username": "u"}, ["sasl_username", "PLAINTEXT", "SASL_SSL"]),
         ({"security_protocol": "SSL", "sasl_mechanism": "PLAIN"}, ["sasl_mechanism", "does not use it"]),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username": "u",
+                "sasl_password": "s3cret",
+                "sasl_oauth_token_file": "token",
+            },
+            ["sasl_oauth_token_file is set", "sasl_mechanism = PLAIN does not use it", "OAUTHBEARER"],
+        ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauth_token_file": "token",
+                "sasl_username": "u",
+            },
+            ["sasl_username is set", "sasl_mechanism = OAUTHBEARER does not use it", "SCRAM-SHA-512"],
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_password": "s3cret"},
+            ["sasl_password is set", "sasl_mechanism = GSSAPI does not use it", "PLAIN"],
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_oauth_token_file": "token"},
+            ["sasl_oauth_token_file is set", "OAUTHBEARER"],
+        ),
         ({"ssl_cafile": "ca.pem"}, ["ssl_cafile", "SSL"]),
         ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, ["ssl_keyfile", "ssl_certfile"]),
         ({"security_protocol": "SSL", "ssl_password": "s3cret"}, ["ssl_password", "ssl_certfile"]),
@@ -135,6 +162,19 @@ def test_security_settings_that_do_not_fit_together(given: dict[str, Any], parts
     message = refused(**given)
     assert all(part in message for part in parts), message
     assert "s3cret" not in message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sasl_mechanism": "GSSAPI"},
+        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_file": "token"},
+        {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "u", "sasl_password": "p"},
+    ],
+)
+def test_each_login_needs_no_more_than_what_it_uses(given: dict[str, Any]) -> None:
+    settings = KafkaSettings.load(None, security_protocol="SASL_SSL", **given)
+    assert settings.sasl_kerberos_service_name == "kafka"
 
 
 def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.structs import TopicPartition
 from chaos import documents
 from feeding import Record, records_of
 from harness import ROLES, Pipeline, until
+from header_play import Name, send
 from proxy import Proxied
+from stage_helpers import until_partitions
 
-from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.connection import admin, client_options
 from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.warming import warm_up
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +35,11 @@ def words(seed: int, size: int) -> str:
     """About so many bytes of text that hardly repeats."""
     chance = random.Random(seed)
     return " ".join(f"{chance.randrange(16**7):x}" for _ in range(size // 8))
+
+
+async def send_with_strange_headers(pipeline: Pipeline, value: bytes) -> None:
+    async with AIOKafkaProducer(**client_options(pipeline.settings)) as producer:
+        await send(producer, pipeline.topics.documents, [value], [(Name(b"\xff\xfe"), b"1"), ("traceparent", b"2")])
 
 
 def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -> None:
@@ -51,15 +59,21 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
         Record(0, b"first", post("first", large)), *poison, Record(0, b"second", post("second", large + " more")),
         Record(0, b"after", post("after", "the pipeline goes on after all that")),
     ]  # fmt: skip
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, shards=2) as pipeline:
+    with Pipeline(
+        broker.bootstrap, prefix, tmp_path, partitions=1, shards=2, session_timeout_ms=30_000,
+        transaction_timeout_ms=60_000,
+    ) as pipeline:  # fmt: skip
         worker = pipeline.worker()
         pipeline.produce(records)
+        pipeline.run(send_with_strange_headers(pipeline, post("strange", "its headers have names that are no text")))
         pipeline.finish()
         worker.terminate()
         assert worker.wait() == 0, worker.said()
         found = pipeline.check()
     assert [record.key for record in found.pairs] == [b'["first","second"]']
     assert len(found.dead_letters) >= 8
+    [strange] = [record for record in found.unique if (record.value or b"").startswith(b'{"id": "strange"')]
+    assert strange.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
     assert b"Traceback" not in worker.log.read_bytes()
 
 
@@ -104,8 +118,9 @@ def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path,
     """After give_up_seconds the worker ends with code 6, before it has started and later, and says why."""
     proxy = proxied.proxies[0]
     with Pipeline(
-        proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}", give_up_seconds=4
-    ) as pipeline:
+        proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}",
+        give_up_seconds=20 if started else 4,  # what it does first may take long
+    ) as pipeline:  # fmt: skip
         if started:
             worker = pipeline.worker(ROLES, processes)
             pipeline.produce([Record(0, None, post(1, "one two three four"))])
@@ -136,9 +151,9 @@ def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp
         async def grow() -> None:
             async with admin(pipeline.settings) as client:
                 await client.create_partitions({pipeline.topics.documents: NewPartitions(5)})
+            await until_partitions(pipeline.settings, pipeline.topics.documents, 5)
 
         pipeline.run(grow())
-        time.sleep(0.5)
         pipeline.produce(some("b", 400, 5))
         pipeline.run(create(pipeline.settings))
         pipeline.produce(some("c", 200, 5))
@@ -183,6 +198,7 @@ def test_a_full_disk(broker: Any, prefix: str, shared_data: Path, tmp_path: Path
     with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, memory_documents=256) as pipeline:
         pipeline.worker(("sign", "sequence", "judge", "forward"))
         worker = pipeline.worker(("match",), start=False)
+        warm_up(pipeline.settings)  # what is compiled could not be written, either
         worker.start(largest_file=400_000)
         pipeline.produce(records_of(values, 2, 3))
         assert worker.wait() in (3, 5), worker.said()

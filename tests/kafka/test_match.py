@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from kafka_helpers import settings_for
-from match_play import Replies, all_committed, documents, expected, frames, produce, workers
+from match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
 
+from stream_lsh.kafka.member import DRAIN
 from stream_lsh.kafka.topics import create
 
 pytestmark = pytest.mark.slow
@@ -70,7 +71,8 @@ def test_a_lost_disk_comes_back_from_the_changelog(broker: Any, prefix: str, tmp
 
     asyncio.run(scenario())
     assert replies.found == expected(settings, log, tmp_path)
-    assert replies.repeats == 0
+    # What was committed is not answered again; what follows may be, if a slow member has to begin again.
+    assert min(replies.repeated, default=half) >= half
 
 
 def test_shards_move_between_workers_that_come_and_go(broker: Any, prefix: str, tmp_path: Path) -> None:
@@ -91,7 +93,8 @@ def test_shards_move_between_workers_that_come_and_go(broker: Any, prefix: str, 
             await replies.read(min(len(replies.found[0]) + 50, len(log)))
             began = time.monotonic()
             assert await asyncio.to_thread(one.stop) == 0
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < DRAIN
+            assert not one.says("did not finish") and not one.says("did not stop")
             await replies.read(min(len(replies.found[0]) + 50, len(log)))
             one = start(settings)
             await asyncio.to_thread(one.wait_for, "answering for the shards")
@@ -120,11 +123,14 @@ def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) -> None:
             await replies.read(50)
             for worker in (one, two):
                 await asyncio.to_thread(worker.wait_for, "member of generation")
+            deadline = time.monotonic() + LIMIT
             while not (one.says("standing by") or two.says("standing by")):
+                assert time.monotonic() < deadline
                 await asyncio.sleep(0.1)
             await replies.read(min(len(replies.found[0]) + 30, len(log)))
-            answering = [worker for worker in (one, two) if worker.last("answering") > worker.last("standing by")]
-            assert len(answering) == 1
+            while len(answering := [w for w in (one, two) if w.last("answering") > w.last("standing by")]) != 1:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.1)
             answering[0].kill()
             await feeding
             await replies.read(len(log))

@@ -26,6 +26,8 @@ class Consumer:
         self.gives: list[Any] = []
         self.before: Callable[[], Any] = lambda: None
         self.answered: float | None = time.time()
+        self.asked = 0
+        self.silent = False
 
     def subscribe(self, topics: Any, listener: Any) -> None:
         pass
@@ -38,6 +40,13 @@ class Consumer:
         if isinstance(given, Exception):
             raise given
         return given
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> Any:
+        assert partitions == [ONE]
+        self.asked += 1
+        if self.silent:
+            await asyncio.Event().wait()
+        return {ONE: 0}
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         return None if self.answered is None else int(self.answered * 1000)
@@ -87,7 +96,7 @@ def test_only_what_is_set_up_is_read() -> None:
         await member.on_partitions_revoked({ONE})
         assert play.done == [{ONE}, "gave up"] and member.assigned == frozenset()
         play.consumer.gives = [{ONE: ["late"]}]
-        assert await member.poll(0.1) == {}
+        assert not await member.poll(0.1)
 
     played(body)
 
@@ -157,23 +166,54 @@ def test_a_wait_ends_when_another_thing_is_done() -> None:
     played(body)
 
 
-@pytest.mark.parametrize("hangs", [False, True])
-def test_silence_is_not_taken_for_having_nothing_to_do(monkeypatch: pytest.MonkeyPatch, hangs: bool) -> None:
-    monkeypatch.setattr(membership, "SILENCE", 0.1)
+def test_who_stands_by_asks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "RECENT", 1.0)
+
+    async def body(play: Play, member: Membership) -> None:
+        for asked in (1, 2):
+            assert await member.poll(0.01) == {}
+            assert await member.poll(0.01) is None and play.consumer.asked == asked
+            await asyncio.sleep(1)
+
+    played(body)
+
+
+def test_a_stop_does_not_wait_for_an_answer() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        play.consumer.silent = True
+        asked = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, asked.set)
+        assert await asyncio.wait_for(member.poll(0.01, asyncio.ensure_future(asked.wait())), 2) is None
+
+    played(body)
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+@pytest.mark.parametrize("hangs", [True, False])
+def test_silence_is_not_taken_for_having_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, assigned: bool, hangs: bool
+) -> None:
+    """Whether this member works, stands by, or waits for its first assignment."""
+    monkeypatch.setattr(membership, "SILENCE", 2.0)
     monkeypatch.setattr(membership, "SESSIONS", 0.0)
+    monkeypatch.setattr(membership, "RECENT", 0.05)
     monkeypatch.setattr(membership, "_GROUP_SECONDS", 0.05)
 
     async def body(play: Play, member: Membership) -> None:
-        await member.on_partitions_assigned({ONE})
-        await member.poll(0.01)
+        if assigned:
+            await member.on_partitions_assigned({ONE})
+            await member.poll(0.01)
         play.consumer.answered = time.time() - 60
+        play.consumer.silent = True
         if hangs:
             play.consumer.before = lambda: asyncio.sleep(3600)
-        assert await member.poll(0.01) is None
+        nones = 0
         with pytest.raises(Failed, match="has not answered"):
             for _ in range(1000):
-                await asyncio.sleep(0.01)
                 assert await member.poll(0.01) is None
+                nones += 1
+                await asyncio.sleep(0.01)
+        assert nones > 0
 
     played(body)
 

@@ -16,7 +16,9 @@ from kafka_helpers import VERSION, missing
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.broker import KafkaBroker
+from stream_lsh.kafka.connection import admin
 from stream_lsh.kafka.copies import lacking
+from stream_lsh.kafka.settings import KafkaSettings
 
 pytestmark = pytest.mark.slow
 
@@ -31,15 +33,24 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaBrok
         yield found
 
 
+async def in_step(settings: KafkaSettings) -> bool:
+    """Whether every partition has all its copies in step."""
+    async with admin(settings) as client:
+        topics = await client.describe_topics(await client.list_topics())
+    return all(len(place["isr"]) == len(place["replicas"]) for topic in topics for place in topic["partitions"])
+
+
 def test_a_lost_quorum(brokers: list[KafkaBroker], prefix: str, shared_data: Path, tmp_path: Path) -> None:
     """Under a feed: without one of three brokers the workers go on; without two they say so, wait, and go on later."""
     records = records_of(list(documents(shared_data, 4000, 4)), 2, 4)
     first, *others = brokers
     with Pipeline(first.bootstrap, prefix, tmp_path, partitions=2, shards=2, replication_factor=COPIES) as pipeline:
         workers = [pipeline.worker(ROLES, "groups"), pipeline.worker(("match", "judge", "forward"))]
-        feed = Feed(first.bootstrap, pipeline.topics.documents, records, rate=150)
+        # More than can be needed, so that documents come all the time.
+        feed = Feed(first.bootstrap, pipeline.topics.documents, records * 20, rate=150)
         feed.start()
         pipeline.wait_for(len(records) // 4)
+        until(lambda: pipeline.run(in_step(pipeline.settings)), why="there are copies that lag behind")
         others[0].kill()
         pipeline.wait_for(len(records) // 2)
         assert "min.insync.replicas" not in pipeline.report()
@@ -48,7 +59,7 @@ def test_a_lost_quorum(brokers: list[KafkaBroker], prefix: str, shared_data: Pat
             until(lambda said=worker.said: "min.insync.replicas" in said(100_000), why=pipeline.report())
         for broker in others:
             broker.start()
-        feed.end()
+        feed.stop()
         pipeline.finish()
         for worker in workers:
             worker.terminate()
@@ -74,7 +85,10 @@ def test_a_quorum_that_stays_away(brokers: list[KafkaBroker], prefix: str, share
         assert "min.insync.replicas" in said and "Given up after" in said and "Traceback" not in said
         for broker in others:
             broker.start()
-        worker.start()
+        until(lambda: pipeline.run(in_step(pipeline.settings)), why="there are copies that lag behind")
+        # The same worker with more patience: what it does first may take long.
+        pipeline.workers.remove(worker)
+        worker = pipeline.worker(name=worker.name, give_up_seconds=120)
         pipeline.finish()
         worker.terminate()
         assert worker.wait() == 0, worker.said()

@@ -35,8 +35,17 @@ def test_the_new_settings() -> None:
     assert new.data_folder == Path("/var/lib/shards-news-2") and new.http_port is None
     assert new.shards == 4 and new.fingerprint == old.fingerprint
     assert target(old, "news-2", "elsewhere").data_folder == Path("elsewhere")
+    assert target(old.model_copy(update={"data_folder": Path("/")}), "two").data_folder == Path("/two")
     named = KafkaSettings(topic_prefix="news", documents_topic="crawl")
     assert Topics.of(target(named, "news-2")).documents == "crawl"
+
+
+def test_a_relative_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for given, found in ((".", "here-two"), ("data", "here/data-two")):
+        settings = KafkaSettings(topic_prefix="one", data_folder=Path(given))
+        assert target(settings, "two").data_folder == tmp_path / found
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
+from stage_helpers import PATIENCE, settled
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka import reindex
@@ -35,6 +36,7 @@ async def send(settings: KafkaSettings, topic: str, partition: int, values: list
     if transaction:
         await producer.commit_transaction()
     await producer.stop()
+    await settled(settings.bootstrap_servers, topic)
 
 
 async def commit(settings: KafkaSettings, offsets: dict[int, int]) -> None:
@@ -65,7 +67,6 @@ def test_the_topics_are_made_and_the_work_is_known(old: KafkaSettings) -> None:
 def test_it_is_done_when_everything_is_passed_on(old: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a transaction takes an offset, too: nobody ever gets there."""
     monkeypatch.setattr(reindex, "LOOK", 0.05)
-    monkeypatch.setattr(reindex, "READ_MS", 2000)
     new = target(old, f"{old.topic_prefix}-2", None)
 
     async def run() -> None:
@@ -76,13 +77,15 @@ def test_it_is_done_when_everything_is_passed_on(old: KafkaSettings, monkeypatch
         assert goal.ends == {0: 4, 1: 4}
         done: list[int] = []
         watching = asyncio.create_task(follow(new, goal, asyncio.Event(), done.append))
+        while not done:
+            await asyncio.sleep(0.05)
         await commit(new, {0: 4, 1: 2})
         while 6 not in done:
             await asyncio.sleep(0.05)
         await asyncio.sleep(3)
         assert not watching.done()
         await commit(new, {0: 4, 1: 3})
-        assert await asyncio.wait_for(watching, 60)
+        assert await asyncio.wait_for(watching, PATIENCE)
         assert done[0] == 0 and done[-1] == 7
 
     asyncio.run(run())

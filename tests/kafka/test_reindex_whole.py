@@ -19,7 +19,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics, create
 
 DOCUMENTS = 1500
-PATIENCE = 180.0
+PATIENCE = 300.0
 FIELDS = ["--text-field", "title", "--text-field", "text"]
 
 
@@ -73,11 +73,14 @@ def test_rebuild_and_go_on(broker: Any, prefix: str, tmp_path: Path) -> None:
     words += ["--bootstrap-servers", broker.bootstrap]
     run = start(tmp_path, *words, "--log-level", "info")
     assert run.stderr is not None
+    said = ""
     for line in run.stderr:
+        said += line
         if "answering for" in line:
+            run.send_signal(signal.SIGINT)
             break
-    run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=PATIENCE)
+    said += run.stderr.read()  # not communicate(): it does not know what was read ahead
+    run.wait(PATIENCE)
     # It may have been fast enough.
     assert (run.returncode == 130 and "run the same command again to go on" in said) or "To switch" in said
 

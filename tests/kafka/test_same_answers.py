@@ -38,7 +38,10 @@ def flow(
     **given: Any,
 ) -> Outputs:  # fmt: skip
     """Documents through workers (roles and processes of each), to the end; the outputs, compared with the oracle."""
-    with Pipeline(broker.bootstrap, prefix, folder, **given) as pipeline:
+    # Nobody dies here: a slow machine must not make it look so, for that repeats what was delivered at least once.
+    with Pipeline(
+        broker.bootstrap, prefix, folder, session_timeout_ms=30_000, transaction_timeout_ms=30_000, **given
+    ) as pipeline:
         workers = [pipeline.worker(roles, processes) for roles, processes in layout]
         records = records_of(values, pipeline.settings.partitions, 1)
         assert pipeline.produce(records) == len(values)

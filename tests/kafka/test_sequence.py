@@ -223,7 +223,7 @@ def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
 
     async def body() -> None:
         await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
-        with pytest.raises(StateError, match=r"\.judge for .*matches says 'hello'"):
+        with pytest.raises(StateError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
             async with running(SequenceStage, settings) as task:
                 await asyncio.wait([task], timeout=PATIENCE)
 

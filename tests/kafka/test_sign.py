@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,20 @@ from stage_helpers import (
     accepted_documents,
     commit,
     line,
+    members,
     positions,
     produce,
     records,
     running,
     until,
+    until_partitions,
     until_signed,
 )
 
 from stream_lsh.errors import StateError
 from stream_lsh.frames import FIRST, Frame
 from stream_lsh.kafka.connection import admin, client_options
+from stream_lsh.kafka.framing import Chunk
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.order import JUMPS, STARTS, Accepted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -37,6 +41,8 @@ from stream_lsh.kafka.sign import SignStage
 from stream_lsh.kafka.topics import Topics, create
 
 Make = Callable[..., KafkaSettings]
+DEATHS = {"session_timeout_ms": 6000}
+"""Where somebody dies or freezes. On a slow machine others may seem dead then, too, and sign again what they signed."""
 
 
 @pytest.fixture
@@ -44,7 +50,10 @@ def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
     """Settings with topics that are there; small frames, so that there are several."""
 
     def made(**given: Any) -> KafkaSettings:
-        values = {"partitions": 2, "frame_documents": 50, "session_timeout_ms": 6000, **given}
+        values = {
+            "partitions": 2, "frame_documents": 50, "session_timeout_ms": 30_000, "transaction_timeout_ms": 30_000,
+            **given,
+        }  # fmt: skip
         settings = settings_for(broker, prefix, tmp_path, **values)
         asyncio.run(create(settings))
         return settings
@@ -147,7 +156,7 @@ def test_transactions_that_were_given_up_are_not_read_and_their_markers_are_pass
 
 
 def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
-    settings = make(frame_documents=20)
+    settings = make(frame_documents=20, **DEATHS)
     topics = Topics.of(settings)
 
     async def body() -> None:
@@ -169,13 +178,14 @@ def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
 
 
 def test_a_signer_that_was_frozen_comes_back_and_does_no_harm(make: Make) -> None:
-    settings = make(partitions=4, frame_documents=20)
+    settings = make(partitions=4, frame_documents=20, **DEATHS)
     topics = Topics.of(settings)
 
     async def body() -> None:
         frozen, other = Child("sign", settings), Child("sign", settings)
         try:
             await until(lambda: _any(settings), "the signers have begun")
+            await until(lambda: _two(settings), "both have partitions")
             await produce(settings, [line(i) for i in range(1000)], 4)
             frozen.signal(signal.SIGSTOP)
             await produce(settings, [line(1000 + i) for i in range(1000)], 4)
@@ -195,12 +205,16 @@ def test_a_signer_that_was_frozen_comes_back_and_does_no_harm(make: Make) -> Non
     asyncio.run(body())
 
 
+async def _two(settings: KafkaSettings) -> bool:
+    return await members(settings, "sign") == 2
+
+
 async def _any(settings: KafkaSettings) -> bool:
     return bool(await positions(settings, "sign", Topics.of(settings).documents))
 
 
 def test_signers_come_and_go_while_documents_flow(make: Make) -> None:
-    settings = make(partitions=4, frame_documents=20)
+    settings = make(partitions=4, frame_documents=20, **DEATHS)
     topics = Topics.of(settings)
 
     async def body() -> None:
@@ -234,7 +248,7 @@ def test_partitions_added_while_running_are_read_from_their_beginning(make: Make
             await until_signed(settings, 10)
             async with admin(settings) as client:
                 await client.create_partitions({topics.documents: NewPartitions(3)})
-            await asyncio.sleep(1)
+            await until_partitions(settings, topics.documents, 3)
             await produce(settings, [line(10 + i) for i in range(90)], 3)
             await until_signed(settings, 100)
         found = accepted_documents(settings, await records(settings, topics.signatures))
@@ -308,5 +322,60 @@ def test_a_group_whose_offsets_are_gone_begins_where_the_sequencer_is(make: Make
         [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
         assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(12, 20))
         assert not any(frame.segments[:, FIRST].any() for frame in frames)
+
+    asyncio.run(body())
+
+
+def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_its_beginning(make: Make) -> None:
+    """Its first frame had the mark without which the sequencer takes nothing of a partition."""
+    settings = make(partitions=2)
+    topics = Topics.of(settings)
+    careless = settings.model_copy(update={"accept_loss": True})
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(20)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 20)
+        lost = len(await records(settings, topics.signatures))
+        # As a sequencer leaves it that has gone over the frames, but for partition 1.
+        await commit(settings, "sequence", topics.signatures, lost, Accepted({1: 0}).metadata())
+        await produce(settings, [line(i) for i in range(20, 30)], 1)
+        async with admin(settings) as client:
+            await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(before_offset=5)})
+        async with running(SignStage, careless):
+            await until_signed(settings, 30)
+        frames = (await records(settings, topics.signatures))[lost:]
+        assert accepted_documents(settings, frames) == [(0, offset) for offset in range(5, 30)]
+        firsts = [row for record in frames for row in Frame.decode(record.value, settings).segments.tolist() if row[3]]
+        assert firsts == [[0, 5, firsts[0][2], JUMPS]]
+
+    asyncio.run(body())
+
+
+def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """Else the event loop would stand still, and the other roles of the process with it."""
+    began, free, done = threading.Event(), threading.Event(), threading.Event()
+
+    def frames(chunks: list[Chunk], now: int) -> list[Any]:
+        began.set()
+        free.wait(PATIENCE)
+        done.set()
+        return []
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def body() -> None:
+        stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
+        stage._framer.frames, stage._fetch = frames, never
+        stage._pending.add(Chunk(0, (), 0, 1))
+        stage._wake()
+        working = asyncio.create_task(stage._work())
+        assert await asyncio.to_thread(began.wait, PATIENCE)
+        working.cancel()
+        await asyncio.wait([working])
+        assert not done.is_set()
+        free.set()
+        assert await asyncio.to_thread(done.wait, PATIENCE)
 
     asyncio.run(body())

@@ -11,6 +11,7 @@ from aiokafka import errors
 
 from stream_lsh.errors import BrokerError, StateError
 from stream_lsh.kafka import stage
+from stream_lsh.kafka.clients import Stopped
 from stream_lsh.kafka.health import Health
 from stream_lsh.kafka.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
@@ -257,6 +258,27 @@ def test_an_error_while_stopping_is_no_error(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level("WARNING"):
         asyncio.run(play.run())
     assert play.lives == 1 and "stopped with an error" in caplog.text
+
+
+def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object) -> BaseException:
+        play.stop.set()
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(stage, "cause", never)
+    play = Play(fails(errors.KafkaConnectionError()))
+    asyncio.run(asyncio.wait_for(play.run(), 2))
+    assert play.lives == 1
+
+
+def test_a_stage_that_has_not_begun_yet_just_stops() -> None:
+    def stopped(life: Stage) -> None:
+        play.stop.set()
+        raise Stopped
+
+    play = Play(stopped)
+    asyncio.run(play.run())
+    assert play.lives == 1
 
 
 def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:

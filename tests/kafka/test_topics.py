@@ -10,11 +10,12 @@ import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from kafka_helpers import settings_for
+from stage_helpers import commits, until_partitions
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.connection import admin, committed
-from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import ROLES, Topics, TopicState, check, create, largest_record, show, wanted
+from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.topics import Topics, TopicState, check, create, largest_record, show, wanted
 
 
 def by_name(states: list[TopicState]) -> dict[str, TopicState]:
@@ -26,6 +27,8 @@ async def add(settings: KafkaSettings, name: str, partitions: int = 1, **configs
     async with admin(settings) as client:
         response = await client.create_topics([NewTopic(name, partitions, 1, topic_configs=given)])
         assert [code for _, code, *_ in response.topic_errors] == [0]
+        while name not in await client.list_topics():  # brokers learn of it a little later
+            await asyncio.sleep(0.05)
 
 
 def test_names() -> None:
@@ -100,8 +103,7 @@ def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tm
     async def grow() -> None:
         async with admin(settings) as client:
             await client.create_partitions({topics.documents: NewPartitions(4)})
-            while len((await client.describe_topics([topics.documents]))[0]["partitions"]) < 4:
-                await asyncio.sleep(0.05)
+        await until_partitions(settings, topics.documents, 4)
 
     asyncio.run(grow())
     with pytest.raises(BrokerError, match=rf"{prefix}.verdicts has 2 partitions and {prefix}.documents 4;.*create"):
@@ -141,6 +143,28 @@ def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: str, tm
         asyncio.run(check(settings, ["sign"]))
 
 
+def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    topics = Topics.of(settings)
+    asyncio.run(add(settings, topics.documents, 4, max_message_bytes=str(2**25)))
+    asyncio.run(add(settings, topics.verdicts, 4, max_message_bytes="1048588"))
+    asyncio.run(add(settings, topics.unique, 4, max_message_bytes=str(2**25)))
+    asyncio.run(add(settings, topics.matches, max_message_bytes=str(2**25)))
+    asyncio.run(create(settings))
+    with pytest.raises(BrokerError) as caught:
+        asyncio.run(check(settings, ["judge", "forward"]))
+    said = sorted(str(caught.value).rstrip(".").split("; the topic "))
+    assert "max_document_bytes" not in str(caught.value)
+    assert f"{topics.verdicts} has max.message.bytes = 1048588, which is too small; set it to {2**24}" in str(
+        caught.value
+    )
+    assert f"{topics.matches} has max.message.bytes = {2**25}, which is too small; set it to {65 * 2**20}" in str(
+        caught.value
+    )
+    more = 2**25 + 64 * 2**10
+    assert any(f"set it to {more}, so that it takes what {topics.documents} takes" in problem for problem in said)
+
+
 def test_committed_offsets_come_with_their_metadata(broker: Any, prefix: str, tmp_path: Path) -> None:
     from aiokafka import AIOKafkaConsumer
 
@@ -157,9 +181,9 @@ def test_committed_offsets_come_with_their_metadata(broker: Any, prefix: str, tm
         await consumer.commit({TopicPartition(topic, 1): OffsetAndMetadata(7, "what was accepted")})
         await consumer.stop()
         async with admin(settings) as client:
-            assert await committed(client, group, "another") == {}
-            assert await committed(client, f"{group}-unknown", topic) == {}
-            return await committed(client, group, topic)
+            assert await commits(client, group, "another") == {}
+            assert await commits(client, f"{group}-unknown", topic) == {}
+            return await commits(client, group, topic)
 
     assert asyncio.run(commit()) == {1: (7, "what was accepted")}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
 from stream_lsh.deduplicator import Deduplicator
 from stream_lsh.documents import Document
+from stream_lsh.embedded import job
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.warming import warm_up
 from stream_lsh.settings import Settings
@@ -59,3 +61,33 @@ def test_nothing_is_left_to_compile(chosen: dict[str, object], tmp_path: Path) -
             documents = [Document(f"{turn}-{n}", text, set=text.split() or ["x"]) for n, text in enumerate(texts)]
             list(deduplicator.process(documents))
     assert kernels_in_use() - before == set()
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_it_ends_early_when_it_is_not_wanted_any_more(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the engine is started, and in the middle of its work."""
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 0.0)
+    asked = 0
+
+    def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 1 + looks  # it is asked once while another process may be at it
+
+    warm_up(KafkaSettings(), stopped)
+    assert asked == 2 + looks
+
+
+def test_another_process_is_not_waited_for_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    asked = 0
+
+    def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    with (tmp_path / "warm-up.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        warm_up(KafkaSettings(), stopped)
+    assert asked == 5

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -12,17 +14,20 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from aiokafka import errors
+from kafka_helpers import alive
 
-from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.member import Job, command, dump, load
+from stream_lsh.errors import BrokerError, UsageError
+from stream_lsh.kafka.broker import free_port
+from stream_lsh.kafka.member import Job, command, dump, explained, load, run_roles
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.worker import plan, wait_for_kafka
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def until(what: Callable[[], bool], patience: float = PATIENCE) -> None:
@@ -30,15 +35,6 @@ def until(what: Callable[[], bool], patience: float = PATIENCE) -> None:
     while not what():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 class Worker:
@@ -91,7 +87,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     yield begin
     for worker in workers:
         for pid in [worker.process.pid, *(pid for _, pid in worker.notes("started"))]:
-            if alive(pid):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         worker.process.wait()
         worker.errors.close()
@@ -188,7 +184,8 @@ def test_the_death_of_the_supervisor_ends_all(start: Callable[..., Worker]) -> N
     until(lambda: not any(alive(pid) for pid in found.values()))
 
 
-def test_a_second_signal_does_not_wait(start: Callable[..., Worker]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait(start: Callable[..., Worker], number: int) -> None:
     worker = start()
     found = worker.started(3)
     worker.order("judge", "hang")
@@ -196,26 +193,42 @@ def test_a_second_signal_does_not_wait(start: Callable[..., Worker]) -> None:
     worker.process.terminate()
     until(lambda: len(worker.notes("drained")) == 2)
     assert worker.process.poll() is None
-    worker.process.terminate()
-    assert worker.end() == 130
+    worker.process.send_signal(number)
+    assert worker.end() == 128 + number
     assert not alive(found["judge"])
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_single_process(start: Callable[..., Worker], number: int) -> None:
+    """Also one that cannot look at its events any more."""
+    worker = start("one")
+    worker.started(3)
+    worker.order("judge", "hang")
+    until(lambda: bool(worker.notes("hangs")))
+    worker.process.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        worker.process.wait(0.5)
+    worker.process.send_signal(number)
+    assert worker.end() == 128 + number
+
+
+def free(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
 def test_each_process_has_a_port(start: Callable[..., Worker]) -> None:
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-        try:
-            two.bind(("127.0.0.1", port + 1))
-        except OSError:
-            pytest.skip("the port beside a free one is taken")
+    # Not any that the system would give: a client may get the one beside it as its own meanwhile.
+    port = next(port for port in iter(free_port, None) if free(port + 1))
     worker = start("roles", "judge", "forward", port=port)
     worker.started(2)
     for offset, role in enumerate(("judge", "forward")):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/health", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/health", timeout=60) as answer:
             report = json.load(answer)
         assert report["alive"] and list(report["roles"]) == [role] and report["ports"] == [port, port + 1]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/metrics", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/metrics", timeout=60) as answer:
             assert f'stream_lsh_documents_total{{role="{role}"}}'.encode() in answer.read()
 
 
@@ -226,6 +239,34 @@ def test_a_taken_port_is_told(start: Callable[..., Worker]) -> None:
         worker = start("roles", "judge", "forward", port=taken.getsockname()[1])
         assert worker.end() == 2
     assert "http_port" in worker.said() and "in use" in worker.said()
+
+
+def test_an_unknown_http_host_is_told() -> None:
+    settings = KafkaSettings(http_host="no-such-host.invalid")
+    with pytest.raises(UsageError, match=r"on http_host no-such-host\.invalid cannot be used: [A-Z].* Each process"):
+        asyncio.run(run_roles(Job(("judge",), 9100), settings, {}, asyncio.Event()))
+
+
+def test_too_many_open_files_are_told() -> None:
+    for number in (errno.EMFILE, errno.ENFILE):
+        known = explained(OSError(number, os.strerror(number)))
+        assert known is not None and "ulimit -n" in str(known) and "more workers for forward" in str(known)
+    assert "ulimit -n" in str(explained(Exception("IO error: While open a file: Too many open files")))
+    assert explained(OSError(errno.EACCES, "no")) is None
+
+
+@pytest.mark.parametrize("processes", ["one", "roles"])
+def test_as_many_files_as_allowed(start: Callable[..., Worker], processes: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+    try:
+        worker = start(processes, "judge", "forward")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for pid in worker.started(2).values():
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    worker.process.terminate()
+    assert worker.end() == 0
 
 
 def test_plans() -> None:

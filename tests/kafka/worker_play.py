@@ -13,8 +13,10 @@ from pathlib import Path
 
 import click
 
-from stream_lsh.cli.failures import guarded
+from stream_lsh.cli.failures import guarded, name_command
+from stream_lsh.embedded.signals import interruption
 from stream_lsh.errors import StateError
+from stream_lsh.kafka import worker
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.stage import Stage
 from stream_lsh.kafka.worker import plan, work
@@ -77,10 +79,14 @@ def main() -> None:
         data_folder=Path(folder), security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="ann",
         sasl_password="swordfish",
     )  # fmt: skip
+    worker.LIVED = 3600.0  # five crashes are in a row then, however long a slow machine takes for them
     jobs = plan(roles, processes, int(port) if port else None, "debug", STAGES)  # type: ignore[arg-type]
     try:
         with click.Context(click.Command("play")) as context, guarded(context):
-            work(jobs, settings, check=_there)
+            name_command(context)
+            signals = work(jobs, settings, check=_there)
+            if len(signals) > 1:
+                raise interruption(signals[1])
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
 
