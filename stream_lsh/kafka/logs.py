@@ -55,10 +55,10 @@ def set_up(level: str, process: str) -> None:
 
 
 def hush(loop: asyncio.AbstractEventLoop, expected: Callable[[BaseException], bool]) -> None:
-    """Have the loop tell at level debug only what Kafka's clients leave behind when a broker fails: errors that nobody
-    asked for, and those of their own tasks and callbacks. Everything else it tells as before.
+    """Have the loop tell at level debug only what a failed life leaves behind: errors that nobody asked for, and those
+    of the tasks and callbacks of Kafka's clients. Everything else it tells as before.
 
-    expected: whether an error is one that brokers and the network cause.
+    expected: whether an error is one that a life may end with.
     """
     if loop.get_exception_handler() is None:  # once for all roles
         loop.set_exception_handler(partial(_handle, expected))

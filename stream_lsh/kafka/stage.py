@@ -84,6 +84,11 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _NETWORK
 
 
+def _known(error: BaseException) -> bool:
+    """Whether it is told where it ends a life; tasks that have failed in the same way need not repeat it."""
+    return may_pass(error) or isinstance(error, StreamLshError)
+
+
 def _parts(error: BaseException) -> list[BaseException]:
     """An error, or those of a group."""
     if not isinstance(error, BaseExceptionGroup):
@@ -178,7 +183,7 @@ async def keep_running(
         StreamLshError: as the stage raised it.
     """
     logs.role.set(watch.role)
-    logs.hush(asyncio.get_running_loop(), may_pass)
+    logs.hush(asyncio.get_running_loop(), _known)
     clock = watch.health.clock
     failing: float | None = None  # since when, without progress
     lacking: float | None = None  # since when it is one of _SOON, again and again

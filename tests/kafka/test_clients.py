@@ -80,7 +80,7 @@ def test_a_stop_does_not_wait_for_a_server_that_never_answers(role: str, mute: s
             began = time.monotonic()
         return time.monotonic() - began
 
-    assert asyncio.run(body()) < 2
+    assert asyncio.run(body()) < 20  # and not until the request has timed out, or later
 
 
 def test_work_is_done_unless_something_else_is_done_first() -> None:
