@@ -316,8 +316,9 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
 
 
 def run(
-    data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS
-) -> Counter[str]:
+    data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS,
+    delivery: str = "exactly_once",
+) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
@@ -332,7 +333,7 @@ def run(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
         partitions=PARTITIONS, shards=SHARDS, session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memory_documents=2000, frame_documents=200, frames_in_flight=100, give_up_seconds=300,
-        standbys=seed % 2,
+        standbys=seed % 2, delivery=delivery,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
         chaos.say(f"seed {seed}, {len(records)} documents in {seconds:.0f} s")
@@ -371,12 +372,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--documents", type=int, default=None, help=f"default: 100 a second, {DOCUMENTS} at least")
     parser.add_argument("--kafka", default=VERSIONS[0], choices=VERSIONS)
+    parser.add_argument("--delivery", default="exactly_once", choices=("exactly_once", "at_least_once"))
     parser.add_argument("--runs", type=int, default=1, help="so many, with the seeds that follow")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
-    logging.getLogger("aiokafka").setLevel(
-        logging.CRITICAL
-    )  # the feed's and the reader's; that a broker is away is known
+    # The feed's and the reader's; that a broker is away is known.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     default = Path(__file__).parents[3] / "shared" / "data"
     data = Path(os.environ.get("STREAM_LSH_DATA") or default)
     first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**6)
@@ -386,7 +387,7 @@ def main() -> None:
         try:
             broker.start()
             n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
-            run(data, folder, broker, proxy, seed, given.minutes * 60, n)
+            run(data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery)
         finally:
             proxy.close()
             broker.stop()

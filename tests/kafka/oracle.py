@@ -31,6 +31,21 @@ class Outputs:
     unique: list[Record]
     dead_letters: list[Record]
 
+    def once(self) -> Outputs:
+        """Without what is there again, to the byte, in the same partition: the first of each counts."""
+
+        def first(records: list[Record], *, stamped: bool) -> list[Record]:
+            found: dict[tuple[object, ...], Record] = {}
+            for r in records:
+                found.setdefault((r.partition, r.key, r.value, r.headers, r.timestamp if stamped else None), r)
+            return list(found.values())
+
+        # Verdicts and pairs have the time of their arrival.
+        return Outputs(
+            self.documents, first(self.verdicts, stamped=False), first(self.pairs, stamped=False),
+            first(self.unique, stamped=True), first(self.dead_letters, stamped=True),
+        )  # fmt: skip
+
 
 @dataclass(slots=True)
 class Expected:
