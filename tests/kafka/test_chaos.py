@@ -23,7 +23,7 @@ from stage_helpers import commits
 from stream_lsh.kafka.connection import admin
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
-MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 1.0)
+MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)
 LONG = bool(os.environ.get("STREAM_LSH_LONG"))
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Pa
     ahead, frame = 30, 50
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, frames_in_flight=ahead, frame_documents=frame,
-        session_timeout_ms=(down + 18) * 1000,
+        session_timeout_ms=(down + 10) * 1000,
     ) as pipeline:  # fmt: skip
         pipeline.worker(("sign", "sequence", "judge", "forward"))
         matchers = [pipeline.worker(("match",)), pipeline.worker(("match",))]
@@ -91,7 +91,7 @@ def test_a_signer_frozen_inside_a_send_holds_nobody_back(
     proxied: Proxied, prefix: str, shared_data: Path, tmp_path: Path
 ) -> None:
     """Its connection is slow, so that at every moment a send is under way; its zombie comes back at the end."""
-    partitions, rate, seconds = 4, 200, 60 if LONG else 30
+    partitions, rate, seconds = 4, 200, 60 if LONG else 26
     values = list(lines(shared_data, POSTS[0], rate * seconds))
     slow = proxied.proxies[1]
     with Pipeline(

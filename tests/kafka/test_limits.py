@@ -119,7 +119,7 @@ def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path,
     proxy = proxied.proxies[0]
     with Pipeline(
         proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}",
-        give_up_seconds=20 if started else 4,  # what it does first may take long
+        give_up_seconds=12 if started else 4,  # what it does first may take long
     ) as pipeline:  # fmt: skip
         if started:
             worker = pipeline.worker(ROLES, processes)
