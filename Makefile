@@ -32,6 +32,7 @@ bench-kafka:
 	$(BIN)/python -m bench.kafka_latency --out $(OUT)
 	$(BIN)/python -m bench.kafka_stages --out $(OUT)
 	$(BIN)/python -m bench.kafka_recovery --out $(OUT)
+	$(BIN)/python -m bench.kafka_soak --minutes 10 --out $(OUT)
 
 demo:
 	$(BIN)/stream-lsh demo
