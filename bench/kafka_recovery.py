@@ -38,7 +38,7 @@ LOOK = 0.05  # seconds between two looks at a worker's metrics
 COLUMNS = {
     "name": "what happened", "frame_documents": "documents a record", "seconds": "s to the first answer",
     "reading": "s of reading", "rate": "documents/s", "per_core": "documents/s a core",
-    "all_per_core": "the same, all of it",
+    "all_per_core": "a core, with opening",
     "peak_mb": "MB", "others": "other load",
 }  # fmt: skip
 REMAINING = re.compile(r'^stream_lsh_recovery_remaining_records\{.*shard="(\d+)".*\} ([\d.e+]+)$', re.MULTILINE)
