@@ -136,6 +136,12 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
     await _close(*parts, consumer._client.close)
 
 
+async def stop_producer(producer: AIOKafkaProducer) -> None:
+    """Send what is not sent yet and close, within some seconds even if the broker does not answer."""
+    if not await _ended(producer.stop(), CLOSE_SECONDS):
+        await drop_producer(producer)
+
+
 async def drop_producer(producer: AIOKafkaProducer) -> None:
     """Close without sending what is not sent yet: `stop` would wait for it, for ever if the broker is away."""
     producer._closed = True

@@ -22,7 +22,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.clients import ANSWER_MS, consuming, producing, seen
+from stream_lsh.kafka.clients import ANSWER_MS, consuming, producing, seen, unless
 from stream_lsh.kafka.connection import admin, committed
 from stream_lsh.kafka.hearing import Hearing
 from stream_lsh.kafka.membership import RECENT
@@ -122,12 +122,9 @@ class Relay(Stage):
     async def run(self, stop: asyncio.Event) -> None:
         asked = asyncio.create_task(stop.wait())
         async with AsyncExitStack() as stack:
-            tasks = [asyncio.create_task(self._open(stack))]
+            tasks: list[asyncio.Task[None]] = []
             try:
-                await asyncio.wait([*tasks, asked], return_when=asyncio.FIRST_COMPLETED)
-                if not tasks[0].done():
-                    return
-                tasks[0].result()
+                await unless(self._open(stack), asked)
                 tasks = [asyncio.create_task(part()) for part in (self._work, self._acknowledge, self._keep_time)]
                 ends: list[asyncio.Future[Any]] = [*tasks, self._trouble, asked]
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

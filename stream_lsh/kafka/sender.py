@@ -9,10 +9,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from mode import Service
 
-from stream_lsh.kafka.clients import drop_producer
+from stream_lsh.kafka.clients import drop_producer, stop_producer
 from stream_lsh.kafka.underway import Underway
-
-CLOSE_SECONDS = 5.0
 
 
 class Sender(Service):
@@ -62,16 +60,7 @@ class Sender(Service):
         producer, self._producer, self._underway = self._producer, None, None
         if producer is None:
             return
-        if not now:
-            # In a task of its own: aiokafka may raise the cancellation of one of its tasks, which is not ours.
-            stopping = asyncio.ensure_future(producer.stop())
-            try:
-                await asyncio.wait([stopping], timeout=CLOSE_SECONDS)
-                if stopping.done() and not stopping.cancelled() and stopping.exception() is None:
-                    return
-            finally:
-                stopping.cancel()
-        await drop_producer(producer)
+        await (drop_producer if now else stop_producer)(producer)
 
     async def on_stop(self) -> None:
         await self.close(now=self.crashed)

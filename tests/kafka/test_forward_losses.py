@@ -49,14 +49,17 @@ async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> 
     await producer.stop()
 
 
+def scene(make: Make, lost: str) -> tuple[KafkaSettings, list[Written], str]:
+    """Settings, documents, and the topic that loses some of its records."""
+    settings = make(partitions=1)
+    return settings, plain_documents(12), getattr(Topics.of(settings), lost)
+
+
 @pytest.mark.parametrize("lost", ["documents", "verdicts"])
 def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepted(
     make: Make, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = make(partitions=1)
-    topics = Topics.of(settings)
-    documents = plain_documents(12)
-    place = topics.documents if lost == "documents" else topics.verdicts
+    settings, documents, place = scene(make, lost)
 
     async def body() -> None:
         await write_plain(settings, documents)
@@ -79,10 +82,7 @@ def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepted(
 @pytest.mark.parametrize("lost", ["documents", "verdicts"])
 def test_what_was_deleted_before_the_first_start(make: Make, lost: str, caplog: pytest.LogCaptureFixture) -> None:
     """Every time, as long as the loss is not accepted: where it begins was committed by the first life."""
-    settings = make(partitions=1)
-    topics = Topics.of(settings)
-    documents = plain_documents(12)
-    place = topics.documents if lost == "documents" else topics.verdicts
+    settings, documents, place = scene(make, lost)
 
     async def body() -> None:
         await write_plain(settings, documents)

@@ -70,6 +70,15 @@ async def ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
+def ends_unanswered(stage: Callable[[], relay.Relay], words: str) -> None:
+    async def body() -> None:
+        async with life(stage()) as task:
+            with pytest.raises(Unanswered, match=words):
+                await ended(task)
+
+    asyncio.run(body())
+
+
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A broker that takes no requests much larger than what may be under way."""
@@ -126,14 +135,8 @@ def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
     monkeypatch.setattr(Fetcher, "_proc_fetch_request", for_ever)
     monkeypatch.setattr(hearing, "SILENCE", 1.0)
     watch = Watch("sign")
-
-    async def body() -> None:
-        async with life(SignStage(settings, watch)) as task:
-            with pytest.raises(Unanswered, match=r"documents, partition 0, 1, for 1 s"):
-                await ended(task)
-        assert watch.last_idle is None
-
-    asyncio.run(body())
+    ends_unanswered(lambda: SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
+    assert watch.last_idle is None
 
 
 def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
@@ -143,14 +146,8 @@ def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
     monkeypatch.setattr(hearing, "SILENCE", 1.0)
     monkeypatch.setattr(hearing, "SESSIONS", 0.0)
     watch = Watch("sequence")
-
-    async def body() -> None:
-        async with life(SequenceStage(settings, watch)) as task:
-            with pytest.raises(Unanswered, match=r"the group .*\.sequence has not answered for 1 s"):
-                await ended(task)
-        assert watch.last_idle is None
-
-    asyncio.run(body())
+    ends_unanswered(lambda: SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
+    assert watch.last_idle is None
 
 
 def test_a_producer_that_gets_no_number_is_not_waited_for(
@@ -158,13 +155,7 @@ def test_a_producer_that_gets_no_number_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(Sender, "_maybe_wait_for_pid", for_ever)
     monkeypatch.setattr(relay, "OPEN_SECONDS", 1.0)
-
-    async def body() -> None:
-        async with life(SignStage(settings, Watch("sign"))) as task:
-            with pytest.raises(Unanswered, match="no connection was ready for work within 1 s"):
-                await ended(task)
-
-    asyncio.run(body())
+    ends_unanswered(lambda: SignStage(settings, Watch("sign")), "no connection was ready for work within 1 s")
 
 
 @pytest.mark.parametrize("stage", [SignStage, SequenceStage])

@@ -56,7 +56,6 @@ class Producer:
 @pytest.mark.parametrize("error", [None, KafkaError("refused"), asyncio.CancelledError()])
 def test_it_is_closed_whatever_happens(monkeypatch: pytest.MonkeyPatch, error: BaseException | None, now: bool) -> None:
     monkeypatch.setattr(module, "AIOKafkaProducer", Producer)
-    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
     monkeypatch.setattr("stream_lsh.kafka.clients.CLOSE_SECONDS", 0.2)
     monkeypatch.setattr(Producer, "stop_raises", error)
 
