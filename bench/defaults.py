@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.corpora import default_data
-from stream_lsh.banding.tuning import alternatives, choose, false_candidates
 from stream_lsh.evaluation.advice import measure
 from stream_lsh.evaluation.exact import exact_pairs
 from stream_lsh.evaluation.sample import Sample, draw
 from stream_lsh.evaluation.shares import few, percent
+from stream_lsh.families.signer import Signed, Signer
+from stream_lsh.families.tuning import alternatives, choose, false_candidates
 from stream_lsh.settings import Settings
-from stream_lsh.signing.signer import Signed, Signer
 
 DOCUMENTS = 1_000_000
 THRESHOLDS = (0.5, 0.8)

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from bench import report
 from bench.corpora import corpus, unpack
 from bench.progress import Pace
-from stream_lsh.kernels import njit
+from stream_lsh.hashing.kernels import njit
 
 FREQUENT = 64
 COUNTED = 20_000  # posts in which the frequent words are counted

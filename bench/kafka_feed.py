@@ -24,7 +24,7 @@ from aiokafka import AIOKafkaProducer
 from bench import report
 from bench.corpora import corpus, unpack
 from bench.edits import make
-from stream_lsh.kafka.connection import client_options
+from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.settings import KafkaSettings
 
 ENOUGH_WORDS = 100  # a post of so many words stays above a Jaccard of 0.8 when one in a hundred is replaced

@@ -23,7 +23,7 @@ from bench.kafka_figures import in_words, quantiles
 from bench.kafka_processes import Processes, cpu_between, most_resident, others_between
 from bench.kafka_rig import MYSELF, PACKAGES, PATIENCE, Rig, Run, add_options, reader, rig
 from bench.kafka_stages import STAGES as ROLES
-from stream_lsh.kafka.connection import client_options
+from stream_lsh.kafka.client.connection import client_options
 
 EXAMPLE = "python -m bench.kafka_latency --seconds 20 --warm-up 5 --java 20 --partitions 1 --out results"
 SETTLE = 3.0  # seconds that pairs may still come after the last document

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.process import busy_seconds
 
-MEMBER = "stream_lsh.kafka.member"  # the module that a worker's child is started with; its roles stand behind it
+MEMBER = "stream_lsh.kafka.run.process"  # the module that a worker's child is started with; its roles stand behind it
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
 RESCAN = 0.5  # seconds between two searches for children

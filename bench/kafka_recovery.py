@@ -26,10 +26,10 @@ from bench.kafka_feed import Post, fill, posts
 from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import PACKAGES, PATIENCE, Progress, Rig, Run, Worker, add_options, reader, rig
 from bench.kafka_stages import AHEAD
-from stream_lsh.frames import places
-from stream_lsh.kafka.broker import free_port
-from stream_lsh.kafka.connection import client_options
-from stream_lsh.replies import head
+from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.tools.broker import free_port
+from stream_lsh.wire.frames import places
+from stream_lsh.wire.replies import head
 
 EXAMPLE = "python -m bench.kafka_recovery --documents 20000 --frame-documents 16 --out results"
 EVERY = 0.02  # seconds between two documents of the trickle, so that answers are seen that soon

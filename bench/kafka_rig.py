@@ -28,10 +28,10 @@ from aiokafka.structs import ConsumerRecord
 from bench.engine import COMMAND
 from bench.kafka_processes import Processes
 from stream_lsh.kafka import topics
-from stream_lsh.kafka.broker import KafkaBroker
-from stream_lsh.kafka.connection import admin, client_options
-from stream_lsh.kafka.libraries import VERSIONS
+from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.broker import KafkaBroker
+from stream_lsh.kafka.tools.libraries import VERSIONS
 from stream_lsh.kafka.topics import Topics
 
 PACKAGES = ("aiokafka", "faust-streaming", "numpy", "numba", "rocksdict")

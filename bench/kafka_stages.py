@@ -22,10 +22,10 @@ from bench.kafka_feed import Post, fill, posts
 from bench.kafka_figures import done_by, micros, span
 from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import PACKAGES, Progress, Rig, Run, add_options, read_all, rig
-from stream_lsh.frames import Sequenced, places
-from stream_lsh.kafka.connection import client_options
+from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.topics import largest_record
-from stream_lsh.replies import head
+from stream_lsh.wire.frames import Sequenced, places
+from stream_lsh.wire.replies import head
 
 EXAMPLE = "python -m bench.kafka_stages --documents 20000 --frame-documents 1000 16 --out results"
 STAGES = ("sign", "sequence", "match", "judge", "forward")

@@ -25,8 +25,8 @@ from bench.kafka_feed import Post, fill
 from bench.kafka_figures import micros, span
 from bench.kafka_processes import cpu_between, others_between
 from bench.kafka_rig import MYSELF, POSTS, Progress, Rig, Run, parse_settings
+from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.signing.signer import Signer
 
 READY = 3  # documents that are through before the clock starts: Faust, its tables and the kernels are up
 

@@ -29,7 +29,7 @@ EXAMPLE = "python -m bench.stages --corpus posts-40k --out results"
 # Stage, module, and the function in it, by the name under which the engine calls it.
 CLOCKED = (
     ("parse JSON, collect texts", "stream_lsh.embedded.inputs", "parse_lines"),
-    ("shingles, signature, keys", "stream_lsh.signing.signer", "Signer.sign"),
+    ("shingles, signature, keys", "stream_lsh.families.signer", "Signer.sign"),
     ("hash of the id, owner", "stream_lsh.index.index", "Index.sign"),
     ("compress texts", "stream_lsh.index.batch", "compress"),
     ("probe the filters", "stream_lsh.index.shard", "passing"),

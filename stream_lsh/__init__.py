@@ -9,22 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stream_lsh.deduplicator import Deduplicator, Match, Pair, Verdict
-    from stream_lsh.documents import Document
+    from stream_lsh.api import Deduplicator, Match, Pair, Verdict
+    from stream_lsh.documents.columns import Document
+    from stream_lsh.families.signer import Signer
     from stream_lsh.settings import Settings
-    from stream_lsh.signing.signer import Signer
 
 __version__ = "0.1.0"
 __all__ = ["Deduplicator", "Document", "Match", "Pair", "Settings", "Signer", "Verdict"]
 
 _HOMES = {
-    "Deduplicator": "deduplicator",
-    "Document": "documents",
-    "Match": "deduplicator",
-    "Pair": "deduplicator",
+    "Deduplicator": "api",
+    "Document": "documents.columns",
+    "Match": "api",
+    "Pair": "api",
     "Settings": "settings",
-    "Signer": "signing.signer",
-    "Verdict": "deduplicator",
+    "Signer": "families.signer",
+    "Verdict": "api",
 }
 
 

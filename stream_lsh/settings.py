@@ -17,9 +17,9 @@ from typing import Any, Literal, Self, get_args
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from stream_lsh.banding.tuning import SIGNATURE_ERROR, Banding, choose
 from stream_lsh.errors import UsageError
-from stream_lsh.signing.settings import SigningSettings
+from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding, choose
+from stream_lsh.text.settings import SigningSettings
 
 PREFIX = "STREAM_LSH_"
 STEPS = ("lower", "space", "punctuation", "markup", "nfkc")

@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
-
-from stream_lsh.banding import distances, families
-from stream_lsh.banding.bands import band_keys
-from stream_lsh.signing.minhash import (
+from oracles import amplify as families
+from oracles import distances
+from oracles.minhash import (
     UniversalHash,
     agreement,
     as_bag,
@@ -18,8 +17,10 @@ from stream_lsh.signing.minhash import (
     minhash_by_permutation,
     minhash_one_pass,
 )
-from stream_lsh.signing.settings import SigningSettings
-from stream_lsh.signing.signer import Signer
+
+from stream_lsh.families.bands import band_keys
+from stream_lsh.families.signer import Signer
+from stream_lsh.text.settings import SigningSettings
 
 INF = math.inf
 

@@ -12,8 +12,8 @@ from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import with_options
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.broker import KafkaBroker
-from stream_lsh.kafka.libraries import VERSIONS, check_version, fetched, libraries
+from stream_lsh.kafka.tools.broker import KafkaBroker
+from stream_lsh.kafka.tools.libraries import VERSIONS, check_version, fetched, libraries
 
 DEFAULT_PORT = 9092
 EXAMPLES = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stream_lsh.banding.tuning import Banding
 from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.families.tuning import Banding
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.sample import Background

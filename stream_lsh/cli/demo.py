@@ -11,8 +11,8 @@ from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import quiet_option, with_options
 from stream_lsh.cli.progress import progress_display
+from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import OutputError, UsageError
-from stream_lsh.temporary import temporary_folder
 
 EXAMPLES = """
 stream-lsh demo

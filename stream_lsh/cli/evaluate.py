@@ -16,9 +16,9 @@ from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import load_settings, quiet_option, settings_options, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
-from stream_lsh.cli.wording import count, duration
+from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.settings import Settings
-from stream_lsh.temporary import temporary_folder
+from stream_lsh.wording import count, duration
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.collection import Collection
@@ -154,9 +154,9 @@ def _run(settings: Settings, copy: Path, target: Path, collection: Collection, q
     import numpy as np
     import orjson
 
+    from stream_lsh.documents.fields import id_text
     from stream_lsh.embedded.job import Job
     from stream_lsh.evaluation.report import Pairs
-    from stream_lsh.fields import id_text
 
     job = Job(settings, [str(copy)], {"pairs": str(target)}, None)
     began = time.perf_counter()

@@ -12,8 +12,8 @@ import click
 
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import config_option, quiet_option, with_options
-from stream_lsh.cli.wording import duration
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.wording import duration
 
 SECONDS = 5.0  # for an answer
 EVERY_ADDRESS = ("0.0.0.0", "::")

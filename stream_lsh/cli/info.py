@@ -11,8 +11,8 @@ import click
 
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import state_option, with_options
-from stream_lsh.cli.wording import duration, size
 from stream_lsh.errors import StateError
+from stream_lsh.wording import duration, size
 
 SIZES = ("bytes", "outputs")  # sections of numbers of bytes
 EXAMPLES = """

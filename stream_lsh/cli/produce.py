@@ -22,13 +22,13 @@ from stream_lsh.cli.options import (
 )
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.cli.running import chosen_inputs
-from stream_lsh.cli.wording import count, duration, per_second
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wording import count, duration, per_second
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.report import Progress
-    from stream_lsh.kafka.feeding import Feeder, Sent
+    from stream_lsh.kafka.tools.produce import Feeder, Sent
 
 EXAMPLES = """
 stream-lsh produce feed.jsonl
@@ -71,7 +71,7 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
         raise UsageError("--key is empty; name a field, or leave it out")
     settings = load_settings(context, KafkaSettings)
     require_kafka()
-    from stream_lsh.kafka.feeding import Feeder
+    from stream_lsh.kafka.tools.produce import Feeder
 
     quiet = context.params["quiet"]
     with progress_display(

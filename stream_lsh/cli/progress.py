@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from stream_lsh.cli.wording import count, duration, per_second, share
+from stream_lsh.wording import count, duration, per_second, share
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

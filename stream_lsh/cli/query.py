@@ -15,8 +15,8 @@ from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import setting, state_option, with_options
 from stream_lsh.cli.stored import stored_settings
-from stream_lsh.cli.wording import count
 from stream_lsh.errors import InputError, UsageError
+from stream_lsh.wording import count
 
 if TYPE_CHECKING:
     from stream_lsh import Match

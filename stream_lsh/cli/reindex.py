@@ -23,11 +23,11 @@ from stream_lsh.cli.options import (
 )
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.cli.tail import OUTPUTS
-from stream_lsh.cli.wording import count, duration, per_second
 from stream_lsh.embedded.report import Progress
 from stream_lsh.embedded.signals import interruption
-from stream_lsh.kafka.logs import LEVELS
+from stream_lsh.kafka.run.logs import LEVELS
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.wording import count, duration, per_second
 
 EXAMPLES = """
 stream-lsh reindex --to-prefix news-2 --shards 4
@@ -64,9 +64,9 @@ become unique. A prefix in use with other settings is refused.""",
 def reindex(context: click.Context, /, to_prefix: str, log_level: str, quiet: bool, **_: Any) -> None:
     settings = load_settings(context, KafkaSettings)
     require_kafka(*PACKAGES)
-    from stream_lsh.kafka.connection import explained
-    from stream_lsh.kafka.reindex import follow, prepare, target
-    from stream_lsh.kafka.worker import plan, work
+    from stream_lsh.kafka.client.connection import explained
+    from stream_lsh.kafka.run.supervisor import plan, work
+    from stream_lsh.kafka.tools.reindex import follow, prepare, target
 
     folder = context.params["data_folder"] if _given(context, "data_folder") else None
     new = target(settings, to_prefix, folder)

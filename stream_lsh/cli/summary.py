@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stream_lsh.cli.wording import count, duration, per_second, share, size
+from stream_lsh.wording import count, duration, per_second, share, size
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.report import Summary

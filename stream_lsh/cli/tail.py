@@ -52,7 +52,7 @@ def tail(
 
 
 async def _print(settings: KafkaSettings, output: str, from_beginning: bool, follow: bool, limit: int | None) -> None:
-    from stream_lsh.kafka.tailing import tail as lines
+    from stream_lsh.kafka.tools.tail import tail as lines
 
     stream = sys.stdout.buffer
     number = 0

@@ -13,8 +13,8 @@ import click
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Group, Option
 from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, TOPICS, load_settings, settings_options, with_options
-from stream_lsh.cli.wording import duration, size
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wording import duration, size
 
 if TYPE_CHECKING:
     from stream_lsh.kafka.topics import TopicState
@@ -74,7 +74,7 @@ def show(context: click.Context, /, as_json: bool, **_: Any) -> None:
 def _run(context: click.Context, action: str, as_json: bool) -> None:
     require_kafka()
     from stream_lsh.kafka import topics as kafka_topics
-    from stream_lsh.kafka.connection import explained
+    from stream_lsh.kafka.client.connection import explained
 
     settings = load_settings(context, KafkaSettings)
     with explained(settings):

@@ -19,7 +19,7 @@ from stream_lsh.cli.options import (
 )
 from stream_lsh.embedded.signals import ignore, interruption, postponed
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.logs import LEVELS
+from stream_lsh.kafka.run.logs import LEVELS
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 
 PROCESSES = ("groups", "roles", "one")
@@ -101,7 +101,7 @@ def worker(context: click.Context, /, roles: str, processes: Any, log_level: str
     settings = load_settings(context, KafkaSettings)
     with postponed():  # a library may swallow what is raised while it is imported
         require_kafka(*PACKAGES)
-        from stream_lsh.kafka.worker import plan, work  # here, because it takes the Kafka client with it
+        from stream_lsh.kafka.run.supervisor import plan, work  # here, because it takes the Kafka client with it
 
     jobs = plan(wanted, processes, settings.http_port, log_level)
     if jobs[-1].port is not None and jobs[-1].port > 65535:

@@ -14,10 +14,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stream_lsh.cli.wording import count, duration, per_second, share
 from stream_lsh.demo.differences import Piece, differences
 from stream_lsh.demo.feed import DESCRIPTIONS, Feed
 from stream_lsh.demo.score import NO_DOCUMENT, KindScore, Score, Truth, is_edit
+from stream_lsh.wording import count, duration, per_second, share
 
 NARROW = 84  # columns below which two texts stand under each other
 WIDEST = 132

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.documents import Batch, Fields, Position
-from stream_lsh.embedded.inputs import Input, InputIdentity
+from stream_lsh.documents.columns import Batch, Fields, Position
+from stream_lsh.embedded.folders import FolderInput
+from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
 from stream_lsh.errors import InputError
 from stream_lsh.index.store import Store
 
@@ -44,7 +45,7 @@ class Feed:
     """
 
     def __init__(self, arguments: Sequence[str], fields: Fields, store: Store) -> None:
-        self.sources = [_source(Input.open(argument, fields), store) for argument in arguments]
+        self.sources = [_source(open_input(argument, fields), store) for argument in arguments]
         self.pipes = any(source.identity is None for source in self.sources)
 
     def batches(self) -> Iterator[tuple[Source, Batch]]:
@@ -64,6 +65,12 @@ class Feed:
     def read(self) -> int:
         """Raw bytes read so far."""
         return sum(source.input.raw_position for source in self.sources)
+
+
+def open_input(argument: str, fields: Fields) -> Input:
+    """The input that an argument of the command line means; nothing is read yet."""
+    folder = argument != "-" and Path(argument).is_dir()
+    return FolderInput(argument, fields) if folder else LineInput(argument, fields)
 
 
 def _source(input: Input, store: Store) -> Source:

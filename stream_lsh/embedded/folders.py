@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from stream_lsh.dead_letters import KEPT_BYTES
-from stream_lsh.documents import LINE_ID, Fields, Position, Rejection
+from stream_lsh.documents.columns import LINE_ID, Fields, Position, Rejection
+from stream_lsh.documents.dead_letters import KEPT_BYTES
 from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import InputError, UsageError

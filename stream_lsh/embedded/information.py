@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.banding.tuning import component_bytes
 from stream_lsh.errors import StateError, StreamLshError
+from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index import seal
 from stream_lsh.index.index import FORMAT, disk_bytes
 from stream_lsh.index.rows import row_width, rows_checksum

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stream_lsh.documents import Batch, Fields, Position, parse_lines
+from stream_lsh.documents.columns import Batch, Fields, Position, parse_lines
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import InputError
@@ -45,15 +45,6 @@ class Input(ABC):
         self.fields = fields
         self.raw_position = 0
         """Raw (compressed) bytes read so far, of `size`."""
-
-    @staticmethod
-    def open(argument: str, fields: Fields) -> Input:
-        """The input that an argument of the command line means; nothing is read yet."""
-        from stream_lsh.embedded.folders import FolderInput
-
-        if argument != "-" and Path(argument).is_dir():
-            return FolderInput(argument, fields)
-        return LineInput(argument, fields)
 
     @abstractmethod
     def check(self) -> None:

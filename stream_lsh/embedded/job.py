@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.documents import Batch, Fields
+from stream_lsh.documents.columns import Batch, Fields
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.report import Counts, Progress, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
+from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index, disk_bytes
 from stream_lsh.judging.verdicts import Kind, judge
 from stream_lsh.settings import Settings
-from stream_lsh.temporary import temporary_folder
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
 COMMIT_DOCUMENTS = 16384  # most documents between commits: they are held in memory until then

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.dead_letters import KEPT_BYTES
-from stream_lsh.documents import Position, Rejection
+from stream_lsh.documents.columns import Position, Rejection
+from stream_lsh.documents.dead_letters import KEPT_BYTES
 
 _BOM = b"\xef\xbb\xbf"
 

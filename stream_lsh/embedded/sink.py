@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents import Batch
+from stream_lsh.documents.columns import Batch
 from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct
 from stream_lsh.errors import OutputError
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, reasons, verdict_lines

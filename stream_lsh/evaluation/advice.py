@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from stream_lsh.banding.tuning import Banding, false_candidates
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.sample import Background, Sample, background
 from stream_lsh.evaluation.shares import few, percent
+from stream_lsh.families.signer import Signer
+from stream_lsh.families.tuning import Banding, false_candidates
 from stream_lsh.settings import Settings, parse_shingles
-from stream_lsh.signing.settings import SigningSettings
-from stream_lsh.signing.signer import Signer
+from stream_lsh.text.settings import SigningSettings
 
 LOW_CHANCE = 0.01
 """MMDS's "low": at most this share of a document's shingles is in a typical other document."""

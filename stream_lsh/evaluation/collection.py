@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.reading import read_batches, texts_of
+from stream_lsh.families.signer import Signer
 from stream_lsh.settings import Settings
-from stream_lsh.signing.signer import Signer
 
 
 @dataclass

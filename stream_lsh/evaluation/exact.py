@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.kernels import njit
+from stream_lsh.hashing.kernels import njit
 
 _BEFORE_ROUNDING = 1e-9  # keeps ceil(t * n) from counting one too many where t * n is whole but for rounding
 

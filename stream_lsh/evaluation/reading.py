@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stream_lsh.documents import Batch, Columns, Fields, Position
-from stream_lsh.embedded.inputs import Input
+from stream_lsh.documents.columns import Batch, Columns, Fields, Position
+from stream_lsh.embedded.feed import open_input
 from stream_lsh.settings import Settings
 
 
@@ -25,7 +25,7 @@ def read_batches(settings: Settings, inputs: Sequence[str]) -> Iterator[Batch]:
     Raises:
         InputError: an input cannot be read; all are looked at before the first is read.
     """
-    opened = [Input.open(name, fields_of(settings)) for name in inputs]
+    opened = [open_input(name, fields_of(settings)) for name in inputs]
     for source in opened:
         source.check()
     for source in opened:

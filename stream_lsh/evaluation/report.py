@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.banding.tuning import Banding
 from stream_lsh.evaluation.exact import Ranked, overlap
 from stream_lsh.evaluation.metrics import Bucket, Quality, by_similarity, compare, edges_from, pair_keys
+from stream_lsh.families.tuning import Banding
 
 
 @dataclass(frozen=True)

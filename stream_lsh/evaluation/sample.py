@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.evaluation.exact import Ranked
-from stream_lsh.kernels import njit
+from stream_lsh.hashing.kernels import njit
 
 BINS = 1000
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents import Fields, Position
-from stream_lsh.embedded.inputs import Input
+from stream_lsh.documents.columns import Fields, Position
+from stream_lsh.documents.fields import Refused, id_text
+from stream_lsh.embedded.feed import open_input
 from stream_lsh.errors import InputError
-from stream_lsh.fields import Refused, id_text
 
 COMPRESSED = (".gz", ".xz", ".zst")
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
@@ -68,7 +68,7 @@ def read_pairs(name: str, ids: list[bytes]) -> Given:
 
 
 def _lines(name: str) -> Iterator[tuple[int, bytes]]:
-    source = Input.open(name, Fields())
+    source = open_input(name, Fields())
     source.check()
     for lines in source.lines(Position()):
         spans = zip(lines.numbers.tolist(), lines.starts.tolist(), lines.ends.tolist(), strict=True)

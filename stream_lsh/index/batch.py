@@ -8,13 +8,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents import Columns
+from stream_lsh.documents.columns import Columns
+from stream_lsh.families.signer import Signer
+from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index.buckets import all_keys
 from stream_lsh.index.layout import Documents
 from stream_lsh.index.texts import TextFrame, compress
 from stream_lsh.settings import Settings
-from stream_lsh.signing.murmur import murmur128
-from stream_lsh.signing.signer import Signer
 
 COMPRESSION = 1
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_lsh.hashing.kernels import halves_at, njit, read_at, words_at
 from stream_lsh.index.layout import DIRECTORY, ENTRIES, FILE, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
 from stream_lsh.index.memory import COUNT, EMPTY, HEAD, MIDDLE, find, not_empty
 from stream_lsh.index.runs import filter_mask, filter_word
-from stream_lsh.kernels import halves_at, njit, read_at, words_at
 
 
 @njit

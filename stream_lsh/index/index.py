@@ -15,15 +15,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.documents import Columns
+from stream_lsh.documents.columns import Columns
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.families.signer import Signer
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch, shingle, sign_batch
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.shard import Matches, Shard
 from stream_lsh.index.store import Store, name_key
 from stream_lsh.settings import Settings
-from stream_lsh.signing.signer import Signer
 
 FORMAT = 1
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_lsh.hashing.kernels import njit, read_at
 from stream_lsh.index.buckets import gather, link_key, probe_filters
 from stream_lsh.index.layout import (
     AGREEMENT,
@@ -43,7 +44,6 @@ from stream_lsh.index.layout import (
     VERIFY,
 )
 from stream_lsh.index.memory import EMPTY, append, find, not_empty
-from stream_lsh.kernels import njit, read_at
 
 # One type for all callers of a kernel's helpers, or numba compiles each several times.
 _VERIFY, _SAME_TEXT, _COPY_OF, _NONE = np.int64(VERIFY), np.int64(SAME_TEXT), np.int64(COPY_OF), np.int64(-1)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.kernels import njit
+from stream_lsh.hashing.kernels import njit
 
 HEAD, TAIL, MIDDLE, COUNT = 0, 1, 2, 3  # columns of `entries`
 EMPTY = np.uint64(0)

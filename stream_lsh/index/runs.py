@@ -23,8 +23,8 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
+from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.refusals import refused
-from stream_lsh.kernels import njit
 
 PAGE = 4096
 MAGIC = b"stream_lsh run 1\n"

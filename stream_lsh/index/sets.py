@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.layout import DOCUMENT, KIND, ROW, VERIFY
-from stream_lsh.kernels import njit
 
 SLOTS = 1 << 17  # rows that the cache can hold; a later row takes the place of an earlier one in its slot
 

@@ -16,9 +16,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.banding.bands import band_keys
-from stream_lsh.banding.tuning import component_bytes
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.families.bands import band_keys
+from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index import layout
 from stream_lsh.index import match as kernel
 from stream_lsh.index.batch import Shingles, SignedBatch

@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents import Rejection
+from stream_lsh.documents.columns import Rejection
 from stream_lsh.index import layout
 from stream_lsh.index.shard import Matches
 

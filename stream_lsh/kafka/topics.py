@@ -14,7 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.topics")

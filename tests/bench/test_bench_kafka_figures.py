@@ -73,7 +73,7 @@ def test_parse_stat() -> None:
 
 
 def test_roles_and_tree() -> None:
-    child = ["python", "-m", "stream_lsh.kafka.member", "sequence,judge", ""]
+    child = ["python", "-m", "stream_lsh.kafka.run.process", "sequence,judge", ""]
     assert role_of(child, "worker") == "sequence,judge"
     assert role_of(["python", "-m", "stream_lsh.cli", "worker"], "worker") == "worker"
     assert tree({2: 1, 3: 2, 4: 9, 5: 3}, [2, 4]) == {2: 2, 3: 2, 5: 2, 4: 4}

@@ -20,9 +20,10 @@ from stream_lsh.cli.options import KAFKA_SETTINGS, SETTINGS
 from stream_lsh.cli.reindex import _options, reindex, switching
 from stream_lsh.cli.worker import roles_of
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka import logs, topics
-from stream_lsh.kafka.reindex import target
+from stream_lsh.kafka import topics
+from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.tools.reindex import target
 
 
 @pytest.fixture(autouse=True)

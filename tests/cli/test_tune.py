@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_lsh.banding.tuning import Banding
 from stream_lsh.cli import main
 from stream_lsh.cli.curve import terminal_plot
+from stream_lsh.families.tuning import Banding
 from stream_lsh.settings import Settings
 
 

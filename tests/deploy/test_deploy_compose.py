@@ -11,7 +11,7 @@ import sys
 import pytest
 from deploy_files import COMPOSE, OURS, PORT, ROOT, SERVICES, check_command, image_environment, load
 
-from stream_lsh.kafka.member import DRAIN
+from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.settings import PREFIX
 

@@ -29,7 +29,7 @@ from deploy_files import (
     pods,
 )
 
-from stream_lsh.kafka.member import DRAIN
+from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.settings import PREFIX, is_secret
 

@@ -15,7 +15,7 @@ from deploy_files import DEPLOY, KUBERNETES, MANIFESTS, OURS, PORT, SERVICES, lo
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_lsh.judging.verdicts import Kind
-from stream_lsh.kafka.metrics import Registry, Watch
+from stream_lsh.kafka.run.metrics import Registry, Watch
 from stream_lsh.kafka.settings import ROLES
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from stream_lsh.kafka.metrics import Registry
+from stream_lsh.kafka.run.metrics import Registry
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8").partition("## Operations")[2]

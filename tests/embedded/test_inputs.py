@@ -19,9 +19,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_lsh.documents import LINE_ID, Batch, Fields, Position
+from stream_lsh.documents.columns import LINE_ID, Batch, Fields, Position
 from stream_lsh.embedded import inputs
-from stream_lsh.embedded.inputs import Input
+from stream_lsh.embedded.feed import open_input
 from stream_lsh.embedded.lines import LineSplitter
 from stream_lsh.errors import InputError, UsageError
 
@@ -45,7 +45,7 @@ def feed(count: int) -> bytes:
 
 
 def read(path: Path | str, position: Position = START, fields: Fields | None = None, **limits: int) -> list[Batch]:
-    return list(Input.open(str(path), fields or Fields()).batches(position, **limits))
+    return list(open_input(str(path), fields or Fields()).batches(position, **limits))
 
 
 def rows(batches: list[Batch]) -> list[tuple[bytes, bytes, int, int, str | None]]:
@@ -74,7 +74,7 @@ def write(path: Path, data: bytes) -> Path:
 def test_a_file_of_lines(tmp_path: Path, suffix: str) -> None:
     data = feed(5000)
     path = write(tmp_path / f"in.jsonl{suffix}", COMPRESS[suffix](data))
-    opened = Input.open(str(path), Fields())
+    opened = open_input(str(path), Fields())
     opened.check()
     batches = list(opened.batches(START))
     found = rows(batches)
@@ -141,12 +141,12 @@ def test_dead_letters_know_where_they_are(tmp_path: Path) -> None:
 def test_missing_and_unreadable(tmp_path: Path) -> None:
     for name in ("missing.jsonl", "missing\0"):
         with pytest.raises(InputError, match="missing"):
-            Input.open(str(tmp_path / name), Fields()).check()
+            open_input(str(tmp_path / name), Fields()).check()
     path = write(tmp_path / "secret", b"")
     path.chmod(0)
     if not os.access(path, os.R_OK):
         with pytest.raises(InputError, match="permission"):
-            Input.open(str(path), Fields()).check()
+            open_input(str(path), Fields()).check()
 
 
 def test_a_compressed_file_that_does_not_say_so(tmp_path: Path) -> None:
@@ -159,19 +159,19 @@ def test_a_compressed_file_that_does_not_say_so(tmp_path: Path) -> None:
 
 def test_identity_survives_growth_and_nothing_else(tmp_path: Path) -> None:
     path = write(tmp_path / "in", feed(3))
-    before = Input.open(str(path), Fields()).identity()
+    before = open_input(str(path), Fields()).identity()
     assert before is not None and before.path == str(path.resolve())
     assert (before.head_bytes, before.size) == (len(feed(3)), len(feed(3)))
-    assert Input.open(str(path), Fields()).matches(before)
+    assert open_input(str(path), Fields()).matches(before)
     write(path, feed(1000))
-    assert Input.open(str(path), Fields()).matches(before)
-    after = Input.open(str(path), Fields()).identity()
+    assert open_input(str(path), Fields()).matches(before)
+    after = open_input(str(path), Fields()).identity()
     assert after is not None and after.head_bytes == 4096
     write(path, feed(2))
-    assert not Input.open(str(path), Fields()).matches(before)
+    assert not open_input(str(path), Fields()).matches(before)
     write(path, b"x" + feed(3))
-    assert not Input.open(str(path), Fields()).matches(before)
-    assert Input.open("-", Fields()).identity() is None
+    assert not open_input(str(path), Fields()).matches(before)
+    assert open_input("-", Fields()).identity() is None
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
@@ -207,7 +207,7 @@ def test_truncated_anywhere(tmp_path: Path, suffix: str) -> None:
         write(path, packed[:cut])
         found: list[Batch] = []
         with pytest.raises(InputError) as caught:
-            for batch in Input.open(str(path), Fields()).batches(START):
+            for batch in open_input(str(path), Fields()).batches(START):
                 found.append(batch)
         lines = rows(found)
         assert [row[1] for row in lines] == data.splitlines()[: len(lines)]
@@ -224,7 +224,7 @@ def test_corrupt_and_followed_by_rubbish(tmp_path: Path, suffix: str) -> None:
         path = write(tmp_path / f"in{suffix}", damaged)
         found: list[Batch] = []
         with pytest.raises(InputError, match=r"damaged|middle"):
-            for batch in Input.open(str(path), Fields()).batches(START):
+            for batch in open_input(str(path), Fields()).batches(START):
                 found.append(batch)
         if damaged.endswith(b"rubbish") and len(damaged) > 100:
             assert len(rows(found)) == 3000
@@ -330,7 +330,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def test_a_line_comes_out_as_soon_as_it_is_there(pipe: int) -> None:
-    batches = Input.open("-", Fields()).batches(START)
+    batches = open_input("-", Fields()).batches(START)
     for i in range(5):
         os.write(pipe, document(2 * i) + b"\n" + document(2 * i + 1)[:7])
         assert next(batches).ids == ([b"%d" % (2 * i - 1)] if i else []) + [b"%d" % (2 * i)]
@@ -351,7 +351,7 @@ def test_a_fast_pipe_makes_large_batches(pipe: int) -> None:
 
     producer = threading.Thread(target=produce)
     producer.start()
-    batches = list(Input.open("-", Fields()).batches(START))
+    batches = list(open_input("-", Fields()).batches(START))
     producer.join()
     assert b"".join(row[1] + b"\n" for row in rows(batches)) == data
     assert all(sum(len(batch.raw(i)) for i in range(len(batch))) <= 2 << 20 for batch in batches)
@@ -359,7 +359,7 @@ def test_a_fast_pipe_makes_large_batches(pipe: int) -> None:
 
 def test_a_pipe_that_does_not_wait(pipe: int) -> None:
     os.set_blocking(inputs.STANDARD_INPUT, False)
-    batches = Input.open("-", Fields()).batches(START)
+    batches = open_input("-", Fields()).batches(START)
 
     def produce() -> None:
         os.write(pipe, feed(1))
@@ -382,7 +382,7 @@ def test_an_endless_line_takes_no_memory(pipe: int) -> None:
 
     producer = threading.Thread(target=produce)
     producer.start()
-    found = rows(list(Input.open("-", Fields(max_document_bytes=1 << 20)).batches(START)))
+    found = rows(list(open_input("-", Fields(max_document_bytes=1 << 20)).batches(START)))
     producer.join()
     assert [(row[2], row[3], row[4]) for row in found] == [(1, 0, "too_large"), (2, (64 << 20) + 1, None)]
 
@@ -390,7 +390,7 @@ def test_an_endless_line_takes_no_memory(pipe: int) -> None:
 def test_a_named_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe.gz"
     os.mkfifo(path)
-    opened = Input.open(str(path), Fields())
+    opened = open_input(str(path), Fields())
     opened.check()
     assert opened.identity() is None and opened.size is None
     # A daemon: opening a pipe waits for the other end, for ever if the test has failed before.
@@ -417,7 +417,7 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, data)
     fields = Fields(id_field="other", text_fields=("title", "body"), max_document_bytes=100)
-    opened = Input.open(str(tmp_path), fields)
+    opened = open_input(str(tmp_path), fields)
     opened.check()
     batches = list(opened.batches(START, max_documents=2))
     found = rows(batches)
@@ -444,22 +444,22 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
 
 def test_folders_that_cannot_be_inputs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file"):
-        Input.open(str(tmp_path), Fields()).check()
+        open_input(str(tmp_path), Fields()).check()
     write(tmp_path / "a", b"x")
     with pytest.raises(UsageError, match="--set-field"):
-        Input.open(str(tmp_path), Fields(set_field="tags")).check()
+        open_input(str(tmp_path), Fields(set_field="tags")).check()
 
 
 def test_identity_of_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "b", b"x")
-    before = Input.open(str(tmp_path), Fields()).identity()
+    before = open_input(str(tmp_path), Fields()).identity()
     assert before is not None
     write(tmp_path / "c", b"y")
-    assert Input.open(str(tmp_path), Fields()).matches(before)
+    assert open_input(str(tmp_path), Fields()).matches(before)
     write(tmp_path / "a", b"z")
-    assert not Input.open(str(tmp_path), Fields()).matches(before)
+    assert not open_input(str(tmp_path), Fields()).matches(before)
     with pytest.raises(InputError, match="shorter"):
-        list(Input.open(str(tmp_path), Fields()).batches(Position(9, 9)))
+        list(open_input(str(tmp_path), Fields()).batches(Position(9, 9)))
 
 
 def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
@@ -482,4 +482,4 @@ def test_a_file_that_cannot_be_read_at_its_beginning_is_named() -> None:
     if not path.exists():
         pytest.skip("no /proc here")
     with pytest.raises(InputError, match=f"cannot read {path}"):
-        Input.open(str(path), Fields()).identity()
+        open_input(str(path), Fields()).identity()

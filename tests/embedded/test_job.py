@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stream_lsh import Settings
-from stream_lsh.documents import Batch
+from stream_lsh.documents.columns import Batch
 from stream_lsh.embedded import job as module
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.information import information

@@ -102,8 +102,8 @@ def test_overlap_of_given_pairs(sets: list[set[int]]) -> None:
 
 
 def shingled(path: Path, fields: tuple[str, ...], documents: int) -> tuple[list[str], Flat]:
+    from stream_lsh.families.signer import Signer
     from stream_lsh.settings import Settings
-    from stream_lsh.signing.signer import Signer
 
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         parsed = [json.loads(line) for line in itertools.islice(lines, documents)]

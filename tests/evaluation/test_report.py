@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_lsh.banding.tuning import Banding
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.metrics import Quality
 from stream_lsh.evaluation.report import Pairs, report
+from stream_lsh.families.tuning import Banding
 
 BANDING = Banding(128, 18, 5)
 # Document i against document 0: similarity 10/10, 9/10, 8/10, 6/10, 0.

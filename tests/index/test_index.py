@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stream_lsh import Deduplicator, Document, Settings, Verdict
-from stream_lsh import deduplicator as module
+from stream_lsh import api as module
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StateError
 from stream_lsh.index.ids import Ids

@@ -30,9 +30,9 @@ from feeding import POSTS, Feed, feed_of, lines, records_of
 from harness import ROLES, Pipeline, Worker
 from proxy import Proxy, proxied_broker
 
-from stream_lsh.kafka.broker import KafkaBroker
-from stream_lsh.kafka.connection import admin
-from stream_lsh.kafka.libraries import VERSIONS
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.tools.broker import KafkaBroker
+from stream_lsh.kafka.tools.libraries import VERSIONS
 from stream_lsh.kafka.topics import wanted
 
 DOCUMENTS = 20_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from aiokafka.admin import AIOKafkaAdminClient
 from stage_helpers import PATIENCE
 
-from stream_lsh.kafka.broker import KafkaBroker, free_ports
+from stream_lsh.kafka.tools.broker import KafkaBroker, free_ports
 
 COPIES = 3
 _COPIED = {

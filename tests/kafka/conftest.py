@@ -14,7 +14,7 @@ from kafka_helpers import VERSION, DockerBroker, ForeignBroker, docker_answers, 
 from proxy import Proxied, proxied_broker
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.broker import KafkaBroker
+from stream_lsh.kafka.tools.broker import KafkaBroker
 
 
 @pytest.fixture(scope="session")

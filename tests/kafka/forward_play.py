@@ -15,8 +15,8 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 from kafka_helpers import settings_for
 from stage_helpers import PATIENCE, positions, records, running, until
 
-from stream_lsh.kafka.connection import client_options
-from stream_lsh.kafka.forward import ForwardStage
+from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics, create
 

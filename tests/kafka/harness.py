@@ -26,7 +26,7 @@ from feeding import POSTS, Record, produce
 from oracle import Expected, Outputs, answers, check, order
 from stage_helpers import members, partitions_of, settled, warm
 
-from stream_lsh.kafka.member import COMPILED
+from stream_lsh.kafka.run.process import COMPILED
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.topics import Topics, create
 

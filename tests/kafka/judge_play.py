@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from stream_lsh.documents import NO_TIME, Columns, Rejection
-from stream_lsh.frames import Frame, Sequenced, Source
+from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
+from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import sign_batch
-from stream_lsh.index.replica import Replica
+from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.replies import Reply
-from stream_lsh.signing.signer import Signer
+from stream_lsh.wire.frames import Frame, Sequenced, Source
+from stream_lsh.wire.replies import Reply
 
 PARTITIONS = 3
 WORDS = [f"word{i}" for i in range(400)]

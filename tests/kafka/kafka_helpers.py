@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import pytest
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.broker import PROPERTIES, KafkaBroker, free_port
-from stream_lsh.kafka.libraries import VERSIONS, java, libraries
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.broker import PROPERTIES, KafkaBroker, free_port
+from stream_lsh.kafka.tools.libraries import VERSIONS, java, libraries
 
 VERSION = os.environ.get("STREAM_LSH_TEST_KAFKA_VERSION") or VERSIONS[0]
 

@@ -1,6 +1,6 @@
 """Members of judge and forward that die, or freeze, at the worst moment: with everything sent and nothing committed.
 
-As a program, a child of the test with a job on its standard input (see `stream_lsh.kafka.member`):
+As a program, a child of the test with a job on its standard input (see `stream_lsh.kafka.run.process`):
 `last_steps.py die|freeze send|commit|after NUMBER`, NUMBER counting batches or commits from 1. Who freezes stops
 itself, and goes on when it gets SIGCONT.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from stream_lsh.kafka import member
+from stream_lsh.kafka.run import process as member
 from stream_lsh.kafka.settings import KafkaSettings
 
 PATIENCE = 300  # seconds for what should take a few

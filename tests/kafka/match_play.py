@@ -16,16 +16,16 @@ import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from stage_helpers import commits, warm
 
-from stream_lsh.documents import Document, columns
-from stream_lsh.frames import Frame, Sequenced, Source
+from stream_lsh.documents.columns import Document, columns
+from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import sign_batch
-from stream_lsh.index.replica import Replica
-from stream_lsh.kafka.connection import admin
-from stream_lsh.kafka.member import Job, command, dump
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.match.replica import Replica
+from stream_lsh.kafka.run.process import Job, command, dump
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics
-from stream_lsh.replies import head
-from stream_lsh.signing.signer import Signer
+from stream_lsh.wire.frames import Frame, Sequenced, Source
+from stream_lsh.wire.replies import head
 
 ROOT = Path(__file__).parents[2]
 WORDS = [f"w{i}" for i in range(400)]

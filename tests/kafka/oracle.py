@@ -14,11 +14,11 @@ import numpy as np
 import orjson
 from feeding import Record, Source
 
-from stream_lsh.documents import Columns, Fields, Rejection, parse_lines
-from stream_lsh.frames import Frame, Sequenced
+from stream_lsh.documents.columns import Columns, Fields, Rejection, parse_lines
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.frames import Frame, Sequenced
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.kafka.broker import KafkaBroker, free_ports
+from stream_lsh.kafka.tools.broker import KafkaBroker, free_ports
 
 CHUNK = 1 << 16
 

@@ -15,15 +15,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from stream_lsh.frames import Frame, Sequenced, places
-from stream_lsh.kafka.connection import admin, client_options, committed
-from stream_lsh.kafka.member import COMPILED, Job, command, dump
-from stream_lsh.kafka.metrics import Watch
-from stream_lsh.kafka.order import Accepted
+from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.run.lives import Stage, keep_running
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.process import COMPILED, Job, command, dump
+from stream_lsh.kafka.run.warming import warm_up
+from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.stage import Stage, keep_running
 from stream_lsh.kafka.topics import Topics
-from stream_lsh.kafka.warming import warm_up
+from stream_lsh.wire.frames import Frame, Sequenced, places
 
 PATIENCE = 300  # seconds for what should take a few: the machine may be slow, or busy with other things
 

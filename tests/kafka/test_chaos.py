@@ -20,7 +20,7 @@ from harness import PATIENCE, Pipeline, until
 from proxy import Proxied
 from stage_helpers import commits
 
-from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.client.connection import admin
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)

@@ -18,9 +18,9 @@ from header_play import Name, send
 from proxy import Proxied
 from stage_helpers import until_partitions
 
-from stream_lsh.kafka.connection import admin, client_options
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.topics import create
-from stream_lsh.kafka.warming import warm_up
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from harness import ROLES, Pipeline, until
 from kafka_helpers import VERSION, missing
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.broker import KafkaBroker
-from stream_lsh.kafka.connection import admin
-from stream_lsh.kafka.copies import lacking
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.copies import lacking
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.broker import KafkaBroker
 
 pytestmark = pytest.mark.slow
 

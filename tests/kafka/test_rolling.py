@@ -12,8 +12,8 @@ from chaos import documents
 from feeding import Feed, Record, records_of
 from harness import ROLES, Pipeline, produce, until
 
-from stream_lsh.kafka.member import DRAIN
-from stream_lsh.wire import pack
+from stream_lsh.kafka.run.process import DRAIN
+from stream_lsh.wire.envelope import pack
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from kafka_helpers import settings_for
 from stage_helpers import commits, until_partitions
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.connection import admin
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.topics import Topics, TopicState, check, create, largest_record, show, wanted
 
@@ -189,7 +189,7 @@ def test_committed_offsets_come_with_their_metadata(broker: Any, prefix: str, tm
 
 
 def test_too_many_copies_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
-    from stream_lsh.kafka.connection import explained
+    from stream_lsh.kafka.client.connection import explained
 
     settings = settings_for(broker, prefix, tmp_path, replication_factor=7)
     with pytest.raises(BrokerError, match="replication_factor = 7"), explained(settings):

@@ -16,10 +16,10 @@ import click
 from stream_lsh.cli.failures import guarded, name_command
 from stream_lsh.embedded.signals import interruption
 from stream_lsh.errors import StateError
-from stream_lsh.kafka import worker
+from stream_lsh.kafka.run import supervisor as worker
+from stream_lsh.kafka.run.lives import Stage
+from stream_lsh.kafka.run.supervisor import plan, work
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.stage import Stage
-from stream_lsh.kafka.worker import plan, work
 
 STAGES = {"sequence": "worker_play:Sequence", "judge": "worker_play:Judge", "forward": "worker_play:Forward"}
 

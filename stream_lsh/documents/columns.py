@@ -1,0 +1,351 @@
+"""Documents as columns: from JSON lines or from Python, validated, each in its place even when it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.documents.dead_letters import dead_letter
+from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, Fields, Refused, check_ink, id_text, set_text
+from stream_lsh.documents.json_gather import gather_integers, gather_texts
+from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, PLAIN, scan_lines
+from stream_lsh.documents.times import NO_TIME, milliseconds, whole_milliseconds
+
+__all__ = [
+    "LINE_ID",
+    "NO_TIME",
+    "Batch",
+    "Columns",
+    "Document",
+    "Fields",
+    "Position",
+    "Rejection",
+    "columns",
+    "dead_letter",
+    "parse_lines",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970."""
+
+    id: str | int
+    text: str | None = None
+    set: Sequence[str] | None = None
+    time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a document is refused. `size`: its full size in bytes if only its beginning was kept."""
+
+    reason: str
+    detail: str
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Uncompressed bytes and lines of one input that have been read (of a folder: bytes of files, and files)."""
+
+    offset: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """n documents. A refused one keeps its place with an empty text, and the id b"null" if none is known.
+
+    ids: as JSON text (b'"abc"', b"17"). texts: all texts as UTF-8 ('surrogatepass'), ends: where each ends.
+    times: ms since 1970, or NO_TIME. rejected: by place.
+    """
+
+    ids: list[bytes]
+    texts: bytes
+    ends: NDArray[np.int64]
+    times: NDArray[np.int64]
+    rejected: dict[int, Rejection] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Batch(Columns):
+    """Documents as they came from an input.
+
+    Document i is data[line_starts[i]:line_ends[i]], without its newline; it is line line_numbers[i] (from 1) and
+    begins at byte offsets[i] of the uncompressed input. position: behind the batch.
+    """
+
+    data: bytes
+    line_starts: NDArray[np.int64]
+    line_ends: NDArray[np.int64]
+    input: str
+    line_numbers: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    position: Position
+
+    def raw(self, i: int) -> bytes:
+        """The bytes of document i (of one that was too large, the beginning)."""
+        return self.data[int(self.line_starts[i]) : int(self.line_ends[i])]
+
+    def dead_letter(self, i: int, rejection: Rejection | None = None) -> bytes:
+        """The dead letter of document i, one line; `rejection` for a reason found later than in parsing."""
+        why = rejection or self.rejected[i]
+        return dead_letter(
+            why.reason, why.detail, self.input, int(self.line_numbers[i]), int(self.offsets[i]), self.raw(i), why.size
+        )
+
+
+def columns(
+    documents: Sequence[Document], *, sets: bool = False, max_document_bytes: int = Fields.max_document_bytes
+) -> Columns:
+    """Columns of documents made in Python. `sets`: take their sets instead of their texts."""
+    ids: list[bytes] = []
+    texts: list[str] = []
+    times = np.full(len(documents), NO_TIME, np.int64)
+    rejected: dict[int, Rejection] = {}
+    for i, document in enumerate(documents):
+        id, text = b"null", ""
+        try:
+            id = id_text(document.id)
+            if sets:
+                if document.set is None:
+                    raise Refused("missing_field", "the document has no set", id)
+                text = set_text(document.set, "the set", id)
+            else:
+                if document.text is None:
+                    raise Refused("missing_field", "the document has no text", id)
+                if not isinstance(document.text, str):
+                    raise Refused("wrong_type", f"the text is a {type(document.text).__name__}, not a str", id)
+                check_ink(document.text, id)
+                text = document.text
+            if len(text) * 4 > max_document_bytes:
+                size = len(text.encode("utf-8", "surrogatepass"))
+                if size > max_document_bytes:
+                    raise Refused("too_large", f"the document has {size} bytes, more than {max_document_bytes}", id)
+            if document.time is not None:
+                try:
+                    times[i] = milliseconds(document.time)
+                except ValueError as error:
+                    raise Refused("bad_time", str(error), id) from None
+        except Refused as refused:
+            rejected[i] = Rejection(refused.reason, refused.detail)
+            text = ""
+        ids.append(id)
+        texts.append(text)
+    joined, ends = _join(texts)
+    return Columns(ids, joined, ends, times, rejected)
+
+
+def parse_lines(
+    data: bytes,
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    fields: Fields,
+    *,
+    input: str = "-",
+    line_numbers: NDArray[np.int64] | None = None,
+    rejected: Mapping[int, Rejection] | None = None,
+) -> Columns:
+    """Documents from the JSON lines data[starts[i]:ends[i]].
+
+    input, line_numbers: for ids made of them (`Fields.id_field` = LINE_ID; numbers from 1 if not given).
+    rejected: lines the reader has refused already; they are not looked at.
+    """
+    count = len(starts)
+    given = dict(rejected or {})
+    line_ids = None
+    if fields.id_field == LINE_ID:
+        numbers = np.arange(1, count + 1) if line_numbers is None else line_numbers
+        line_ids = [id_text(f"{input}:{number}") for number in numbers.tolist()]
+    if given:
+        ends = ends.copy()
+        for i in given:
+            ends[i] = starts[i]  # nothing to parse
+    plan = _plan(fields)
+    buffer = np.frombuffer(data, np.uint8)
+    width = len(plan.name_ends)
+    spans = np.zeros((count, width, 2), np.int64)
+    kinds = np.empty((count, width), np.uint8)
+    status = np.empty(count, np.uint8)
+    scan_lines(buffer, starts, ends, plan.names, plan.name_ends, spans, kinds, status)
+    status[ends - starts > fields.max_document_bytes] = LEFT
+    parsed = _Parsed(data, starts, ends, fields, line_ids, given)
+    if plan.flat:
+        return parsed.flat(plan, buffer, spans, kinds, status)
+    return parsed.nested(status)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the kernels look for. Not flat: paths or sets, which the kernels check but do not read."""
+
+    flat: bool
+    names: NDArray[np.uint8]
+    name_ends: NDArray[np.int64]
+    first_text: int
+    time: int
+
+
+@lru_cache(maxsize=64)
+def _plan(fields: Fields) -> _Plan:
+    before = [] if fields.id_field == LINE_ID else [fields.id_field]
+    if fields.time_field is not None:
+        before.append(fields.time_field)
+    names = [*before, *fields.text_fields]
+    flat = fields.set_field is None and not any("." in name for name in names) and len(set(names)) == len(names)
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names] if flat else []
+    return _Plan(
+        flat,
+        np.frombuffer(b"".join(encoded), np.uint8),
+        np.cumsum([len(name) for name in encoded], dtype=np.int64),
+        len(before),
+        len(before) - 1 if fields.time_field is not None else -1,
+    )
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """One call of `parse_lines`."""
+
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    fields: Fields
+    line_ids: list[bytes] | None
+    rejected: dict[int, Rejection]
+
+    def flat(
+        self,
+        plan: _Plan,
+        buffer: NDArray[np.uint8],
+        spans: NDArray[np.int64],
+        kinds: NDArray[np.uint8],
+        status: NDArray[np.uint8],
+    ) -> Columns:
+        """Everything from the kernels, but what they left."""
+        data = self.data
+        times = np.full(len(status), NO_TIME, np.int64)
+        if self.line_ids is None:
+            kind = kinds[:, 0]
+            readable = (kind == PLAIN) | (kind == ESCAPED) | (kind == INTEGER)
+            status[~readable | (spans[:, 0, 1] - spans[:, 0, 0] > MAX_ID_BYTES)] = LEFT
+        if plan.time >= 0:
+            self._flat_times(plan, buffer, spans, kinds, status, times)
+        out = np.empty(int((self.ends - self.starts).sum()), np.uint8)
+        text_ends = np.empty(len(status), np.int64)
+        size = gather_texts(buffer, spans, kinds, plan.first_text, status, out, text_ends)
+        if self.line_ids is None:
+            ids = [data[a:b] for a, b in zip(spans[:, 0, 0].tolist(), spans[:, 0, 1].tolist(), strict=True)]
+            for i in np.flatnonzero((kinds[:, 0] == ESCAPED) & (status == ACCEPTED)).tolist():
+                ids[i] = _canonical(ids[i])
+        else:
+            ids = list(self.line_ids)
+        texts = out[:size].tobytes()
+        left = np.flatnonzero(status == LEFT).tolist()
+        if left:
+            read: dict[int, bytes] = {}
+            for i in left:
+                ids[i], text, times[i] = self._slowly(i)
+                read[i] = text.encode("utf-8", "surrogatepass")
+            texts, text_ends = _insert(texts, text_ends, read)
+        return Columns(ids, texts, text_ends, times, self.rejected)
+
+    def _flat_times(
+        self,
+        plan: _Plan,
+        buffer: NDArray[np.uint8],
+        spans: NDArray[np.int64],
+        kinds: NDArray[np.uint8],
+        status: NDArray[np.uint8],
+        times: NDArray[np.int64],
+    ) -> None:
+        """Fills in the times; lines without a readable one are left."""
+        values = np.full(len(times), -1, np.int64)
+        gather_integers(buffer, spans, kinds, plan.time, values)
+        times[:] = whole_milliseconds(values)
+        for i in np.flatnonzero((kinds[:, plan.time] == PLAIN) & (status == ACCEPTED)).tolist():
+            start, end = spans[i, plan.time].tolist()
+            try:
+                times[i] = milliseconds(self.data[start + 1 : end - 1].decode("utf-8"))
+            except ValueError:
+                times[i] = NO_TIME
+        status[times == NO_TIME] = LEFT
+
+    def nested(self, status: NDArray[np.uint8]) -> Columns:
+        """Paths and sets: orjson reads what the kernel has found well-formed and without duplicate keys."""
+        ids: list[bytes] = []
+        texts: list[str] = []
+        times: list[int] = []
+        data, extract, line_ids = self.data, self.fields.extract, self.line_ids
+        lines = zip(self.starts.tolist(), self.ends.tolist(), status.tolist(), strict=True)
+        for i, (start, end, state) in enumerate(lines):
+            try:
+                if state != ACCEPTED:
+                    raise Refused("", "")
+                id, text, time = extract(orjson.loads(data[start:end]), line_ids[i] if line_ids else None)
+            except (Refused, orjson.JSONDecodeError):
+                # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: not the last word.
+                id, text, time = self._slowly(i)
+            ids.append(id)
+            texts.append(text)
+            times.append(time)
+        joined, ends = _join(texts)
+        return Columns(ids, joined, ends, np.array(times, np.int64), self.rejected)
+
+    def _slowly(self, i: int) -> tuple[bytes, str, int]:
+        """Line i read by the one reader that decides what is refused, and why."""
+        line_id = self.line_ids[i] if self.line_ids else None
+        if i in self.rejected:
+            return line_id or b"null", "", NO_TIME
+        try:
+            return self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
+        except Refused as refused:
+            self.rejected[i] = Rejection(refused.reason, refused.detail)
+            return line_id or refused.id, "", NO_TIME
+
+    def _read(self, line: bytes, line_id: bytes | None) -> tuple[bytes, str, int]:
+        if len(line) > self.fields.max_document_bytes:
+            raise Refused("too_large", f"the line has {len(line)} bytes, more than {self.fields.max_document_bytes}")
+        return self.fields.extract(read_object(line), line_id)
+
+
+def _canonical(id: bytes) -> bytes:
+    """The JSON text of a well-formed string id without needless escapes."""
+    try:
+        return orjson.dumps(orjson.loads(id))
+    except orjson.JSONDecodeError:
+        return json.dumps(json.loads(id)).encode("ascii")
+
+
+def _join(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:
+    joined = "".join(texts)
+    if joined.isascii():
+        lengths = [len(text) for text in texts]
+        return joined.encode("ascii"), np.cumsum(lengths, dtype=np.int64)
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return b"".join(encoded), np.cumsum([len(text) for text in encoded], dtype=np.int64)
+
+
+def _insert(texts: bytes, ends: NDArray[np.int64], read: dict[int, bytes]) -> tuple[bytes, NDArray[np.int64]]:
+    """Puts the texts of `read` in the places where `texts` has empty ones."""
+    lengths = np.diff(ends, prepend=0)
+    pieces: list[bytes] = []
+    done = 0
+    for i, text in sorted(read.items()):
+        end = int(ends[i])
+        pieces += (texts[done:end], text)
+        lengths[i] = len(text)
+        done = end
+    pieces.append(texts[done:])
+    return b"".join(pieces), np.cumsum(lengths)

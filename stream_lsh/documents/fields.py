@@ -1,0 +1,168 @@
+"""Which fields of a JSON object make a document, and how their values are checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from stream_lsh.documents.times import NO_TIME, milliseconds
+
+MAX_ID_BYTES = 4096
+LINE_ID = "@line"
+"""As `id_field`: the id is "<input>:<line>", for feeds without ids."""
+
+_ABSENT = object()
+
+
+class Refused(Exception):
+    """A document cannot be processed: the reason and detail of its dead letter, and its id as far as it is known."""
+
+    def __init__(self, reason: str, detail: str, id: bytes = b"null") -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.id = id
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Where a document's parts stand in its JSON object.
+
+    A name with dots leads into nested objects, unless there is a key that contains the dots itself. The texts are
+    joined by one space. With `set_field` a list takes the place of the texts.
+    """
+
+    id_field: str = "id"
+    text_fields: tuple[str, ...] = ("text",)
+    time_field: str | None = None
+    set_field: str | None = None
+    max_document_bytes: int = 16 * 2**20
+
+    def extract(self, document: dict[str, object], line_id: bytes | None = None) -> tuple[bytes, str, int]:
+        """Id (as JSON text), text and time (ms, NO_TIME without time_field) of a parsed object.
+
+        `line_id` is the id to use when `id_field` is LINE_ID. Raises Refused.
+        """
+        id = line_id if line_id is not None else id_text(_required(document, self.id_field, b"null"))
+        if self.set_field is not None:
+            text = set_text(_required(document, self.set_field, id), f"the field {_quoted(self.set_field)}", id)
+        else:
+            parts = []
+            for field in self.text_fields:
+                part = _required(document, field, id)
+                if not isinstance(part, str):
+                    raise Refused("wrong_type", f"the field {_quoted(field)} is {_kind(part)}, not a string", id)
+                parts.append(part)
+            text = " ".join(parts)
+            check_ink(text, id)
+        time = NO_TIME
+        if self.time_field is not None:
+            try:
+                time = milliseconds(_required(document, self.time_field, id))
+            except ValueError as error:
+                raise Refused("bad_time", f"the field {_quoted(self.time_field)}: {error}", id) from None
+        return id, text, time
+
+
+def key_text(document: dict[str, object], path: str) -> bytes | None:
+    """The string or integer at a dotted path as a record's key: its plain text; None if there is no such value."""
+    value = _resolve(document, path)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if value.bit_length() < 14_000 else None
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else None
+
+
+def id_text(value: object) -> bytes:
+    """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
+    if isinstance(value, str):
+        try:
+            text = orjson.dumps(value)
+        except TypeError:  # a lone surrogate has no UTF-8
+            text = json.dumps(value).encode("ascii")
+    elif isinstance(value, int) and not isinstance(value, bool):
+        # 4300 digits are the most that Python converts.
+        text = str(value).encode("ascii") if value.bit_length() < 14_000 else b"1" * (MAX_ID_BYTES + 1)
+    else:
+        raise Refused("wrong_type", f"the id is {_kind(value)}, not a string or an integer")
+    if len(text) > MAX_ID_BYTES:
+        raise Refused("id_too_long", f"the id has more than {MAX_ID_BYTES} bytes as JSON")
+    return text
+
+
+def set_text(value: object, name: str, id: bytes) -> str:
+    """The elements of a set (strings, or integers as their decimals) joined by U+001F. Raises Refused.
+
+    In elements with U+001F or U+001E inside, these are written U+001E 1 and U+001E 0, so that different sets stay
+    different.
+    """
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise Refused("wrong_type", f"{name} is {_kind(value)}, not a list", id)
+    elements = []
+    for element in value:
+        if isinstance(element, int) and not isinstance(element, bool):
+            element = str(element)
+        elif not isinstance(element, str):
+            raise Refused("wrong_type", f"{name} holds {_kind(element)}; only strings and integers can be elements", id)
+        elements.append(element)
+    elements.sort()  # the order says nothing: equal sets are equal texts, and so exact duplicates
+    text = "\x1f".join(elements)
+    if "\x1e" in text or text.count("\x1f") >= len(elements) > 0:
+        text = "\x1f".join(element.replace("\x1e", "\x1e0").replace("\x1f", "\x1e1") for element in elements)
+    if not elements:
+        raise Refused("empty", f"{name} is an empty list", id)
+    if text.isspace() or not text:
+        raise Refused("empty", f"{name} has no element with a visible character", id)
+    return text
+
+
+def check_ink(text: str, id: bytes) -> None:
+    """Raises Refused if the text has nothing but white space."""
+    if not text or text.isspace():
+        raise Refused("empty", "the text has no character but white space", id)
+
+
+def _resolve(document: dict[str, object], path: str) -> object:
+    """The value at a dotted path, _ABSENT if there is none; of several readings the one with the longest keys."""
+    value = document.get(path, _ABSENT)
+    at = len(path)
+    while value is _ABSENT:
+        at = path.rfind(".", 0, at)
+        if at < 0:
+            return _ABSENT
+        inner = document.get(path[:at])
+        if isinstance(inner, dict):
+            value = _resolve(inner, path[at + 1 :])
+    return value
+
+
+def _required(document: dict[str, object], path: str, id: bytes) -> object:
+    value = _resolve(document, path)
+    if value is _ABSENT:
+        raise Refused("missing_field", f"there is no field {_quoted(path)}", id)
+    return value
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
+
+
+def _kind(value: object) -> str:
+    """The JSON name of a value's type, with its article."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, int):
+        return "an integer"
+    if isinstance(value, float):
+        return "a number with a fraction"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, Sequence):
+        return "a list"
+    return type(value).__name__

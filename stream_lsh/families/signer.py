@@ -1,0 +1,187 @@
+"""Texts in, signatures out: the one entrance to this package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import UsageError
+from stream_lsh.families.bands import write_band_keys
+from stream_lsh.families.sketch import round_seeds, sketch
+from stream_lsh.families.tuning import component_bytes
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.murmur import murmur_slice
+from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.casing import rewrite_rare
+from stream_lsh.text.markup import prepare
+from stream_lsh.text.settings import SigningSettings
+from stream_lsh.text.shingles import (
+    MAX_K,
+    distinct,
+    number_occurrences,
+    powers,
+    shingle_characters,
+    shingle_elements,
+    shingle_tokens,
+    table_slots,
+    whole_text,
+)
+from stream_lsh.text.tokens import is_visible, normalise, normalised_capacity
+from stream_lsh.text.unicode import tables_for
+
+_KINDS = ("words", "chars", "set")
+_WORDS, _CHARS, _SET = range(3)
+LONGEST = 1 << 30
+"""Bytes that a document may have: places in its normalised form, which may be half as long again, take 31 bits."""
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What n documents became, in columns.
+
+    sizes: uint32[n], number of distinct shingles (elements of the bag); 0 = nothing in it to compare.
+    fingerprints: uint64[n, 2], murmur3 x64 128 of the normalised text in UTF-8.
+    signatures: [n, K], uint16 if rows >= 3 else uint32; zeros for an empty document.
+    keys: uint64[n, bands]; those of an empty document mean nothing.
+    shingles: uint64, the distinct hashes document after document, not sorted; offsets: int64[n + 1], document i has
+        shingles[offsets[i]:offsets[i + 1]]. Both empty when not wanted.
+    """
+
+    sizes: NDArray[np.uint32]
+    fingerprints: NDArray[np.uint64]
+    signatures: NDArray[np.uint16] | NDArray[np.uint32]
+    keys: NDArray[np.uint64]
+    shingles: NDArray[np.uint64]
+    offsets: NDArray[np.int64]
+
+
+@njit
+def _sign(  # type: ignore[no-untyped-def]
+    text, ends, quick, ascii_table, pages, records, flags, lower, kind, k, continuous_k, weights, bag, seeds,
+    bands, rows, sizes, fingerprints, signatures, keys, shingles, offsets,
+):  # fmt: skip
+    longest = np.int64(0)
+    start = np.int64(0)
+    for document in range(ends.shape[0]):
+        longest = max(longest, ends[document] - start)
+        start = ends[document]
+    # Scratch lives as long as this call: one document's, used again for the next.
+    norm = np.empty(normalised_capacity(longest), dtype=np.uint8)
+    spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
+    ring = np.empty(MAX_K, dtype=np.uint64)
+    bins = np.empty(signatures.shape[1], dtype=np.uint64)
+    most = table_slots(longest if kind == _CHARS else longest // 2 + 1)
+    table = np.empty(most, dtype=np.uint64)
+    counts = np.empty(most if bag else 0, dtype=np.uint32)
+    wanted = offsets.shape[0] > 0
+    base = np.int64(0)
+    start = np.int64(0)
+    if wanted:
+        offsets[0] = 0
+    for document in range(ends.shape[0]):
+        end = ends[document]
+        size, bounds = normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans)
+        fingerprints[document, 0], fingerprints[document, 1] = murmur_slice(norm, 0, size)
+        place = base
+        if kind == _SET:
+            place = shingle_elements(norm, spans, bounds, shingles, place)
+        elif kind == _WORDS and bounds > 0:
+            place = shingle_tokens(norm, spans, bounds, k, continuous_k, weights, ring, shingles, place)
+        elif is_visible(norm, size, pages, records, flags):
+            if kind == _CHARS:
+                place = shingle_characters(norm, size, k, shingles, place)
+            else:
+                shingles[place] = whole_text(norm, size)
+                place += 1
+        if bag:
+            number_occurrences(shingles, base, place, table, counts, table_slots(place - base))
+        else:
+            place = distinct(shingles, base, place, table, table_slots(place - base))
+        sizes[document] = place - base
+        if place > base:
+            sketch(shingles, base, place, seeds, bins, signatures[document])
+        else:
+            signatures[document, :] = 0
+        write_band_keys(signatures[document], bands, rows, keys[document])
+        if wanted:
+            base = place
+            offsets[document + 1] = place
+        start = end
+    return base
+
+
+class Signer:
+    """Signs documents in batches; holds tables only, so that any number of threads may use the same one."""
+
+    def __init__(self, settings: SigningSettings) -> None:
+        """Prepares the tables.
+
+        Raises:
+            UsageError: settings that no signature can be made with.
+        """
+        _check(settings)
+        self.settings = settings
+        self._tables = tables_for(settings)
+        self._quick = quick_of(settings)
+        self._weights = powers()
+        self._seeds = round_seeds(settings.signature_size)
+        self._component = np.dtype(f"u{component_bytes(settings.rows)}")
+
+    def sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool) -> Signed:
+        """Signs n documents.
+
+        Args:
+            texts: the documents in UTF-8 (encoded with "surrogatepass"), one after the other.
+            ends: int64[n], where each ends in `texts`; the first starts at 0.
+            want_shingles: whether to return the shingles' hashes.
+        Raises:
+            ValueError: if `ends` falls somewhere or leaves `texts`, or a document is longer than LONGEST.
+        """
+        settings = self.settings
+        text = np.frombuffer(texts, dtype=np.uint8)
+        ends = np.ascontiguousarray(ends, dtype=np.int64)
+        n = len(ends)
+        if n and (ends[0] < 0 or ends[-1] > len(text) or bool(np.any(ends[1:] < ends[:-1]))):
+            raise ValueError(f"ends must rise from 0 to at most {len(text)}, the length of the texts")
+        if settings.markup or settings.nfkc:
+            texts, ends = prepare(texts, ends, settings)
+            text = np.frombuffer(texts, dtype=np.uint8)
+        if settings.lower:
+            text, ends = rewrite_rare(text, ends)
+        lengths = np.diff(ends, prepend=0)
+        sizes = np.empty(n, dtype=np.uint32)
+        fingerprints = np.empty((n, 2), dtype=np.uint64)
+        signatures = np.empty((n, settings.signature_size), dtype=self._component)
+        keys = np.empty((n, settings.bands), dtype=np.uint64)
+        offsets = np.empty(n + 1 if want_shingles else 0, dtype=np.int64)
+        if lengths.max(initial=0) > LONGEST:
+            raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
+        # Room for as many as there can be; memory that is never written to costs nothing.
+        room = int(lengths.sum() if want_shingles else lengths.max(initial=0))
+        shingles = np.empty(room + n + 1 if settings.kind == "chars" else room // 2 + n + 1, dtype=np.uint64)
+        tables = self._tables
+        total = _sign(
+            text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
+            _KINDS.index(settings.kind), settings.k, settings.continuous_k, self._weights, settings.bag, self._seeds,
+            settings.bands, settings.rows, sizes, fingerprints, signatures, keys, shingles, offsets,
+        )  # fmt: skip
+        kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps all of it alive
+        return Signed(sizes, fingerprints, signatures, keys, kept, offsets)
+
+
+def _check(settings: SigningSettings) -> None:
+    if settings.kind not in _KINDS:
+        raise UsageError(f"The kind of shingles is {settings.kind!r}; it must be one of {', '.join(_KINDS)}.")
+    if settings.tokens not in ("unicode", "word"):
+        raise UsageError(f"tokens is {settings.tokens!r}; it must be unicode or word.")
+    if not (1 <= settings.k <= MAX_K and 1 <= settings.continuous_k <= MAX_K):
+        raise UsageError(f"A shingle of {settings.k} or {settings.continuous_k} must lie between 1 and {MAX_K}.")
+    if not 1 <= settings.signature_size <= 1 << 14:
+        raise UsageError(f"signature_size is {settings.signature_size}; it must lie between 1 and {1 << 14}.")
+    if min(settings.bands, settings.rows) < 1 or settings.bands * settings.rows > settings.signature_size:
+        raise UsageError(
+            f"{settings.bands} bands of {settings.rows} rows need a signature_size of {settings.bands * settings.rows},"
+            f" not {settings.signature_size}; raise signature_size, or lower bands or rows."
+        )

@@ -1,0 +1,172 @@
+"""Consumer and producer of the roles that are plain aiokafka, and how not to wait for them whatever the broker does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
+
+from stream_lsh.kafka.client.connection import cause, client_options
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record
+
+logger = logging.getLogger("stream_lsh.kafka.client.clients")
+
+ANSWER_MS = 30_000  # how long a request may take
+FETCH_BYTES = 8 << 20  # in one answer, of all partitions
+METADATA_MS = 5_000  # how soon partitions that were added are seen
+CLOSE_SECONDS = 5.0
+NEVER_MS = 2**31 - 1
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """What was waited for is not wanted any more."""
+
+
+async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any]) -> T:
+    """What `work` gives. If one of the others is done first it is cancelled, and has ended when this returns.
+
+    Raises:
+        Stopped: one of the others was done first.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        seen(task)
+    if task.cancelled() and any(end.done() for end in ends):
+        raise Stopped
+    return task.result()
+
+
+def seen(future: asyncio.Future[Any]) -> None:
+    """Ask for the error of what is done, so that asyncio does not complain that nobody did: of several things that fail
+    together only the first is awaited. Also a callback."""
+    if not future.cancelled():
+        future.exception()
+
+
+@asynccontextmanager
+async def consuming(settings: KafkaSettings, role: str, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
+    """A started consumer in the group of a role, not subscribed yet; stopped at the end, and so out of its group.
+
+    It commits nothing and resets no offset by itself. How long it may go without asking for records has no limit: the
+    roles that wait for others do so on purpose. options: of AIOKafkaConsumer.
+
+    Raises:
+        KafkaError, OSError: as `connection.admin`.
+    """
+    consumer = AIOKafkaConsumer(
+        **client_options(settings),
+        client_id=f"{settings.topic_prefix}.{role}",
+        group_id=Topics.of(settings).group(role),
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        session_timeout_ms=settings.session_timeout_ms,
+        heartbeat_interval_ms=max(100, min(500, settings.session_timeout_ms // 4)),
+        max_poll_interval_ms=NEVER_MS,
+        metadata_max_age_ms=METADATA_MS,
+        # The broker answers to a join only when all members have come, or a session timeout later.
+        request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),
+        **{"fetch_max_bytes": FETCH_BYTES, "max_partition_fetch_bytes": FETCH_BYTES // 4, **options},
+    )
+    try:
+        await _started(consumer.start, settings)
+        yield consumer
+    finally:
+        await stop_consumer(consumer)
+
+
+@asynccontextmanager
+async def producing(settings: KafkaSettings, role: str, **options: Any) -> AsyncIterator[AIOKafkaProducer]:
+    """A started idempotent producer, acks=all; at the end what it has not delivered is dropped.
+
+    Raises:
+        KafkaError, OSError: as `connection.admin`.
+    """
+    given = {
+        "client_id": f"{settings.topic_prefix}.{role}",
+        "enable_idempotence": True,
+        "acks": "all",
+        "linger_ms": 0,
+        # One batch of a partition is under way at a time: what waits meanwhile goes with the next one.
+        "max_batch_size": 1 << 20,
+        "max_request_size": largest_record(settings) + ENVELOPE,
+        "request_timeout_ms": ANSWER_MS,
+        **options,
+    }
+    producer = AIOKafkaProducer(**client_options(settings), **given)
+    try:
+        await _started(producer.start, settings)
+        yield producer
+    finally:
+        await drop_producer(producer)
+
+
+async def _started(start: Callable[[], Awaitable[None]], settings: KafkaSettings) -> None:
+    try:
+        await start()
+    except errors.KafkaConnectionError as error:
+        reason = await cause(error, settings)
+        if reason is error:  # not raised from itself: who follows the causes would go round and round
+            raise
+        raise reason from error
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Leave the group and close, within some seconds even if the broker does not answer."""
+    if await _ended(consumer.stop(), CLOSE_SECONDS):
+        return
+    logger.info("a consumer could not say goodbye; its group notices after the session timeout")
+    coordinator, fetcher = consumer._coordinator, consumer._fetcher
+    parts: list[Callable[[], Awaitable[Any]]] = []
+    if coordinator is not None:
+        parts += [coordinator._stop_heartbeat_task, coordinator._stop_commit_offsets_refresh_task]
+    if fetcher is not None:
+        parts.append(fetcher.close)
+    await _close(*parts, consumer._client.close)
+
+
+async def stop_producer(producer: AIOKafkaProducer) -> None:
+    """Send what is not sent yet and close, within some seconds even if the broker does not answer."""
+    if not await _ended(producer.stop(), CLOSE_SECONDS):
+        await drop_producer(producer)
+
+
+async def drop_producer(producer: AIOKafkaProducer) -> None:
+    """Close without sending what is not sent yet: `stop` would wait for it, for ever if the broker is away."""
+    producer._closed = True
+    sender = producer._sender
+    # The sender first: its requests end while there is still a client to tell them so.
+    await _close(*([sender.close] if sender is not None else []), producer.client.close)
+
+
+async def _close(*parts: Callable[[], Awaitable[Any]]) -> None:
+    for part in parts:
+        await _ended(part(), CLOSE_SECONDS / 2)
+
+
+async def _ended(work: Awaitable[Any], seconds: float) -> bool:
+    """Whether it came to its end in time, without an error.
+
+    In a task of its own: aiokafka, while the broker is away, raises the cancellation of its own tasks, which is not the
+    caller's.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+        if task.done():
+            return not task.cancelled() and task.exception() is None
+    finally:
+        task.cancel()
+    await asyncio.wait([task], timeout=1)
+    return False

@@ -1,0 +1,1 @@
+"""The role forward: documents joined with their verdicts."""

@@ -1,0 +1,215 @@
+"""One source partition of the forward role: documents and verdicts joined, delivered, committed together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import orjson
+from aiokafka import ConsumerRecord, TopicPartition
+
+from stream_lsh.errors import StateError
+from stream_lsh.judging.verdicts import Kind
+from stream_lsh.kafka.client.clients import seen
+from stream_lsh.kafka.forward.join import Join, Joined, Verdict
+from stream_lsh.kafka.group.delivery import Delivery, Row
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics
+
+log = logging.getLogger("stream_lsh.kafka.forward")
+
+MOST_DOCUMENTS, MOST_BYTES = 2000, 2 << 20  # of a transaction, but for its last document
+FULL = 500  # documents; a transaction with fewer is followed by a pause, so that many partitions do not mean many
+MOST_VERDICTS = 10_000  # waiting for their documents; then no more are fetched
+UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
+
+
+class Lane:
+    """Works from `begin` until `close`, in a task of its own.
+
+    Args:
+        most_bytes: of documents that wait for their verdicts; then no more are fetched.
+        pause: seconds. moved: called whenever something was delivered.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        settings: KafkaSettings,
+        delivery: Delivery,
+        watch: Watch,
+        most_bytes: int,
+        pause: float,
+        moved: Callable[[], None],
+    ) -> None:
+        self.partition = partition
+        self._topics = Topics.of(settings)
+        self.documents = TopicPartition(self._topics.documents, partition)
+        self.verdicts = TopicPartition(self._topics.verdicts, partition)
+        self.join: Join[ConsumerRecord] = Join(0, 0)
+        self.task: asyncio.Task[None] | None = None
+        self.busy = False
+        self.quiet_since = time.monotonic()
+        self.hole_since: float | None = None
+        self._settings = settings
+        self._delivery = delivery
+        self._watch = watch
+        self._most_bytes = most_bytes
+        self._pause = pause
+        self._moved = moved
+        self._committed = 0, 0
+        self._lost = 0
+        self._wake = asyncio.Event()
+        self._closing = False
+
+    async def start(self, documents: int, verdicts: int, *, commit: bool) -> None:
+        """Begin at these positions; `commit` them first. Raises as `Delivery`."""
+        self.join = Join(documents, verdicts)
+        self._committed = documents, verdicts
+        if commit:
+            await self._deliver([])
+        self.task = asyncio.create_task(self._run(), name=f"forward-{self.partition}")
+        self.task.add_done_callback(seen)  # where several fail, the stage hears of the first
+
+    async def close(self) -> None:
+        """Finish what is being delivered, and stop. What went wrong meanwhile is the business of who began it."""
+        self._closing = True
+        self._wake.set()
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+    def offer(self, documents: Sequence[ConsumerRecord], verdicts: Sequence[ConsumerRecord]) -> None:
+        """Take records of the two topics.
+
+        Raises:
+            StateError: a verdict is none, or is about another topic.
+        """
+        self.join.add_documents(documents)
+        self.join.add_verdicts([read_verdict(record, self._topics.documents) for record in verdicts])
+        self.quiet_since = time.monotonic()
+        self._wake.set()
+
+    def reached(self, documents: int, verdicts: int) -> None:
+        """The consumer stands at these positions, and there has been nothing for a while: commit that.
+
+        Else the end of a transaction, which is no record, would stay before the committed position, and a partition
+        that retention empties would look as if something had been lost.
+        """
+        self.join.reached(documents, verdicts)
+        self._wake.set()
+
+    @property
+    def wants_documents(self) -> bool:
+        return self.join.size < self._most_bytes
+
+    @property
+    def wants_verdicts(self) -> bool:
+        return self.join.waiting[1] < MOST_VERDICTS
+
+    async def _run(self) -> None:
+        while not self._closing:
+            await self._wake.wait()
+            self._wake.clear()
+            while not self._closing:
+                joined = self.join.take(MOST_DOCUMENTS, MOST_BYTES)
+                self._look_for_loss()
+                if not joined and (self.join.position, self.join.settled) == self._committed:
+                    break
+                self.busy = True
+                try:
+                    await self._deliver(joined)
+                finally:
+                    self.busy = False
+                self._moved()
+                if len(joined) < FULL:
+                    await asyncio.sleep(self._pause)
+
+    async def _deliver(self, joined: Iterable[Joined[ConsumerRecord]]) -> None:
+        began = time.perf_counter()
+        position, settled = self.join.position, self.join.settled
+        unique: list[Row] = []
+        dead: list[Row] = []
+        number = 0
+        for document, verdict in joined:
+            number += 1
+            if verdict.kind == UNIQUE:
+                unique.append((document.key, document.value, list(document.headers), document.timestamp))
+            elif verdict.kind == REJECTED:
+                dead.append(dead_letter(document, verdict))
+        outputs = {(self._topics.unique, self.partition): unique, (self._topics.dead_letters, self.partition): dead}
+        await self._delivery(
+            {place: rows for place, rows in outputs.items() if rows},
+            {self.documents: (position, ""), self.verdicts: (settled, "")},
+        )
+        self._committed = position, settled
+        if number:
+            self._watch.documents(number)
+            self._watch.batch(number, time.perf_counter() - began)
+        self._watch.committed()
+
+    def _look_for_loss(self) -> None:
+        """Raises StateError where documents are missing, unless that was allowed."""
+        lost = self.join.lost - self._lost
+        self._lost = self.join.lost
+        if lost and not self._settings.accept_loss:
+            raise StateError(loss(self.documents, f"{lost} documents"))
+        if lost:
+            log.warning("%d documents of %s, partition %d, are lost (accept_loss)", lost, *self.documents)
+        if not self.join.hole:
+            self.hole_since = None
+        elif self.hole_since is None:
+            self.hole_since = time.monotonic()
+
+
+def loss(place: TopicPartition, what: str) -> str:
+    """The message for what retention took too early."""
+    return (
+        f"{place.topic}, partition {place.partition}: {what} were deleted before they were forwarded, by retention or "
+        "by hand. To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms"
+    )
+
+
+def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
+    """A rejected document as it came, with the reason and where it stood in its headers."""
+    added = {
+        "reason": verdict.reason, "detail": verdict.detail, "topic": document.topic,
+        "partition": str(document.partition), "offset": str(document.offset),
+    }  # fmt: skip
+    headers = [(name, value.encode("utf-8", "surrogatepass")) for name, value in added.items()]
+    return document.key, document.value, [*document.headers, *headers], document.timestamp
+
+
+def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
+    """What forward needs of a verdict on a document of `topic`.
+
+    Raises:
+        StateError: it is none, or on a document of another topic.
+    """
+    try:
+        found = _object(record.value)
+        source, kind = found["source"], found["kind"]
+        verdict = Verdict(record.offset, source["offset"], kind, found.get("reason", ""), found.get("detail", ""))
+        about = source["topic"], source["partition"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            f"{record.topic}, partition {record.partition}, offset {record.offset} is no verdict ({error}); something "
+            "else writes to this topic: stop it, and rebuild into a new topic_prefix with `stream-lsh reindex`"
+        ) from None
+    if about != (topic, record.partition):
+        raise StateError(
+            f"{record.topic}, partition {record.partition}, offset {record.offset} is a verdict on {about[0]}, "
+            f"partition {about[1]}, not on {topic}: use one topic_prefix for one documents_topic"
+        )
+    return verdict
+
+
+def _object(value: bytes) -> Any:
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:  # an id may hold a lone surrogate, which orjson refuses
+        return json.loads(value)

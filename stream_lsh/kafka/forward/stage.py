@@ -1,0 +1,270 @@
+"""Forward: passes the unique documents on, unchanged and in the order of their partition, and writes dead letters.
+
+Exactly once: what comes of documents and verdicts of a source partition, and the positions in both, are committed in
+one transaction of a producer of that partition. Whoever takes a partition over starts that producer first, which ends
+every transaction of the one before, and only then reads the positions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from typing import Any, ClassVar
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+
+from stream_lsh.errors import StateError
+from stream_lsh.kafka.client.clients import consuming, unless
+from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.forward.partition import Lane, loss
+from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
+from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.run.lives import Failed, Stage
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics, wanted
+
+log = logging.getLogger("stream_lsh.kafka.forward")
+
+POLL_SECONDS = 0.2
+FETCH_WAIT_MS = 100  # one request is under way at a time: what is wanted meanwhile waits for its end
+FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # else each document is a request of its own
+WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
+PAUSE, LONGEST_PAUSE = 0.03, 0.3  # seconds between two small transactions: by partition, and at most
+QUIET_SECONDS = 3.0  # after which positions are committed that only the ends of transactions have moved
+HOLE_SECONDS = 30.0
+
+
+class ForwardStage(Stage):
+    """One life of a member that forwards some source partitions, or stands by."""
+
+    role: ClassVar[str] = "forward"
+
+    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+        super().__init__(settings, watch)
+        self._topics = Topics.of(settings)
+        self._group = self._topics.group(self.role)
+        # Topics with a small limit do not take batches of the usual size.
+        limits = {topic.name: topic.max_message_bytes for topic in wanted(settings)}
+        self._batch_bytes = min(BATCH_BYTES, limits[self._topics.unique] - 1024)
+        self._lanes: dict[int, Lane] = {}
+        self._paused: set[TopicPartition] = set()
+        self._open = AsyncExitStack()  # what belongs to an assignment
+        self._looked = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        stopping = asyncio.ensure_future(stop.wait())
+        options = {
+            "isolation_level": "read_committed", "partition_assignment_strategy": [RangePartitionAssignor],
+            "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
+            "max_partition_fetch_bytes": PARTITION_BYTES,
+        }  # fmt: skip
+        try:
+            async with AsyncExitStack() as stack:
+                opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
+                consumer = await unless(opening, stopping)
+                topics = [self._topics.documents, self._topics.verdicts]
+                self._member = Membership(consumer, topics, self.settings, self._take_over, self._give_up)
+                async with self._member:
+                    while not stop.is_set():
+                        await self._step(stopping)
+        finally:
+            stopping.cancel()
+
+    @property
+    def _consumer(self) -> AIOKafkaConsumer:
+        return self._member.consumer
+
+    async def _step(self, stopping: asyncio.Future[Any]) -> None:
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        try:
+            found = await self._member.poll(POLL_SECONDS, stopping, *tasks)
+        except OffsetOutOfRangeError as error:
+            await self._out_of_range(error.args[0])
+            return
+        for lane in list(self._lanes.values()):
+            if lane.task is not None and lane.task.done():
+                lane.task.result()
+        if found is None:
+            return
+        self._feed(found)
+        self._balance()
+        if not found and not any(lane.busy for lane in self._lanes.values()):
+            self.watch.idle()
+        now = time.monotonic()
+        if now > self._looked + 1:
+            self._looked = now
+            await self._look(now)
+
+    def _feed(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+        for partition, lane in self._lanes.items():
+            documents, verdicts = found.get(lane.documents, []), found.get(lane.verdicts, [])
+            if documents or verdicts:
+                lane.offer(documents, verdicts)
+                self.watch.lag(partition, self._member.lag(lane.verdicts, lane.join.settled))
+
+    def _balance(self) -> None:
+        """Fetch what there is room for."""
+        for lane in self._lanes.values():
+            for place, wants in ((lane.documents, lane.wants_documents), (lane.verdicts, lane.wants_verdicts)):
+                if place not in self._member.assigned:
+                    continue
+                if not wants and place not in self._paused:
+                    self._consumer.pause(place)
+                    self._paused.add(place)
+                elif wants and place in self._paused:
+                    self._consumer.resume(place)
+                    self._paused.discard(place)
+
+    # -- taking over and giving up ----------------------------------------------------------------------------------
+
+    async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
+        """Begin where the members before have committed.
+
+        Raises:
+            UnknownTopicOrPartitionError: verdicts do not have the partitions that documents have.
+            StateError: that place cannot be told for sure.
+        """
+        topics, consumer = self._topics, self._consumer
+        partitions = {place.partition for place in assigned if place.topic == topics.documents}
+        self.watch.assigned(partitions)
+        if partitions != {place.partition for place in assigned if place.topic == topics.verdicts}:
+            counts = {
+                name: len(consumer.partitions_for_topic(name) or ()) for name in (topics.documents, topics.verdicts)
+            }
+            raise UnknownTopicOrPartitionError(
+                " and ".join(f"{name} has {number} partitions" for name, number in counts.items())
+            )
+        if not partitions:
+            return
+        # First of all: they fence the producers of the members before, so that what is committed now stays the last.
+        deliveries = await self._deliveries(partitions)
+        most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
+        pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
+        async with admin(self.settings) as client:
+            places = {
+                topic: await committed(client, self._group, topic) for topic in (topics.documents, topics.verdicts)
+            }
+        for partition in sorted(partitions):
+            found = [places[topic].get(partition) for topic in (topics.documents, topics.verdicts)]
+            lane = Lane(partition, self.settings, deliveries[partition], self.watch, most_bytes, pause, self._balance)
+            self._lanes[partition] = lane
+            documents, verdicts = found
+            if documents is not None and verdicts is not None:
+                positions = documents[0], verdicts[0]
+            else:
+                positions = await self._beginning(lane)
+            consumer.seek(lane.documents, positions[0])
+            consumer.seek(lane.verdicts, positions[1])
+            await lane.start(*positions, commit=documents is None)
+        listed = ", ".join(f"{p} from {lane.join.position}" for p, lane in sorted(self._lanes.items()))
+        log.info("forwarding %s, partition %s", topics.documents, listed)
+
+    async def _deliveries(self, partitions: set[int]) -> dict[int, Delivery]:
+        if self.settings.delivery == "at_least_once":
+            shared = await self._open.enter_async_context(self._delivery(0))
+            return dict.fromkeys(partitions, shared)
+        found: dict[int, Delivery] = {}
+
+        async def start(partition: int) -> None:
+            found[partition] = await stacks[partition].enter_async_context(self._delivery(partition))
+
+        stacks = {partition: await self._open.enter_async_context(AsyncExitStack()) for partition in partitions}
+        async with asyncio.TaskGroup() as group:
+            for partition in partitions:
+                group.create_task(start(partition))
+        return found
+
+    def _delivery(self, partition: int) -> Any:
+        transactional_id = self._topics.transactional_id(self.role, partition)
+        commit = self._consumer.commit
+        return delivering(self.settings, self.role, self._group, transactional_id, commit, self._batch_bytes)
+
+    async def _beginning(self, lane: Lane) -> tuple[int, int]:
+        """The very first start of a partition; it is committed, so that it can be told from an offset that got lost.
+
+        Documents may have been there before the pipeline. Verdicts begin with offset 0: where they do not, some were
+        deleted, and reading them says so.
+
+        Raises:
+            StateError: it was forwarded before.
+        """
+        outputs = [TopicPartition(name, lane.partition) for name in (self._topics.unique, self._topics.dead_letters)]
+        known = set(await self._consumer.topics())
+        written = await self._consumer.end_offsets([place for place in outputs if place.topic in known])
+        if any(written.values()):
+            raise StateError(
+                f"the consumer group {self._group} has no committed offset for partition {lane.partition}, but "
+                f"{outputs[0].topic} or {outputs[1].topic} has records there: the offset has expired or was deleted, "
+                "and to begin again would repeat them. Rebuild into a new topic_prefix with `stream-lsh reindex`"
+            )
+        begins = await self._consumer.beginning_offsets([lane.documents])
+        return begins[lane.documents], 0
+
+    async def _give_up(self) -> None:
+        lanes, self._lanes = self._lanes, {}
+        self._paused.clear()
+        await asyncio.gather(*(lane.close() for lane in lanes.values()))
+        await self._open.aclose()
+
+    # -- what was deleted -------------------------------------------------------------------------------------------
+
+    async def _out_of_range(self, positions: Mapping[TopicPartition, int]) -> None:
+        """A position is not in its topic any more.
+
+        Raises:
+            StateError: unless it is allowed to go on without what is missing.
+        """
+        for place, position in positions.items():
+            lane = self._lanes.get(place.partition)
+            if lane is None:
+                continue
+            begin = (await self._consumer.beginning_offsets([place]))[place]
+            if begin <= position:
+                raise StateError(
+                    f"{place.topic}, partition {place.partition}, ends before offset {position}, which was read "
+                    "already: the topic was made anew or has lost records. Rebuild into a new topic_prefix with "
+                    "`stream-lsh reindex`"
+                )
+            if not self.settings.accept_loss:
+                what = "documents" if place == lane.documents else "verdicts"
+                raise StateError(loss(place, f"{begin - position} {what} from offset {position} on"))
+            log.warning("%s, partition %d: going on at offset %d instead of %d (accept_loss)", *place, begin, position)
+            self._consumer.seek(place, begin)
+            if place == lane.documents:
+                lane.join.gone(begin)
+            else:
+                lane.join.verdicts_gone()
+
+    async def _look(self, now: float) -> None:
+        """What only shows with time.
+
+        Raises:
+            Failed: documents that wait for a verdict are deleted; the next life sees what is there.
+        """
+        consumer = self._consumer
+        for partition, lane in self._lanes.items():
+            if not {lane.documents, lane.verdicts} <= self._member.assigned:
+                continue
+            self.watch.lag(partition, self._member.lag(lane.verdicts, lane.join.settled))
+            if now > lane.quiet_since + QUIET_SECONDS and not lane.busy:
+                lane.quiet_since = now
+                # Where a partition was just given away there is no position, or none yet.
+                with suppress(IllegalStateError, TimeoutError):
+                    async with asyncio.timeout(1):
+                        documents = await consumer.position(lane.documents)
+                        lane.reached(documents, await consumer.position(lane.verdicts))
+            if lane.hole_since is not None and now > lane.hole_since + HOLE_SECONDS:
+                lane.hole_since = now
+                begin = (await consumer.beginning_offsets([lane.documents]))[lane.documents]
+                if begin > lane.join.position:
+                    raise Failed(f"documents of partition {partition} were deleted while they waited for a verdict")
+                log.warning(
+                    "partition %d: the verdict on the document at offset %d is missing; the judge sends it again when "
+                    "it begins again", partition, lane.join.position,
+                )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What roles share: membership of a consumer group, and outputs committed together with positions."""

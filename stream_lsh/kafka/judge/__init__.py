@@ -1,0 +1,1 @@
+"""The role judge: the replies of all shards become verdicts and pairs."""

@@ -1,0 +1,118 @@
+"""The replies to a complete frame -> the records of its verdicts and pairs, by source partition; pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import orjson
+
+from stream_lsh.documents.columns import NO_TIME, Rejection
+from stream_lsh.errors import FormatError
+from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
+from stream_lsh.settings import Settings
+from stream_lsh.wire.frames import numbers
+from stream_lsh.wire.replies import Reply
+
+VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
+
+Headers = list[tuple[str, bytes]]
+Record = tuple[bytes | None, bytes, Headers]  # key, value, headers
+_NONE: Headers = []
+
+
+@dataclass(slots=True)
+class Records:
+    """Records by source partition, each list in the order of the frames; and what is counted.
+
+    kinds: number of verdicts by kind. documents: those that count. size: bytes of all keys and values.
+    """
+
+    verdicts: dict[int, list[Record]] = field(default_factory=dict)
+    pairs: dict[int, list[Record]] = field(default_factory=dict)
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    documents: int = 0
+    size: int = 0
+
+    def add(self, replies: Sequence[Reply], topic: str, settings: Settings) -> None:
+        """Add what the replies to a frame, one of each shard in their order, say about its documents.
+
+        Args:
+            topic: the documents topic.
+
+        Raises:
+            FormatError: the replies do not fit together.
+        """
+        source = next((reply.source for reply in replies if reply.source is not None), None)
+        if source is None or any(len(reply.matches.status) != len(source) for reply in replies):
+            raise FormatError(
+                f"the replies to the frame at offset {replies[0].offset} do not fit together; workers of different "
+                "versions or settings answer: use the same for all, or rebuild with `stream-lsh reindex`"
+            )
+        n = len(source)
+        accepted = next((reply.accepted for reply in replies if reply.accepted is not None), None)
+        counted = range(n) if accepted is None or accepted.all() else np.flatnonzero(accepted).tolist()
+        judgement, found = _judged(replies, source.ids, settings.max_matches)
+        partitions, offsets = source.partitions.tolist(), source.offsets.tolist()
+        ends = [
+            b',"source":{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), partition, offset)
+            for partition, offset in zip(partitions, offsets, strict=True)
+        ]
+        detected = b',"detected_at":%d' % source.signed_at
+        why = _reasons(judgement, source.rejected)
+        times, ids, headers = source.times.tolist(), source.ids, source.headers
+        for i in counted:
+            time = times[i]
+            value = b'%b%b,"time":%b%b%b}' % (
+                found[i], ends[i], b"null" if time == NO_TIME else b"%d" % time, detected, why.get(i, b"")
+            )  # fmt: skip
+            records = self.verdicts.get(partitions[i])
+            if records is None:
+                records = self.verdicts[partitions[i]] = []
+            records.append((plain(ids[i]), value, headers.get(i, _NONE)))
+            self.size += len(value) + len(ids[i])
+        for i, older, head in pairs(judgement, settings.verify):
+            value = b"%b%b%b}" % (head, ends[i], detected)
+            key = b"[%b,%b]" % (older, ids[i])
+            self.pairs.setdefault(partitions[i], []).append((key, value, headers.get(i, _NONE)))
+            self.size += len(value) + len(key)
+        kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]
+        for kind, count in enumerate(np.bincount(kinds, minlength=len(Kind)).tolist()):
+            if count:
+                self.kinds[Kind(kind)] += count
+        self.documents += len(counted)
+
+
+def _judged(replies: Sequence[Reply], ids: Sequence[bytes], most: int) -> tuple[Judgement, list[bytes]]:
+    """The judgement and its verdicts; without a limit on matches, or with a high one, as many as a record may hold."""
+    matches = [reply.matches for reply in replies]
+    seqs = numbers(replies[0].offset, len(ids))
+    most = most or sum(len(found.document) for found in matches)
+    while True:
+        judgement = judge(matches, ids, seqs, most, lambda shard, row: replies[shard].older_ids[row])
+        found = verdicts(judgement)
+        if most <= 1 or max(map(len, found), default=0) <= VERDICT_BYTES:
+            return judgement, found
+        most //= 2
+
+
+def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, bytes]:
+    return {
+        i: b',"reason":%b,"detail":%b' % (orjson.dumps(rejection.reason), orjson.dumps(rejection.detail))
+        for i, rejection in reasons(judgement, rejected).items()
+    }
+
+
+def plain(id: bytes) -> bytes | None:
+    """An id, given as JSON text, as the key of a record: a string without quotes and escapes, an integer as it is."""
+    if id == b"null":
+        return None
+    if id[:1] != b'"':
+        return id
+    if b"\\" not in id:
+        return id[1:-1]
+    text: str = json.loads(id)
+    return text.encode("utf-8", "surrogatepass")

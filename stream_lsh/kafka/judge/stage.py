@@ -1,0 +1,218 @@
+"""The judge: gathers the shards' replies to a frame, decides, and writes verdicts and pairs; one at a time works.
+
+Exactly once: verdicts, pairs and the position of the oldest reply that is still needed are committed in one
+transaction, with the last complete frame in the position's metadata. Whoever takes over starts the transactional
+producer first, which ends every transaction of the one before, and only then reads that position.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any, ClassVar
+
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
+
+from stream_lsh.errors import FormatError, StateError
+from stream_lsh.kafka.client.clients import consuming, unless
+from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
+from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.judge.gather import Gather, Outcome
+from stream_lsh.kafka.judge.judged import last_of, metadata
+from stream_lsh.kafka.judge.records import Record, Records
+from stream_lsh.kafka.run.lives import Stage
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics
+from stream_lsh.wire.replies import Reply, head
+
+log = logging.getLogger("stream_lsh.kafka.judge")
+
+POLL_SECONDS = 0.2
+FETCH_BYTES = 4 << 20
+ROUND_DOCUMENTS, ROUND_BYTES = 10_000, 8 << 20  # of a transaction, but for its last frame
+BLOCKING_BYTES = 128 << 10  # replies to a frame larger than this are worked on in a thread
+STUCK_SECONDS = 30.0  # how long a hole in the replies may stay before the log says so
+
+
+class JudgeStage(Stage):
+    """One life of the judge, or of a member that stands by."""
+
+    role: ClassVar[str] = "judge"
+
+    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+        super().__init__(settings, watch)
+        self._topics = Topics.of(settings)
+        self._input = TopicPartition(self._topics.matches, 0)
+        self._delivery: Delivery | None = None
+        self._open = AsyncExitStack()  # what belongs to an assignment
+        self._gather: Gather[bytes] | None = None
+        self._position = 0  # offset after the last reply that was read
+        self._gap_since: float | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        stopping = asyncio.ensure_future(stop.wait())
+        options = {"isolation_level": "read_uncommitted", "max_partition_fetch_bytes": FETCH_BYTES}
+        try:
+            async with AsyncExitStack() as stack:
+                opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
+                consumer = await unless(opening, stopping)
+                self._member = Membership(consumer, [self._input.topic], self.settings, self._take_over, self._give_up)
+                async with self._member:
+                    while not stop.is_set():
+                        await self._step(stopping)
+        finally:
+            stopping.cancel()
+
+    async def _step(self, stopping: asyncio.Future[Any]) -> None:
+        try:
+            found = await self._member.poll(POLL_SECONDS, stopping)
+        except OffsetOutOfRangeError as error:
+            raise StateError(
+                f"the judge has read {self._input.topic} up to offset {self._position}, and the topic does not have "
+                "that offset any more: replies were deleted before they were judged (retention_hours), or the topic "
+                "was made anew. Rebuild into a new topic_prefix with `stream-lsh reindex`"
+            ) from error
+        async with self._member.working:
+            if self._input not in self._member.assigned:
+                if found is not None:
+                    self.watch.idle()  # another member judges
+                return
+            if found:
+                self._read(found[self._input])
+                await self._judge()
+            elif found is not None:
+                self.watch.idle()
+            self.watch.lag(0, self._member.lag(self._input, self._position))
+            self._mention_gap()
+
+    # -- taking over and giving up ----------------------------------------------------------------------------------
+
+    async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
+        """Begin where the judge before has committed.
+
+        Raises:
+            StateError: that place cannot be told for sure.
+        """
+        self.watch.assigned({partition.partition for partition in assigned})
+        if self._input not in assigned:
+            return
+        settings, group = self.settings, self._topics.group(self.role)
+        transactional_id = self._topics.transactional_id(self.role)
+        # First of all: it fences the producer of the judge before, so that what is committed now stays the last.
+        self._delivery = await self._open.enter_async_context(
+            delivering(settings, self.role, group, transactional_id, self._member.consumer.commit)
+        )
+        async with admin(settings) as client:
+            found = (await committed(client, group, self._input.topic)).get(self._input.partition)
+        if found is None:
+            await self._begin()
+            found = 0, metadata(-1)
+        position, last = found[0], last_of(found[1], group)
+        self._gather = Gather(settings.shards, last)
+        self._position, self._gap_since = position, None
+        self._member.consumer.seek(self._input, position)
+        log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, last)
+
+    async def _begin(self) -> None:
+        """The very first start: commit the beginning, so that it can be told from an offset that got lost.
+
+        Raises:
+            StateError: there was a judge before.
+        """
+        assert self._delivery is not None
+        consumer, topic = self._member.consumer, self._topics.verdicts
+        verdicts = [TopicPartition(topic, partition) for partition in await self._delivery.partitions(topic)]
+        start = (await consumer.beginning_offsets([self._input]))[self._input]
+        written = any((await consumer.end_offsets(verdicts)).values())
+        if start or written:
+            what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
+            raise StateError(
+                f"the consumer group {self._topics.group(self.role)} has no committed offset, but {what}: the offset "
+                "has expired or was deleted, and to begin again would repeat verdicts or miss some. Rebuild into a new "
+                "topic_prefix with `stream-lsh reindex`"
+            )
+        await self._delivery({}, {self._input: (0, metadata(-1))})
+
+    async def _give_up(self) -> None:
+        self._delivery = self._gather = None
+        await self._open.aclose()
+
+    # -- judging ----------------------------------------------------------------------------------------------------
+
+    def _read(self, records: Sequence[ConsumerRecord]) -> None:
+        """Take replies; the chain rule says which of them count."""
+        assert self._gather is not None
+        for record in records:
+            shard, offset, predecessor = _head(record, self.settings)
+            outcome = self._gather.add(record.offset, shard, offset, predecessor, record.value)
+            self._position = record.offset + 1
+            if outcome is Outcome.APPLIED:
+                self._gap_since = None
+            else:
+                self.watch.ignored(outcome)
+                if outcome is Outcome.GAP and self._gap_since is None:
+                    self._gap_since = time.monotonic()
+
+    async def _judge(self) -> None:
+        """All complete frames, in rounds."""
+        gather, delivery = self._gather, self._delivery
+        assert gather is not None and delivery is not None
+        while gather.ready:
+            began = time.perf_counter()
+            records = Records()
+            while records.documents < ROUND_DOCUMENTS and records.size < ROUND_BYTES:
+                frame = gather.take()
+                if frame is None:
+                    break
+                if sum(len(reply) for reply in frame.replies) > BLOCKING_BYTES:
+                    await asyncio.to_thread(self._decide, records, frame.replies)
+                else:
+                    self._decide(records, frame.replies)
+            outputs = {
+                (topic, partition): [_row(record) for record in found]
+                for topic, kind in ((self._topics.verdicts, records.verdicts), (self._topics.pairs, records.pairs))
+                for partition, found in kind.items()
+            }
+            position = gather.needed(self._position)
+            await delivery(outputs, {self._input: (position, metadata(gather.last))})
+            self._count(records, time.perf_counter() - began)
+
+    def _decide(self, records: Records, replies: Sequence[bytes]) -> None:
+        settings = self.settings
+        records.add([Reply.decode(reply, settings) for reply in replies], self._topics.documents, settings)
+
+    def _count(self, records: Records, seconds: float) -> None:
+        watch = self.watch
+        watch.committed()
+        watch.documents(records.documents)
+        watch.batch(records.documents, seconds)
+        for kind, number in records.kinds.items():
+            watch.verdicts(kind.label, number)
+        watch.pairs(sum(len(found) for found in records.pairs.values()))
+
+    def _mention_gap(self) -> None:
+        if self._gap_since is not None and time.monotonic() > self._gap_since + STUCK_SECONDS:
+            assert self._gather is not None
+            log.warning(
+                "a shard's reply after frame %d is missing for %d s; its worker sends it again when it begins again",
+                self._gather.last, STUCK_SECONDS,
+            )  # fmt: skip
+            self._gap_since = None
+
+
+def _row(record: Record) -> Row:
+    key, value, headers = record
+    return key, value, headers, None
+
+
+def _head(record: ConsumerRecord, settings: KafkaSettings) -> tuple[int, int, int]:
+    try:
+        return head(record.value or b"", settings)
+    except FormatError as error:
+        raise FormatError(f"{record.topic}, partition {record.partition}, offset {record.offset}: {error}") from None

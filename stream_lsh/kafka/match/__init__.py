@@ -1,0 +1,1 @@
+"""The role match: frames against the shards, as a Faust application."""

@@ -1,0 +1,307 @@
+"""The match role as a Faust application: `faust -A stream_lsh.kafka.match.app worker`.
+
+Faust decides who answers for which shard, brings their state up to date from the changelog, and keeps standbys. What
+comes out of a frame is sent and acknowledged by `flow.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import faust
+from faust import stores
+from faust.app.base import BootStrategy as FaustBootStrategy
+from faust.streams import Stream
+from faust.tables.table import Table
+from faust.types import TP, EventT, StreamT
+from mode import Service, ServiceT
+from yarl import URL
+
+from stream_lsh.errors import BrokerError, StreamLshError
+from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.match.faust_driver import Consumer, TableManager, Transport
+from stream_lsh.kafka.match.flow import Flow
+from stream_lsh.kafka.match.lock import FolderLock
+from stream_lsh.kafka.match.sender import Sender
+from stream_lsh.kafka.match.store import FrameStore
+from stream_lsh.kafka.run.health import served
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.warming import warm_up
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics, check, largest_record
+
+log = logging.getLogger("stream_lsh.kafka.match")
+# As the entry point says, but also where the package runs from its source without being installed.
+stores.STORES.aliases.setdefault("frames", "stream_lsh.kafka.match.store:FrameStore")
+
+COMMIT_SECONDS = 0.25
+TICK_SECONDS = 1.0
+SIZE_TICKS = 15  # between two looks at the size of the shards' folders
+REQUEST_SECONDS = 30.0  # for the broker to take or answer anything
+
+
+class Shards(Table):  # type: ignore[type-arg]
+    """The table of the shards. Its changelog is made by `stream-lsh topics create`, not by Faust: that would have it
+    compacted."""
+
+    async def on_start(self) -> None:
+        await self.add_runtime_dependency(self.data)
+
+
+class BootStrategy(FaustBootStrategy):
+    """What a worker starts, in order: our producer, not Faust's; no web server, no leader, no replies of agents."""
+
+    enable_web = False
+    app: MatchApp
+
+    def kafka_producer(self) -> Iterable[ServiceT]:
+        return [self.app.sender]
+
+    def kafka_consumer(self) -> Iterable[ServiceT]:
+        return [self.app.consumer]
+
+
+class MatchApp(faust.App):
+    """The match role. Made anew for every life, within the event loop that it is to run in.
+
+    Args:
+        serve: whether to listen on settings.http_port, as `faust worker` has nobody else who would.
+
+    Attributes:
+        failure: the first error that ended this life, or None.
+        hand_overs: how often shards were handed over, so that what began before one is not done after it.
+    """
+
+    BootStrategy = BootStrategy
+    consumer: Consumer
+    tables: TableManager
+
+    def __init__(self, settings: KafkaSettings, watch: Watch, *, serve: bool = False) -> None:
+        self.settings = settings
+        self.watch = watch
+        self.names = Topics.of(settings)
+        self.client_options = client_options(settings)
+        self.failure: BaseException | None = None
+        self.hand_overs = 0
+        self._serve = serve
+        self._flows: dict[int, Flow] = {}
+        self._positions: dict[int, int] = {}
+        self._lock = FolderLock(settings.data_folder)
+        session = settings.session_timeout_ms / 1000
+        self._drain_seconds = min(5.0, session / 2)
+        super().__init__(
+            self.names.group("match"),
+            broker=[URL(f"kafka://{server}") for server in settings.bootstrap_servers.split(",")],
+            datadir=str(settings.data_folder),
+            store=URL("frames:shards"),
+            autodiscover=False,
+            web_enabled=False,
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            topic_partitions=settings.shards,
+            table_standby_replicas=settings.standbys,
+            broker_commit_interval=COMMIT_SECONDS,
+            broker_session_timeout=session,
+            broker_heartbeat_interval=min(3.0, session / 5),
+            # A join waits on the broker's side for members that are alive but busy, for as long as the latter.
+            broker_request_timeout=max(REQUEST_SECONDS, 3 * session + 5),
+            broker_rebalance_timeout=max(15.0, 2 * session),
+            stream_wait_empty=False,
+            stream_buffer_maxsize=256,
+            processing_guarantee="at_least_once",
+            TableManager=TableManager,
+            Table=Shards,
+        )
+        self.sender = Sender(
+            self.client_options, largest_record(settings), int(REQUEST_SECONDS * 1000), beacon=self.beacon
+        )
+        raw: Mapping[str, Any] = {
+            "key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw",
+        }  # fmt: skip
+        self.table = self.Table("shards", key_type=bytes, value_type=bytes, on_changelog_event=self._changed)
+        self._frames = self.topic(self.names.frames, **raw)
+        self.agent(self._frames, name="match")(self._read)
+
+    @property
+    def store(self) -> FrameStore:
+        """The shards that this member holds."""
+        return cast(FrameStore, self.table.data)
+
+    def _new_transport(self) -> Transport:
+        return Transport(self.conf.broker_consumer, self)
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """End this life: nothing more is sent or acknowledged; whoever runs the app finds `failure`."""
+        if self.failure is None:
+            self.failure = error
+            self.add_future(self._end(error))
+
+    async def _end(self, error: BaseException) -> None:
+        await self.crash(error)
+        await self.sender.close(now=True)
+
+    @property
+    def ended(self) -> BaseException | None:
+        """The error that has ended this life, ours or Faust's."""
+        return self.failure or self.crash_reason
+
+    async def on_first_start(self) -> None:
+        """Faust's would make folders that nobody needs."""
+        await check(self.settings, ["match"])
+        self._lock.take()
+
+    async def on_started(self) -> None:
+        if self._serve and self.settings.http_port is not None:
+            health, registry = self.watch.health, self.watch.registry
+            await self.add_async_context(served(health, registry, self.settings.http_host, self.settings.http_port))
+        await super().on_started()
+
+    async def on_stop(self) -> None:
+        await self.hand_over()
+        await super().on_stop()
+
+    async def on_shutdown(self) -> None:
+        await super().on_shutdown()
+        await self.let_go()
+
+    async def let_go(self) -> None:
+        """Close the shards and give the data folder back, whatever else of this life is still stopping."""
+        try:
+            await self.store.close()
+        finally:
+            self._lock.release()
+
+    # -- frames -----------------------------------------------------------------------------------------------------
+
+    async def _read(self, stream: StreamT[bytes]) -> None:
+        """The agent: hands each frame to the flow of its shard."""
+        try:
+            async for event in cast(Stream[bytes], stream).noack().events():
+                message = event.message
+                flow = self._flows.get(message.partition)
+                if flow is None or message.generation_id != self.consumer_generation_id:
+                    continue  # fetched for an earlier assignment; it comes again
+                flow.offer(message.offset, message.value or b"", partial(self.consumer.acknowledge, message))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # an agent that raises would acknowledge the frame and be started again
+            self.fail(error)
+
+    async def _changed(self, event: EventT[Any]) -> None:
+        await self.store.take(event)
+
+    def has_room(self, tp: TP) -> bool:
+        """Whether to fetch from a partition now."""
+        if tp.topic != self.names.frames:
+            return True
+        flow = self._flows.get(tp.partition)
+        return flow is not None and flow.room
+
+    async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        """Where to begin to read each partition of the frames topic: what is committed, or at first the beginning.
+
+        Raises:
+            BrokerError: frames were deleted before they were matched.
+        """
+        if not committed:
+            return {}
+        starts = await self.consumer.earliest_offsets(*committed)
+        ends = await self.consumer.highwaters(*committed)
+        found: dict[TP, int] = {}
+        for tp, offset in committed.items():
+            start, end, position = starts[tp] or 0, ends[tp] or 0, offset or 0
+            if not start <= position <= end:
+                raise BrokerError(
+                    f"partition {tp.partition} of the topic {tp.topic} has the offsets {start} to {end}, but the next "
+                    f"frame to be matched is the one at {position}: frames were deleted before they were matched, "
+                    "or the topic was made anew. Rebuild from the documents under another topic_prefix (stream-lsh "
+                    "reindex), with a longer retention_hours if it was too short"
+                )
+            found[tp] = self._positions[tp.partition] = position
+        return found
+
+    def answer_for(self, shards: set[int]) -> None:
+        """From now on frames of these shards are matched. Recovery is complete."""
+        for shard in sorted(shards - set(self._flows)):
+            self._flows[shard] = Flow(
+                self.store.held[shard], self._positions[shard], self.sender.send, self.names.changelog,
+                self.names.matches, self.fail, self.watch,
+            )  # fmt: skip
+        self.watch.assigned(set(self._flows))
+        if shards:
+            log.info("answering for the shards %s", ", ".join(map(str, sorted(shards))))
+
+    async def hand_over(self) -> None:
+        """Finish what is in flight and commit it: this member may lose its shards, or is stopping."""
+        self.hand_overs += 1
+        flows, self._flows = list(self._flows.values()), {}
+        if not flows:
+            return
+        if not self.crashed:
+            await asyncio.gather(*[flow.drain(self._drain_seconds) for flow in flows])
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._commit(), self._drain_seconds)
+        for flow in flows:
+            await flow.close()
+
+    async def _commit(self) -> None:
+        if not await self.consumer.commit():  # another commit was under way; what came since is not in it
+            await self.consumer.commit()
+
+    # -- what it tells ----------------------------------------------------------------------------------------------
+
+    @Service.task
+    async def _tick(self) -> None:
+        ticks = 0
+        while not self.should_stop:
+            await self.sleep(TICK_SECONDS)
+            if self.should_stop:
+                return
+            await self.store.nudge()
+            for shard, remaining in self.tables.recovery.remaining().items():
+                self.watch.recovery(shard, remaining)
+            # Without an assignment there is nothing to be seen of life, unless a recovery goes on.
+            busy = self.rebalancing or not self.tables.recovery.completed.is_set()
+            busy = busy and not self.store.following
+            for shard, flow in list(self._flows.items()):
+                flow.check()
+                lag = (self.consumer.highwater(TP(self.names.frames, shard)) or 0) - flow.position
+                self.watch.lag(shard, max(0, lag))
+                busy = busy or not flow.idle or lag > 0
+            if not busy:
+                self.watch.idle()
+            if ticks % SIZE_TICKS == 0:
+                for shard, held in list(self.store.held.items()):
+                    documents, size = await asyncio.to_thread(held.size)
+                    self.watch.index(shard, documents, size)
+            ticks += 1
+
+
+def create(settings: KafkaSettings, watch: Watch | None = None) -> MatchApp:
+    """The application of these settings, for `faust worker`; kernels are compiled before it joins the group."""
+    warm_up(settings)
+    return MatchApp(settings, watch or Watch("match"), serve=True)
+
+
+def __getattr__(name: str) -> Any:
+    """`app`: made when Faust asks for it, from $STREAM_LSH_CONFIG (a TOML file) and the other STREAM_LSH_ variables."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    config = os.environ.get("STREAM_LSH_CONFIG")
+    try:
+        app = create(KafkaSettings.load(Path(config) if config else None))
+    except StreamLshError as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(error.exit_code) from None
+    globals()["app"] = app
+    return app

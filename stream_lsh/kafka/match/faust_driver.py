@@ -1,0 +1,208 @@
+"""Faust's consumer and recovery, overridden where they would be slow, silent or wrong; each place says why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import aiokafka
+from faust.tables import recovery
+from faust.tables.manager import TableManager as FaustTableManager
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, Message
+from mode import Service
+
+from stream_lsh.kafka.client.clients import NEVER_MS, stop_consumer
+from stream_lsh.kafka.run.lives import Unanswered
+
+if TYPE_CHECKING:
+    from stream_lsh.kafka.match.app import MatchApp
+
+FETCH_WAIT_MS = 25
+"""How long the broker may hold a request while it has nothing. Faust's 1500: where one partition runs dry, the others,
+whose next request has to wait for it, fall to a third of their speed."""
+FETCH_BYTES = 4 << 20  # of a partition in one answer; a larger record comes alone
+FETCH_RECORDS = 64  # of all partitions handed on at a time
+FULL_SECONDS = 0.02  # until a shard that had no room is asked for again
+
+
+class ConsumerThread(driver.AIOKafkaConsumerThread):
+    """The thread with the aiokafka consumer."""
+
+    app: MatchApp
+
+    def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
+        # Faust knows neither fetch_max_wait_ms nor all of TLS and SASL.
+        conf = self.app.conf
+        self._assignor = self.app.assignor
+        return aiokafka.AIOKafkaConsumer(
+            **self.app.client_options,
+            client_id=conf.broker_client_id,
+            group_id=conf.id,
+            partition_assignment_strategy=[self._assignor],
+            enable_auto_commit=False,
+            # Also for the changelog, which has no commits. `seek_to_committed` sees to it that no frame is passed over.
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_poll_records=FETCH_RECORDS,
+            # A spare member has nothing to ask for, and one whose shards are being opened does not ask: neither may be
+            # taken for dead. After Faust's 1000 s it would leave the group, and aiokafka does not let it join again.
+            max_poll_interval_ms=NEVER_MS,
+            max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            request_timeout_ms=int(conf.broker_request_timeout * 1000),
+            session_timeout_ms=int(conf.broker_session_timeout * 1000),
+            rebalance_timeout_ms=int(conf.broker_rebalance_timeout * 1000),
+            heartbeat_interval_ms=int(conf.broker_heartbeat_interval * 1000),
+        )
+
+    @Service.task
+    async def _watch_coordinator(self) -> None:
+        # aiokafka leaves errors of the group (not allowed, an assignment that failed) for the next `getmany`; Faust
+        # never calls that one, and would wait for its assignment for ever.
+        while not self.should_stop:
+            await self.sleep(0.5)
+            coordinator = self._ensure_consumer()._coordinator
+            if coordinator is not None:
+                coordinator.check_errors()
+
+    async def on_thread_stop(self) -> None:
+        # Faust's, but for the consumer: without a broker aiokafka's own stop may raise, and the thread would not end.
+        await super(driver.AIOKafkaConsumerThread, self).on_thread_stop()
+        if self._consumer is not None:
+            await stop_consumer(self._consumer)
+
+    def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
+        """Not to standard error with a traceback: whoever runs the app gets the error."""
+
+    def close(self) -> None:
+        """Faust would close the client from another event loop than its own; stopping closes it."""
+
+
+class Consumer(driver.Consumer):
+    """Fetches no frame that nobody has room for, and hands over cleanly."""
+
+    app: MatchApp
+
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        # Before Faust forgets what was acknowledged since the last commit: all that would come again.
+        await self.app.hand_over()
+        await super().on_partitions_revoked(revoked)
+
+    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:
+        # Faust's own back-pressure sleeps for a second when all queues are full. And frames that it fetches before
+        # recovery has ended may be lost, because it clears its queues then.
+        wanted = set(active_partitions or ())
+        ready = {tp for tp in wanted if self.app.has_room(tp)}
+        if not ready:
+            await self.sleep(FULL_SECONDS)
+            return {}
+        return await super()._getmany(ready, timeout if len(ready) == len(wanted) else FULL_SECONDS)
+
+    def ack(self, message: Message) -> bool:
+        """Not for Faust to say: its streams acknowledge what they pass over, because a rebalance came in between."""
+        return False
+
+    def acknowledge(self, message: Message) -> None:
+        """Everything that came of a frame is confirmed: its offset may be committed, if the partition is still ours."""
+        if message.generation_id == self.app.consumer_generation_id:
+            super().ack(message)
+
+    def on_buffer_full(self, tp: TP) -> None:
+        """`_getmany` has its own measure; a queue that is full makes Faust wait."""
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        # aiokafka does not seek where nothing, or 0, is committed: it stays where it happens to have read to.
+        committed = await super().seek_to_committed()
+        frames = {tp: offset for tp, offset in committed.items() if tp.topic == self.app.names.frames}
+        positions = await self.app.positions(frames)
+        begin = {tp: offset for tp, offset in positions.items() if not frames[tp]}
+        if begin:
+            await self.seek_wait(begin)
+        return committed
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        done = await super()._commit(offsets)
+        if done:
+            self.app.watch.committed()
+        return done
+
+    async def on_stop(self) -> None:
+        # The thread of an app that has crashed does nothing that one could wait for; and nothing is to be committed.
+        if not self.app.crashed:
+            await super().on_stop()
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """It compares clocks of two kinds, and logs what is no error: an idle input."""
+
+    def verify_recovery_event_path(self, now: float, tp: TP) -> None:
+        """As `verify_event_path`."""
+
+
+class Transport(driver.Transport):
+    """Faust's transport with our consumer. Its producer is never started: see `sender.py`."""
+
+    Consumer: ClassVar[Any] = Consumer
+
+
+class Recovery(recovery.Recovery):
+    """Recovery that does not end without a word, and says when frames may come."""
+
+    app: MatchApp
+    _hand_overs = 0  # at the time of the assignment
+
+    async def _wait(self, coro: Any, timeout: Any = None) -> None:
+        # Faust takes a time-out (the broker is away for a while) for a stop: the task ends, and nothing ever follows.
+        began = self.should_stop
+        try:
+            await super()._wait(coro, timeout)
+        except recovery.ServiceStopped:
+            if began or self.should_stop or timeout is None:
+                raise
+            raise Unanswered("Kafka did not answer in time during recovery") from None
+
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
+        self._hand_overs = self.app.hand_overs
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
+    async def on_recovery_completed(self, generation_id: int = 0) -> None:
+        await super().on_recovery_completed(generation_id)
+        # The generation becomes another only with the next assignment, the shards may be handed over long before.
+        handed_over = self._hand_overs != self.app.hand_overs or self.app.consumer_generation_id != generation_id
+        if not handed_over and not self.app.should_stop:
+            self.app.answer_for({tp.partition for tp in self.active_tps})
+
+    def remaining(self) -> Mapping[int, int]:
+        """Changelog records that each shard has yet to read."""
+        found: Counter[int] = Counter()
+        for tps, highwaters, offsets in (
+            (self.active_tps, self.active_highwaters, self.active_offsets),
+            (self.standby_tps, self.standby_highwaters, self.standby_offsets),
+        ):
+            for tp in tps:
+                end, at = highwaters.get(tp), offsets.get(tp)
+                found[tp.partition] = max(0, (-1 if end is None else end) - (-1 if at is None else at))
+        return found
+
+
+class TableManager(FaustTableManager):
+    """Faust's, with our recovery."""
+
+    _recovery: Recovery | None = None
+
+    async def on_start(self) -> None:
+        # Without Faust's sleep of a second, for tables that are declared late: there is one, and it is there.
+        await self._update_channels()
+        await self.recovery.start()
+
+    @property
+    def recovery(self) -> Recovery:
+        if self._recovery is None:
+            self._recovery = Recovery(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery

@@ -1,0 +1,327 @@
+"""A shard that this worker holds: its replica, and the one thread in which everything that touches it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.index.index import disk_bytes
+from stream_lsh.index.refusals import plainly
+from stream_lsh.kafka.match.replica import Answer, Replica
+from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.frames import Sequenced
+
+log = logging.getLogger("stream_lsh.kafka.match")
+
+Result = TypeVar("Result")
+APPLIED_RECORDS, APPLIED_BYTES = 256, 4 << 20  # changelog records handed to the replica at a time
+WAITING = 2  # such batches that may wait for the thread
+GAP_SECONDS = 60.0  # how long the frame after the last one may be missing while later ones are there
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """What came of a frame, and the seconds that it took."""
+
+    answer: Answer | None
+    seconds: float
+
+
+class Held:
+    """A replica in `data_folder/shard-N`. All methods but the coroutines return at once.
+
+    Attributes:
+        read: offset of the last changelog record that was taken, or None; what is taken is applied soon, in order.
+        start: first offset that the changelog has.
+    """
+
+    def __init__(self, settings: KafkaSettings, shard: int) -> None:
+        self.settings = settings
+        self.shard = shard
+        self.folder = settings.data_folder / f"shard-{shard}"
+        self.read: int | None = None
+        self.start = 0
+        self._found = False  # whether the folder had something in it that did not come from the changelog just now
+        # Whether the changelog is empty, but once had records that are not known here: no record will say whether this
+        # state is the end of the chain.
+        self._emptied = False
+        self._broken = self._closed = False
+        self._gap_since: float | None = None
+        self._replica: Replica | None = None
+        self._taken: list[tuple[int, bytes]] = []
+        self._taken_bytes = 0
+        self._applying: deque[Future[None]] = deque()
+        self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # -- opening and closing ----------------------------------------------------------------------------------------
+
+    async def open(self, start: int, end: int) -> None:
+        """Open the replica and compare it with the changelog, which has the offsets from `start` to before `end`.
+
+        Raises:
+            StateError: the folder cannot be used, or knows more than the changelog has.
+        """
+        self.start = start
+        await self._run(self._open)
+        self.check(start, end)
+        self._found = self._opened().last >= 0
+        if start > 0 and not self._found:
+            log.warning(
+                "shard %d: its changelog begins at offset %d; the shard knows nothing of the %d records before, which "
+                "are missing", self.shard, start, start,
+            )  # fmt: skip
+
+    def _open(self) -> None:
+        try:
+            self._replica = self._new()
+        except DamagedError as error:
+            self._delete(_what(error))
+            self._replica = self._new()
+
+    def _new(self) -> Replica:
+        # The sequencer lets no more frames be under way than this; a replay of any of them must find its answer.
+        answers = max(2048, 2 * self.settings.frames_in_flight)
+        return Replica(self.settings, self.shard, self.folder, answers=answers)
+
+    def check(self, start: int, end: int) -> None:
+        """Compare what was taken with the changelog as it is now. Raises StateError."""
+        self.start = start
+        offset = self._opened().changelog_offset
+        if offset is not None and (self.read is None or offset > self.read):
+            self.read = offset
+        if self.read is not None and self.read >= end:
+            raise StateError(
+                f"{self.folder} holds shard {self.shard} up to offset {self.read} of its changelog, which ends at "
+                f"{end}: the topic was deleted or has lost records. If that was meant, delete {self.folder}; the shard "
+                "is rebuilt from what the changelog has"
+            )
+        self._emptied = 0 < start == end and (offset is None or offset + 1 < start)
+        if self.read is not None and self.read + 1 < start:
+            # It may have all of them nevertheless: behind another owner's records it does not count its own.
+            log.warning(
+                "shard %d: %s ends at offset %d of the changelog, which begins at %d now; what comes next shows "
+                "whether it has what was in between", self.shard, self.folder, self.read, start,
+            )  # fmt: skip
+            self.read = start - 1
+
+    def _delete(self, reason: str) -> None:
+        """Delete the folder, for the shard to be rebuilt from the changelog.
+
+        Raises:
+            StateError: the changelog has lost its beginning, so that the folder may know what nobody else does.
+        """
+        if self.start > 0 and not self.settings.accept_loss:
+            raise StateError(
+                f"{reason}. The changelog of shard {self.shard} was trimmed, it begins at offset {self.start}. If the "
+                "disk of another worker has the whole shard, start that one. Else start this one with --accept-loss "
+                f"once: {self.folder} is deleted, and the shard knows what the changelog has left"
+            )
+        log.warning("shard %d: %s; deleting %s to rebuild it from the changelog", self.shard, reason, self.folder)
+        with suppress(StreamLshError):
+            self._shut()
+        with plainly(self.folder):
+            shutil.rmtree(self.folder)
+
+    async def close(self) -> None:
+        """Apply what was taken, close the replica, end the thread: behind whatever the thread is at, be it opening.
+
+        Of no effect the second time.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.flush()
+        try:
+            await self._run(self._shut)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _shut(self) -> None:
+        replica, self._replica = self._replica, None
+        if replica is not None:
+            replica.close()
+
+    def _opened(self) -> Replica:
+        if self._replica is None:
+            raise RuntimeError(f"shard {self.shard} is not open")
+        return self._replica
+
+    # -- following the changelog ------------------------------------------------------------------------------------
+
+    @property
+    def expected(self) -> int:
+        """Offset of the changelog record to be taken next."""
+        return self.start if self.read is None else self.read + 1
+
+    async def take(self, offset: int, value: bytes, *, more: bool) -> bool:
+        """Take the next record of the changelog; `more` if another is at hand, so that several are applied at once.
+
+        Returns whether it was the next one: one that is known is passed over, one beyond a hole is not taken.
+
+        Raises:
+            FormatError, StateError, OutputError: what applying an earlier one has raised, see `Replica.apply`.
+        """
+        if offset > self.expected:
+            return False
+        if offset == self.expected:
+            self._taken.append((offset, value))
+            self._taken_bytes += len(value)
+            self.read = offset
+        if not more or len(self._taken) >= APPLIED_RECORDS or self._taken_bytes >= APPLIED_BYTES:
+            self.flush()
+            while self._applying and (self._applying[0].done() or len(self._applying) > WAITING):
+                await asyncio.wrap_future(self._applying.popleft())
+        return True
+
+    def flush(self) -> None:
+        """Have everything applied that was taken."""
+        records, self._taken, self._taken_bytes = self._taken, [], 0
+        if records:
+            self._applying.append(self._thread.submit(self._apply, records))
+
+    def _apply(self, records: list[tuple[int, bytes]]) -> None:
+        replica = self._opened()
+        if self._broken:
+            raise Failed(f"changes of shard {self.shard} could not be applied")
+        replica.deactivate()  # what follows the changelog must not have the shard open
+        try:
+            replica.apply(records, trimmed=self.start > 0)
+        except DamagedError as error:
+            self._broken = True
+            raise self._for_us(error) from error
+        except BaseException:
+            self._broken = True  # the next batch would leave a hole
+            raise
+        self._emptied = False
+
+    # -- matching ---------------------------------------------------------------------------------------------------
+
+    async def activate(self) -> None:
+        """Apply what was taken and open the shard, to match.
+
+        Raises:
+            Failed: the local state did not fit the changelog, or was damaged, and is deleted: begin again.
+            StateError: as `_delete`; or it is damaged although it was just built, or cannot be opened.
+        """
+        self.flush()
+        while self._applying:
+            await asyncio.wrap_future(self._applying.popleft())
+        await self._run(self._activate)
+
+    def _activate(self) -> None:
+        replica = self._opened()
+        if self._found and replica.gap:
+            # It left the changelog before this life: the topic was made anew or trimmed, or the disk has lost writes.
+            self._delete(
+                f"what {self.folder} holds does not fit the changelog: the change after frame {replica.last} of "
+                "signatures is in neither"
+            )
+            raise Failed(f"shard {self.shard} begins again from its changelog")
+        try:
+            replica.activate()
+        except DamagedError as error:
+            if not self._found:
+                raise self._for_us(error) from error
+            self._delete(_what(error))
+            raise Failed(f"shard {self.shard} begins again from its changelog") from error
+
+    def _for_us(self, error: DamagedError) -> StateError:
+        """An error of the index, with the remedy that there is on Kafka."""
+        left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
+        return StateError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
+
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[int]) -> list[Matched]:
+        """Match frames, one after the other; all they store is stored when this returns.
+
+        Args:
+            confirmed: offsets at which the changelog has got changes of ours since the last call.
+
+        Raises:
+            FormatError, StateError, OutputError: see `Replica.match`.
+        """
+        return await self._run(lambda: self._match(values, confirmed))
+
+    def _match(self, values: Sequence[bytes], confirmed: Sequence[int]) -> list[Matched]:
+        replica = self._opened()
+        for offset in confirmed:
+            replica.confirmed(offset)
+        found = []
+        for value in values:
+            if self._emptied:
+                self._begin(replica, value)
+            began, last = time.perf_counter(), replica.last
+            try:
+                answer = replica.match(value)
+            except DamagedError as error:
+                raise self._for_us(error) from error
+            found.append(Matched(answer, time.perf_counter() - began))
+            if replica.last > last:
+                self._gap_since = None
+            elif answer is None and self._gap_since is None:
+                self._gap_since = time.monotonic()
+                log.warning(
+                    "shard %d: frames have come, but not the next one after that at %d of signatures; they are ignored "
+                    "until it has come", self.shard, last,
+                )  # fmt: skip
+        return found
+
+    def _begin(self, replica: Replica, value: bytes) -> None:
+        """Go on with the chain at the first new frame that comes, where nothing is left of the changelog.
+
+        Raises:
+            StateError, Failed: there is a state, but of an earlier frame; see `_delete`.
+        """
+        sequenced = Sequenced.decode(value, self.settings)
+        if sequenced.offset <= replica.last:
+            return
+        if sequenced.predecessor > replica.last:
+            if replica.last >= 0:
+                self._delete(
+                    f"{self.folder} ends at frame {replica.last} of signatures, but the next one comes after frame "
+                    f"{sequenced.predecessor}, and what is in between is missing in the changelog"
+                )
+                raise Failed(f"shard {self.shard} begins again from its changelog")
+            log.info("shard %d begins empty with the frame at %d of signatures", self.shard, sequenced.offset)
+            replica.last = sequenced.predecessor
+        self._emptied = False
+        replica.changelog_offset = self.start - 1
+
+    def look(self) -> None:
+        """Whether the next frame is missing for too long; nobody else would say so, as no more frames come then.
+
+        Raises:
+            StateError: it is.
+        """
+        since, replica = self._gap_since, self._replica
+        # A sequencer that failed, or its successor, has sent the missing frame again long ago.
+        seconds = max(GAP_SECONDS, 3 * self.settings.session_timeout_ms / 1000)
+        if since is not None and replica is not None and time.monotonic() > since + seconds:
+            rebuilt = f", and if the topics are whole, delete {self.folder}: it is rebuilt from the changelog"
+            raise StateError(
+                f"{self.folder} ends at frame {replica.last} of signatures, and of the frames topic the next one has "
+                f"not come for {seconds:.0f} s, while later ones have; look at sequence{'' if self.start else rebuilt}"
+            )
+
+    def size(self) -> tuple[int, int]:
+        """Documents of the shard, and bytes of its folder."""
+        replica = self._replica
+        return 0 if replica is None else replica.count, disk_bytes(self.folder)
+
+
+def _what(error: DamagedError) -> str:
+    """What is wrong, without the remedy: behind the last semicolon the index says what to do where there is no
+    changelog."""
+    return str(error).rpartition("; ")[0] or str(error)

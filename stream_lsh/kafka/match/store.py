@@ -1,0 +1,215 @@
+"""The table store of the match role, a plug-in of Faust (entry point group faust.stores, URL frames:NAME).
+
+A record of the changelog is what one frame has changed, not a key and its value: the store hands it to the replica of
+its shard, which knows what to do. So the table has no keys that Faust could read or write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from faust.stores.base import Store
+from faust.types import TP, EventT
+
+from stream_lsh.errors import StateError
+from stream_lsh.kafka.match.held import Held
+from stream_lsh.kafka.run.lives import Failed
+
+if TYPE_CHECKING:
+    from stream_lsh.kafka.match.app import MatchApp
+
+log = logging.getLogger("stream_lsh.kafka.match")
+
+AGAIN = 1.0  # seconds between two attempts to go back to a record
+PATIENCE = 5.0  # seconds without a record of a changelog that has more
+
+
+class FrameStore(Store[bytes, bytes]):
+    """The shards that this member holds, active or as standbys."""
+
+    app: MatchApp
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.held: dict[int, Held] = {}
+        self._closing: dict[int, asyncio.Task[None]] = {}
+        self._reading_again: dict[int, float] = {}  # since when, by shard
+        self._heard = time.monotonic()
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
+        """Close what is another's now, open what is ours, compare it with the changelog. Recovery comes after it.
+
+        Raises:
+            StateError: a folder cannot be used, or the changelog is not the one that it was made from.
+        """
+        topic = self.app.names.changelog
+        self._heard = time.monotonic()
+        self._reading_again.clear()
+        mine = sorted(tp.partition for tp in assigned if tp.topic == topic)
+        self._give_up(set(self.held) - set(mine))
+        if not mine:
+            return
+        places = [TP(topic, shard) for shard in mine]
+        starts = await self.app.consumer.earliest_offsets(*places)
+        ends = await self.app.consumer.highwaters(*places)
+        await asyncio.gather(*[self._hold(place.partition, starts[place] or 0, ends[place] or 0) for place in places])
+        standbys = {tp.partition for tp in self.app.assignor.assigned_standbys() if tp.topic == topic}
+        log.info(
+            "member of generation %d with the shards %s%s", generation_id,
+            ", ".join(str(shard) for shard in mine if shard not in standbys) or "none",
+            f", standing by for {', '.join(map(str, sorted(standbys)))}" if standbys else "",
+        )  # fmt: skip
+
+    async def _hold(self, shard: int, start: int, end: int) -> None:
+        if shard in self._closing:
+            await self._closing.pop(shard)
+        held = self.held.get(shard)
+        if held is None:
+            held = self.held[shard] = Held(self.app.settings, shard)
+            await held.open(start, end)
+        else:
+            held.check(start, end)
+
+    def _give_up(self, shards: Iterable[int]) -> None:
+        """Close shards beside what goes on: a member that joins has no heart-beat until `on_rebalance` has returned."""
+        for shard in shards:
+            held = self.held.pop(shard)
+            self.app.watch.revoked(shard)
+            self._closing[shard] = asyncio.create_task(held.close())
+
+    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
+        """Open the shards that this member answers for. Faust waits for it, but does not look at errors."""
+        ends = self.app.tables.recovery.active_highwaters
+        mine = [(held, ends.get(tp, -1)) for tp in active_tps if (held := self.held.get(tp.partition)) is not None]
+        await asyncio.gather(*[self._activate(held, end) for held, end in mine])
+
+    async def _activate(self, held: Held, end: int) -> None:
+        try:
+            if held.expected <= end:
+                raise Failed(f"recovery of shard {held.shard} ended before the end of its changelog")
+            await held.activate()
+        except Exception as error:
+            if self.held.get(held.shard) is held:  # else it was given up meanwhile, and closed
+                self.app.fail(error)
+
+    @property
+    def following(self) -> bool:
+        """Whether records of the changelog are coming in."""
+        return time.monotonic() - self._heard < PATIENCE
+
+    async def on_stop(self) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all shards. Of no effect the second time."""
+        self._give_up(list(self.held))
+        closing, self._closing = list(self._closing.values()), {}
+        for error in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(error, BaseException):
+                log.warning("a shard was not closed well: %s", error)
+
+    # -- recovery and standbys --------------------------------------------------------------------------------------
+
+    async def take(self, event: EventT[Any]) -> None:
+        """Take a record of the changelog.
+
+        Faust calls it for each one and waits for it; unlike `apply_changelog_batch` it may go on in another thread
+        meanwhile. Of an error Faust would only log a line, and wait for ever for the record to arrive.
+        """
+        message = event.message
+        held = self.held.get(message.partition)
+        if held is None:
+            return
+        self._heard = time.monotonic()
+        try:
+            more = not self.app.tables.changelog_queue.empty()
+            if await held.take(message.offset, message.value or b"", more=more):
+                self._reading_again.pop(message.partition, None)
+            else:
+                await self._read_again(held, message.tp)
+        except Exception as error:
+            self.app.fail(error)
+
+    async def _read_again(self, held: Held, tp: TP) -> None:
+        """Faust clears its queues, the changelog's too, when it resumes flow: go back to the record that is missing."""
+        recovery = self.app.tables.recovery
+        for offsets in (recovery.active_offsets, recovery.standby_offsets):
+            if tp in offsets:  # by these it knows what to pass over, and whether recovery is complete
+                offsets[tp] = held.expected - 1
+        # What was fetched before the seek may still come after it, and make Faust pass over what follows: try again.
+        if time.monotonic() - self._reading_again.get(tp.partition, 0.0) < AGAIN:
+            return
+        self._reading_again[tp.partition] = time.monotonic()
+        start = (await self.app.consumer.earliest_offsets(tp))[tp] or 0
+        if start > held.expected:
+            raise Failed(
+                f"the changelog of shard {held.shard} was trimmed up to offset {start} while it was read at "
+                f"{held.expected}"
+            )
+        log.info("shard %d: reading the changelog again from offset %d", held.shard, held.expected)
+        await self.app.consumer.seek_wait({tp: held.expected})
+
+    async def nudge(self) -> None:
+        """Where the last records of a recovery were lost, nothing comes any more that would show it."""
+        if self.app.tables.recovery.in_recovery and time.monotonic() - self._heard > PATIENCE:
+            self._heard = time.monotonic()
+            for shard, remaining in self.app.tables.recovery.remaining().items():
+                if remaining and shard in self.held:
+                    self._reading_again.pop(shard, None)
+                    await self._read_again(self.held[shard], TP(self.app.names.changelog, shard))
+
+    def apply_changelog_batch(
+        self, batch: Iterable[EventT[Any]], to_key: Callable[[Any], bytes], to_value: Callable[[Any], bytes]
+    ) -> None:
+        """Nothing is left to do: `take` has had each record."""
+
+    def persisted_offset(self, tp: TP) -> int | None:
+        """Where recovery goes on. The replica keeps it, without holes, in the same write as what it stands for."""
+        held = self.held.get(tp.partition)
+        return None if held is None else held.read
+
+    def set_persisted_offset(self, tp: TP, offset: int) -> None:
+        """Not for Faust to say: it would take the offset of any record that was delivered, a zombie's too."""
+
+    async def need_active_standby_for(self, tp: TP) -> bool:
+        return True
+
+    # -- what a table could do --------------------------------------------------------------------------------------
+
+    def _no_keys(self) -> NoReturn:
+        raise TypeError("the shards have no keys to be read or written by; see stream_lsh.kafka.match.flow")
+
+    def __getitem__(self, key: bytes) -> bytes:
+        self._no_keys()
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._no_keys()
+
+    def __delitem__(self, key: bytes) -> None:
+        self._no_keys()
+
+    def __contains__(self, key: object) -> bool:
+        return False
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def reset_state(self) -> None:
+        raise StateError(f"delete {self.app.settings.data_folder} to start from the changelog")
+
+    async def backup_partition(self, tp: TP | int, flush: bool = True, purge: bool = False, keep: int = 1) -> None:
+        raise NotImplementedError("the changelog is the backup of a shard")
+
+    def restore_backup(self, tp: TP | int, latest: bool = True, backup_id: int = 0) -> None:
+        raise NotImplementedError("the changelog is the backup of a shard")

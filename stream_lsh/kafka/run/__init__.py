@@ -1,0 +1,1 @@
+"""The processes of a worker: the lives of a role, supervision, warming, metrics, health, logs."""

@@ -1,0 +1,90 @@
+"""Whether a worker is alive: every role has committed, or had nothing to do, a short while ago. Over HTTP if asked.
+
+A port that answers proves little: what counts is that work goes on. A role is alive if its last commit, its last look
+at an empty input, or its start is less than `ALIVE` seconds old.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stream_lsh.kafka.run.metrics import Registry
+
+ALIVE = 60.0  # seconds
+
+
+@dataclass
+class Pulse:
+    """When a role last showed life; seconds of the clock of its `Health`."""
+
+    started: float
+    committed: float | None = None
+    idle: float | None = None
+
+    @property
+    def last(self) -> float:
+        """The last sign of life."""
+        return max(time for time in (self.started, self.committed, self.idle) if time is not None)
+
+
+class Health:
+    """The pulses of the roles in this process. `ports`: where the processes of the same worker tell theirs."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, ports: Sequence[int] = ()) -> None:
+        self.clock = clock
+        self._ports = tuple(ports)
+        self._pulses: dict[str, Pulse] = {}
+
+    def pulse(self, role: str) -> Pulse:
+        """The pulse of a role, which starts when it is asked for first."""
+        if role not in self._pulses:
+            self._pulses[role] = Pulse(self.clock())
+        return self._pulses[role]
+
+    def report(self) -> tuple[bool, dict[str, Any]]:
+        """Whether all roles are alive, and for each the seconds since start, last commit and last idle look."""
+        now = self.clock()
+        roles = {}
+        for role, pulse in self._pulses.items():
+            ages = {"started": pulse.started, "committed": pulse.committed, "idle": pulse.idle}
+            seconds = {name: None if then is None else round(now - then, 3) for name, then in ages.items()}
+            roles[role] = {"alive": now - pulse.last < ALIVE, "seconds_since": seconds}
+        alive = all(role["alive"] for role in roles.values())
+        return alive, {"alive": alive, "roles": roles, "ports": self._ports}
+
+
+@asynccontextmanager
+async def served(health: Health, registry: Registry, host: str, port: int) -> AsyncIterator[int]:
+    """Answer /health (200 or 503, JSON) and /metrics (Prometheus) while it lasts; yields the port (0: a free one).
+
+    Raises:
+        OSError: the port is taken, or the host is not one of this machine.
+    """
+    import orjson
+    from aiohttp import web  # here, because a worker without a port can do without it
+
+    async def answer_health(_: web.Request) -> web.Response:
+        alive, report = health.report()
+        return web.Response(
+            status=200 if alive else 503, body=orjson.dumps(report) + b"\n", content_type="application/json"
+        )
+
+    async def answer_metrics(_: web.Request) -> web.Response:
+        body, kind = registry.exposition()
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    application = web.Application()
+    application.router.add_get("/health", answer_health)
+    application.router.add_get("/metrics", answer_metrics)
+    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,83 @@
+"""The log of a worker: one line an event on standard error, with time, level and role."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+LEVELS = ("debug", "info", "warning", "error")
+CLIENTS = ("aiokafka",)  # they say many times what we say once, in our words
+
+log = logging.getLogger("stream_lsh.kafka.run.logs")
+
+role: ContextVar[str] = ContextVar("role")
+"""The role that the running task belongs to."""
+
+
+class _Line(logging.Formatter):
+    """`2026-11-21T15:07:20.123Z WARNING judge: text`."""
+
+    converter = time.gmtime  # type: ignore[assignment]
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
+class _Role(logging.Filter):
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.role = role.get(self._process)
+        return True
+
+
+def set_up(level: str, process: str) -> None:
+    """Log to standard error from `level` on; what libraries say from warnings on, what Kafka's clients say under debug.
+
+    Args:
+        level: one of LEVELS. process: what to call the process where no role is running.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Line("%(asctime)s %(levelname)s %(role)s: %(message)s"))
+    handler.addFilter(_Role(process))
+    everything = level == "debug"
+    logging.basicConfig(level=logging.INFO if everything else logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("stream_lsh").setLevel(level.upper())
+    for name in CLIENTS:
+        logging.getLogger(name).setLevel(logging.INFO if everything else logging.CRITICAL)
+
+
+def hush(loop: asyncio.AbstractEventLoop, expected: Callable[[BaseException], bool]) -> None:
+    """Have the loop tell at level debug only what a failed life leaves behind: errors that nobody asked for, and those
+    of the tasks and callbacks of Kafka's clients. Everything else it tells as before.
+
+    expected: whether an error is one that a life may end with.
+    """
+    if loop.get_exception_handler() is None:  # once for all roles
+        loop.set_exception_handler(partial(_handle, expected))
+
+
+def _handle(
+    expected: Callable[[BaseException], bool], loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
+    error, message = context.get("exception"), str(context.get("message"))
+    unasked = message.endswith("exception was never retrieved")
+    if isinstance(error, Exception) and ((unasked and expected(error)) or _of_a_client(error)):
+        log.debug("%s", message, exc_info=error)
+    else:
+        loop.default_exception_handler(context)
+
+
+def _of_a_client(error: BaseException) -> bool:
+    """Whether it was raised in the code of a client."""
+    trace, module = error.__traceback__, ""
+    while trace is not None:
+        module, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
+    return module.partition(".")[0] in CLIENTS

@@ -1,0 +1,138 @@
+"""What a worker counts, in Prometheus' terms, and `Watch`: the one thing through which a role tells what it does."""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from stream_lsh.kafka.run.health import Health
+
+BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4096)
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+
+
+class Registry:
+    """All metrics of a process, made once; the roles in it are told apart by the label `role`."""
+
+    def __init__(self) -> None:
+        self._collector = collector = CollectorRegistry()
+        ProcessCollector(registry=collector)  # memory, processor time, open files
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"stream_lsh_{name}", text, ("role", *labels), registry=collector)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"stream_lsh_{name}", text, ("role", *labels), registry=collector)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(f"stream_lsh_{name}", text, ("role",), buckets=buckets, registry=collector)
+
+        self.documents = counter("documents", "Documents that a role has worked through.")
+        self.verdicts = counter("verdicts", "Verdicts by kind: unique, duplicate, rejected and so on.", "kind")
+        self.pairs = counter("pairs", "Pairs of near-duplicates.")
+        self.ignored = counter("ignored_records", "Records that were not applied, by reason.", "reason")
+        self.restarts = counter("restarts", "Lives that a role has begun again after a failure.")
+        self.batch = histogram("batch_documents", "Documents in a batch.", BATCHES)
+        self.seconds = histogram("stage_seconds", "Time that a role worked on a batch.", SECONDS)
+        self.lag = gauge("lag_records", "Records of an input partition not read yet.", "partition")
+        self.index_documents = gauge("index_documents", "Documents that a shard of the index holds.", "shard")
+        self.index_bytes = gauge("index_bytes", "Bytes of a shard of the index on disk.", "shard")
+        self.recovery = gauge("recovery_remaining_records", "Changelog records that a shard has yet to read.", "shard")
+        self.last_commit = gauge("last_commit_timestamp_seconds", "When a role committed last, seconds since 1970.")
+
+    def exposition(self) -> tuple[bytes, str]:
+        """All metrics as text, and its content type."""
+        return generate_latest(self._collector), CONTENT_TYPE_PLAIN_0_0_4
+
+
+class Watch:
+    """What one role tells of its work; cheap, and safe to call from any thread.
+
+    Without `registry` and `health` it has its own (for tests, and for a stage that runs alone).
+    """
+
+    def __init__(self, role: str, registry: Registry | None = None, health: Health | None = None) -> None:
+        self.role = role
+        self.registry = registry = registry or Registry()
+        self.health = health or Health()
+        self.commits = 0  # calls of `committed`: whether there was progress
+        self._pulse = self.health.pulse(role)
+        self._documents = registry.documents.labels(role)
+        self._pairs = registry.pairs.labels(role)
+        self._restarts = registry.restarts.labels(role)
+        self._batch = registry.batch.labels(role)
+        self._seconds = registry.seconds.labels(role)
+        self._last_commit = registry.last_commit.labels(role)
+        self._lags: set[int] = set()
+        self._shards: set[int] = set()
+
+    @property
+    def last_idle(self) -> float | None:
+        """When the role last found nothing to do, on the clock of its `Health`."""
+        return self._pulse.idle
+
+    def documents(self, number: int) -> None:
+        """`number` more documents were worked through."""
+        self._documents.inc(number)
+
+    def batch(self, number: int, seconds: float) -> None:
+        """A batch of `number` documents took `seconds` of work."""
+        self._batch.observe(number)
+        self._seconds.observe(seconds)
+
+    def verdicts(self, kind: str, number: int) -> None:
+        """`number` more verdicts of a kind."""
+        self.registry.verdicts.labels(self.role, kind).inc(number)
+
+    def pairs(self, number: int) -> None:
+        """`number` more pairs."""
+        self._pairs.inc(number)
+
+    def lag(self, partition: int, records: int) -> None:
+        """An input partition that this member reads has `records` left to read."""
+        self._lags.add(partition)
+        self.registry.lag.labels(self.role, partition).set(records)
+
+    def assigned(self, partitions: set[int]) -> None:
+        """The input partitions that this member reads now: the lag of others is no longer ours to tell."""
+        for partition in self._lags - partitions:
+            self.registry.lag.remove(self.role, str(partition))
+        self._lags &= partitions
+
+    def committed(self) -> None:
+        """Progress was committed: the broker has everything downstream, and our position."""
+        self.commits += 1
+        self._pulse.committed = self.health.clock()
+        self._last_commit.set(time.time())
+
+    def idle(self) -> None:
+        """The input was looked at, there was nothing to do, and nothing is uncommitted."""
+        self._pulse.idle = self.health.clock()
+
+    def ignored(self, reason: str, number: int = 1) -> None:
+        """`number` records were not applied, for a reason of a few words (one of a fixed set)."""
+        self.registry.ignored.labels(self.role, reason).inc(number)
+
+    def index(self, shard: int, documents: int, size: int) -> None:
+        """A shard holds `documents` documents in `size` bytes."""
+        self._shards.add(shard)
+        self.registry.index_documents.labels(self.role, shard).set(documents)
+        self.registry.index_bytes.labels(self.role, shard).set(size)
+
+    def recovery(self, shard: int, remaining: int) -> None:
+        """A shard has `remaining` changelog records to read before it answers."""
+        self._shards.add(shard)
+        self.registry.recovery.labels(self.role, shard).set(remaining)
+
+    def revoked(self, shard: int) -> None:
+        """This member has lost a shard: another one tells its size from now on."""
+        if shard in self._shards:
+            self._shards.discard(shard)
+            for gauge in (self.registry.index_documents, self.registry.index_bytes, self.registry.recovery):
+                gauge.remove(self.role, str(shard))
+
+    def restarted(self) -> None:
+        """The role begins again after a failure."""
+        self._restarts.inc()

@@ -1,0 +1,274 @@
+"""One process of a worker: its roles on one event loop, with a port for health and metrics.
+
+Run as a program it is a child of the supervisor in `worker.py`, which writes the job (settings, secrets among them) to
+its standard input and keeps that open. If the supervisor is killed, so is the child: its data folder is free at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import importlib
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import Any, NoReturn
+
+import orjson
+from pydantic import SecretStr
+
+from stream_lsh.embedded.signals import Signals, ignore
+from stream_lsh.errors import OutputError, StreamLshError, UsageError
+from stream_lsh.kafka.run import logs
+from stream_lsh.kafka.run.health import Health, served
+from stream_lsh.kafka.run.lives import Stage, keep_running
+from stream_lsh.kafka.run.metrics import Registry, Watch
+from stream_lsh.kafka.settings import KafkaSettings
+
+log = logging.getLogger("stream_lsh.kafka.worker")
+
+STAGES = {
+    "sign": "stream_lsh.kafka.sign.stage:SignStage",
+    "sequence": "stream_lsh.kafka.sequence.stage:SequenceStage",
+    "match": "stream_lsh.kafka.match.stage:MatchStage",
+    "judge": "stream_lsh.kafka.judge.stage:JudgeStage",
+    "forward": "stream_lsh.kafka.forward.stage:ForwardStage",
+}
+"""Where the class of each role is; imported only where it runs."""
+COMPILED = ("sign", "match")  # the roles that need kernels
+DRAIN = 30.0  # seconds that a stop may take; what is not committed by then is done again by others
+KILLED = 143
+_CHILD = "-m", "stream_lsh.kafka.run.process"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one process does. port: of /health and /metrics; ports: of all processes of the worker."""
+
+    roles: tuple[str, ...]
+    port: int | None = None
+    ports: tuple[int, ...] = ()
+    log_level: str = "info"
+    stages: Mapping[str, str] = field(default_factory=lambda: STAGES)
+
+    @property
+    def name(self) -> str:
+        """The roles, with commas between them."""
+        return ",".join(self.roles)
+
+
+def dump(job: Job, settings: KafkaSettings) -> bytes:
+    """Job and settings as a line of JSON. It holds secrets: only for the child's input."""
+
+    def plain(value: Any) -> Any:
+        return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+    values = {name: plain(getattr(settings, name)) for name in KafkaSettings.model_fields}
+    fields = {name: getattr(job, name) for name in Job.__dataclass_fields__} | {"stages": dict(job.stages)}
+    return orjson.dumps({"job": fields, "settings": values}, default=str) + b"\n"
+
+
+def load(line: bytes) -> tuple[Job, KafkaSettings]:
+    """What `dump` has written."""
+    found = orjson.loads(line)
+    job = found["job"]
+    job |= {name: tuple(job[name]) for name in ("roles", "ports")}
+    return Job(**job), KafkaSettings.model_validate(found["settings"])
+
+
+def command(job: Job) -> list[str]:
+    """The command line of the child that does a job; the roles in it are only for whoever looks at `ps`."""
+    return [sys.executable, *_CHILD, job.name]
+
+
+def stage_class(path: str) -> type[Stage]:
+    """The class at `module:Name`."""
+    module, _, name = path.partition(":")
+    found: type[Stage] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def run(
+    job: Job, settings: KafkaSettings, signals: Signals, ready: Callable[[asyncio.Event], Awaitable[None]] | None = None
+) -> None:
+    """Do a job until a signal comes, then drain.
+
+    Args:
+        signals: entered already. ready: awaited before the work begins, with the event that asks to stop.
+
+    Raises:
+        StreamLshError: a role has given up; the others are stopped.
+    """
+    _allow_files()
+    try:
+        if ready is not None:
+            signals.run(lambda stop, _: ready(stop))
+        if not signals.came:
+            classes = {role: stage_class(job.stages[role]) for role in job.roles}
+            if not set(job.roles).isdisjoint(COMPILED):
+                from stream_lsh.kafka.run.warming import warm_up  # here, because it takes the whole engine with it
+
+                warm_up(settings, lambda: bool(signals.came))
+        if signals.came:  # there is nothing to drain yet
+            log.info("stopped %s before it had begun", job.name)
+            return
+        signals.run(lambda stop, _: run_roles(job, settings, classes, stop))
+    except Exception as error:
+        known = explained(error)
+        if known is None or known is error:
+            raise
+        raise known from error
+
+
+def _allow_files() -> None:
+    """As many open files as the system lets us have: forward has a producer, two sockets or more, for each partition.
+
+    The usual limit is that of programs which call select(), and 1,024.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS says "unlimited", and refuses that
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def run_roles(
+    job: Job, settings: KafkaSettings, classes: Mapping[str, Callable[[KafkaSettings, Watch], Stage]],
+    stop: asyncio.Event,
+) -> None:  # fmt: skip
+    """Run the roles of a job until `stop` is set or one of them gives up; then all drain.
+
+    Raises:
+        UsageError: the port is taken.
+        StreamLshError: of the role that gave up first.
+    """
+    registry, health = Registry(), Health(ports=job.ports)
+    async with AsyncExitStack() as stack:
+        if job.port is not None:
+            try:
+                port = await stack.enter_async_context(served(health, registry, settings.http_host, job.port))
+            except OSError as error:
+                # asyncio's own text repeats the address; the numbers of an unknown name are no errno.
+                why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+                raise UsageError(
+                    f"http_port {job.port} on http_host {settings.http_host} cannot be used: {why}. "
+                    "Each process of a worker takes one, from http_port on."
+                ) from None
+            log.info("health and metrics of %s at http://%s:%d", job.name, settings.http_host, port)
+        tasks = []
+        for role in job.roles:
+            watch = Watch(role, registry, health)
+            lives = keep_running(partial(classes[role], settings, watch), stop, settings, watch)
+            tasks.append(asyncio.create_task(lives, name=role))
+        log.info("started %s", job.name)
+        asked = asyncio.create_task(stop.wait())
+        ended, _ = await asyncio.wait([*tasks, asked], return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        stop.set()
+        began = time.monotonic()
+        _, late = await asyncio.wait(tasks, timeout=DRAIN)
+        for task in late:
+            log.warning(
+                "%s did not finish within %d s; others do again what it has not committed", task.get_name(), DRAIN
+            )
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=5)
+        _raise_first([task for task in tasks if task in ended] + tasks)
+    log.info("stopped %s in %.1f s", job.name, time.monotonic() - began)
+
+
+def _raise_first(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                raise error
+
+
+def explained(error: BaseException) -> StreamLshError | None:
+    """An error that a person can understand; None for what nobody foresaw."""
+    if isinstance(error, StreamLshError):
+        return error
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in str(error):
+        return StreamLshError(
+            "too many open files: raise the limit (ulimit -n), or start more workers for forward, which needs some for "
+            "each of its partitions"
+        )
+    full = number in (errno.ENOSPC, errno.EDQUOT)
+    if full or "No space left on device" in str(error):
+        where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        return OutputError(f"no space left on the disk{where}; make room and start the worker again")
+    return None
+
+
+def main() -> NoReturn:
+    """The child: a job from standard input, what went wrong to standard output, 0 after a clean stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the supervisor says what to do
+    signal.signal(signal.SIGTERM, _interrupt)
+    report = os.dup(1)
+    os.dup2(2, 1)  # what a library prints is not taken for the report
+    code = 0
+    try:
+        line = sys.stdin.buffer.readline()
+        if line:
+            _die_with_supervisor()
+            threading.Thread(target=_watch_supervisor, daemon=True).start()
+            job, settings = load(line)
+            logs.set_up(job.log_level, job.name)
+            # A second signal changes nothing: the supervisor kills whom it does not want to wait for.
+            with Signals() as signals:
+                run(job, settings, signals)
+    except BaseException as error:
+        ignore()
+        code = _told(error, report)
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)  # at once: threads of libraries may take their time
+
+
+def _told(error: BaseException, report: int) -> int:
+    """Tell the supervisor why this process ends, if a person can understand it, else the log; the exit code."""
+    if isinstance(error, KeyboardInterrupt):  # before `run` has begun
+        return 0
+    if isinstance(error, StreamLshError):
+        with suppress(OSError):
+            os.write(report, orjson.dumps({"message": str(error)}))
+        return error.exit_code
+    log.error("an error that was not foreseen; please report it", exc_info=error)
+    return StreamLshError.exit_code
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _die_with_supervisor() -> None:
+    """Ask Linux to kill this process when its parent dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _watch_supervisor() -> None:
+    """Stop when the supervisor is no more: where the system does not see to it, or it was dead before we asked."""
+    while sys.stdin.buffer.read(1):
+        pass
+    log.warning("the supervisor is gone; stopping")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(DRAIN + 10)
+    os._exit(KILLED)
+
+
+if __name__ == "__main__":
+    main()

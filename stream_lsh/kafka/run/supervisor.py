@@ -1,0 +1,245 @@
+"""A worker: its roles in one process, or in several under a supervisor that starts, restarts and stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+import orjson
+from aiokafka import errors
+
+from stream_lsh.embedded.signals import Signals
+from stream_lsh.errors import BrokerError, StreamLshError
+from stream_lsh.kafka.client.connection import FINAL, explain
+from stream_lsh.kafka.run import logs
+from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, run
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import check
+
+log = logging.getLogger("stream_lsh.kafka.worker")
+
+Processes = Literal["one", "groups", "roles"]
+Check = Callable[[KafkaSettings, Sequence[str]], Awaitable[None]]
+Beside = Callable[[asyncio.Event], Coroutine[None, None, None]]
+GROUPS = (("sign",), ("match",), ("sequence", "judge", "forward"))
+"""Roles that share a process by default: signing and matching keep a core busy each, the others together less."""
+SHORTEST, LONGEST = 0.5, 10.0  # seconds until a process that died is started again
+LIVED = 20.0  # seconds after which a process counts as one that works
+CRASHES = 5  # processes in a row that ended with an unforeseen error before they had lived that long
+ASK = 1.0  # seconds between two attempts to reach Kafka at start
+SAY = 30.0  # seconds between two lines that say so
+BESIDE = 10.0  # seconds that what runs beside may take to end
+
+
+class GaveUp(StreamLshError):
+    """A process of the worker has ended with an error; the code is the one that it ended with."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+def plan(
+    roles: Sequence[str], processes: Processes, port: int | None, log_level: str = "info",
+    stages: Mapping[str, str] = STAGES,
+) -> list[Job]:  # fmt: skip
+    """The jobs of a worker's processes, each with its port, from `port` on."""
+    if processes == "one":
+        groups = [tuple(roles)]
+    elif processes == "roles":
+        groups = [(role,) for role in roles]
+    else:
+        groups = [found for group in GROUPS if (found := tuple(role for role in group if role in roles))]
+    ports = () if port is None else tuple(range(port, port + len(groups)))
+    return [
+        Job(group, ports[number] if ports else None, ports, log_level, stages) for number, group in enumerate(groups)
+    ]
+
+
+def work(
+    jobs: Sequence[Job], settings: KafkaSettings, *, check: Check = check, beside: Beside | None = None
+) -> tuple[int, ...]:
+    """Run a worker until SIGTERM or SIGINT, then let it finish what is in flight.
+
+    Args:
+        jobs: see `plan`; a single one is done in this process, unless there is something `beside`.
+        check: raises if the topics of some roles are not there.
+        beside: runs beside the processes until the event is set that asks to stop; when it returns, the worker stops.
+
+    Returns:
+        The signals that have ended it: none, if `beside` did; one; or a second one, after which nothing was waited for.
+        From then on signals are ignored: the process has nothing left to do. (A single job ends it at a second one.)
+
+    Raises:
+        BrokerError: Kafka cannot be reached for `give_up_seconds`, refuses, or its topics are not as they must be.
+        StreamLshError: a role has given up; the others were stopped.
+        KeyboardInterrupt: a signal came before anything had begun.
+    """
+    roles = [role for job in jobs for role in job.roles]
+
+    async def ready(stop: asyncio.Event) -> None:
+        await wait_for_kafka(settings, roles, stop, check)
+
+    if len(jobs) > 1 or beside is not None:
+        logs.set_up(jobs[0].log_level, "worker")
+        with Signals() as signals:
+            supervisor = _Supervisor(jobs, settings)
+            signals.run(lambda stop, kill: supervisor.run(stop, kill, ready, beside))
+            return tuple(signals.came[: 2 if supervisor.killed else 1])
+    logs.set_up(jobs[0].log_level, jobs[0].name)
+    with Signals(lambda number: os._exit(0 if signals.done else 128 + number)) as signals:
+        run(jobs[0], settings, signals, ready)
+        return tuple(signals.came[:1])
+
+
+async def wait_for_kafka(
+    settings: KafkaSettings, roles: Sequence[str], stop: asyncio.Event, check: Check = check
+) -> None:
+    """Return when Kafka has the topics of these roles, or when `stop` is set.
+
+    Raises:
+        BrokerError: it refuses, its topics are not as they must be, or it did not answer for `give_up_seconds`.
+    """
+    began = time.monotonic()
+    said: float | None = None
+    asked = asyncio.create_task(stop.wait())
+    while not stop.is_set():
+        attempt = asyncio.ensure_future(check(settings, roles))
+        await asyncio.wait([attempt, asked], return_when=asyncio.FIRST_COMPLETED)
+        if not attempt.done():
+            attempt.cancel()
+            return
+        error = attempt.exception()
+        now = time.monotonic()
+        if error is None:
+            asked.cancel()
+            if said is not None:
+                log.info("Kafka at %s is there after %.0f s", settings.bootstrap_servers, now - began)
+            return
+        if not isinstance(error, (errors.KafkaError, OSError, TimeoutError)):
+            raise error
+        if isinstance(error, FINAL) or now - began >= settings.give_up_seconds:
+            text = str(explain(error, settings))
+            waited = "" if isinstance(error, FINAL) else f" Given up after {now - began:.0f} s (give_up_seconds)."
+            raise BrokerError(text + waited) from error
+        if said is None or now - said >= SAY:
+            log.warning("waiting for Kafka at %s (%s)", settings.bootstrap_servers, " ".join(str(error).split()))
+            said = now
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), ASK)
+
+
+class _Supervisor:
+    """Keeps the processes of a worker running. killed: whether it was ended by a second signal."""
+
+    def __init__(self, jobs: Sequence[Job], settings: KafkaSettings) -> None:
+        self._jobs = jobs
+        self._settings = settings
+        self._stop: asyncio.Event
+        self._running: dict[str, Process] = {}
+        self.killed = False
+
+    async def run(
+        self, stop: asyncio.Event, kill: asyncio.Event, ready: Callable[[asyncio.Event], Awaitable[None]],
+        beside: Beside | None = None,
+    ) -> None:  # fmt: skip
+        """Keep them running until `stop` is set or `beside` returns, end them, at once if `kill` is set."""
+        self._stop = stop
+        await ready(stop)
+        if stop.is_set():
+            log.info("stopped before anything had begun")
+            return
+        tasks = [asyncio.create_task(self._keep(job)) for job in self._jobs]
+        asked = asyncio.create_task(self._stop.wait())
+        others = [] if beside is None else [asyncio.create_task(beside(self._stop))]
+        first, _ = await asyncio.wait([*tasks, *others, asked], return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            log.info("stopping; a second signal does not wait")
+        stop.set()
+        killing = asyncio.create_task(kill.wait())
+        await self._end(tasks, killing)
+        for task in others:
+            await asyncio.wait([task, killing], timeout=BESIDE, return_when=asyncio.FIRST_COMPLETED)
+            self.killed |= not task.done() and kill.is_set()
+            task.cancel()  # its end is not worth waiting for: the processes are no more
+        asked.cancel()
+        killing.cancel()
+        for task in [*(task for task in others + tasks if task in first), *tasks, *others]:
+            if task.done():
+                task.result()
+        if not self.killed:
+            log.info("stopped")
+
+    async def _end(self, tasks: list[asyncio.Task[None]], killing: asyncio.Task[Any]) -> None:
+        """Let the processes drain; kill those that do not within the limit, or all at a second signal."""
+        for process in self._running.values():
+            with suppress(ProcessLookupError):
+                process.terminate()
+        everything = asyncio.ensure_future(asyncio.wait(tasks))
+        await asyncio.wait([everything, killing], timeout=DRAIN + 10, return_when=asyncio.FIRST_COMPLETED)
+        self.killed = not everything.done() and killing.done()
+        for name, process in self._running.items():
+            log.warning("the process of %s did not end; it is killed", name)
+            with suppress(ProcessLookupError):
+                process.kill()
+        await everything
+
+    async def _keep(self, job: Job) -> None:
+        """A process for a job, again and again until the worker stops.
+
+        Raises:
+            GaveUp: the process has said why it cannot work, or fails again and again.
+        """
+        deaths = crashes = 0
+        while not self._stop.is_set():
+            began = time.monotonic()
+            code, message = await self._once(job)
+            if message:
+                raise GaveUp(message, code)
+            if self._stop.is_set():
+                break
+            if time.monotonic() - began >= LIVED:
+                deaths = crashes = 0
+            crashes += code > 0  # 0: somebody has sent a SIGTERM to that process
+            if crashes >= CRASHES:
+                raise GaveUp(f"the process of {job.name} failed {crashes} times in a row; see its errors above", 1)
+            delay = min(LONGEST, SHORTEST * 2**deaths)
+            deaths = min(deaths + 1, 10)
+            log.warning("the process of %s %s; starting it again in %.1f s", job.name, _ended(code), delay)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), delay)
+
+    async def _once(self, job: Job) -> tuple[int, str]:
+        """One process from start to end: its code, negative for a signal, and what it has to say."""
+        process = await asyncio.create_subprocess_exec(*command(job), stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None and process.stdout is not None
+        self._running[job.name] = process
+        try:
+            if self._stop.is_set():
+                process.terminate()
+            with suppress(ConnectionError):  # it has died already
+                process.stdin.write(dump(job, self._settings))
+                await process.stdin.drain()
+            report = await process.stdout.read()
+            code = await process.wait()
+        finally:
+            del self._running[job.name]
+            process.stdin.close()
+        return code, orjson.loads(report)["message"] if report else ""
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (" (perhaps the system was out of memory)" if name == "SIGKILL" else "")

@@ -1,0 +1,90 @@
+"""Compiling before the work begins: who compiles for seconds sends no heartbeats, and Kafka takes him for dead."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.temporary import temporary_folder
+from stream_lsh.hashing import kernels
+from stream_lsh.settings import Settings
+
+log = logging.getLogger("stream_lsh.kafka.run.warming")
+
+LOOK = 0.1  # seconds between two looks whether another process has finished
+DOCUMENTS = 64
+WORDS = (
+    "The harbour was closed on Tuesday because of a storm from the west, and all ferries stayed where they were.",
+    "Der Hafen wurde am Dienstag wegen eines Sturms geschlossen; die Fähren blieben, wo sie waren – überall.",
+    "由于西边来的风暴，港口于星期二关闭，所有渡轮都停在原地，直到第二天早上才重新开放。",
+    "Ο ΔΡΟΜΟΣ ΠΡΟΣ ΤΟ ΛΙΜΑΝΙ ΕΙΝΑΙ ΚΛΕΙΣΤΟΣ. İstanbul limanı da salı günü fırtına yüzünden kapalıydı.",
+    'A "quoted" word,\ta tab and a \\ in the middle of it.',
+)
+
+
+def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Run the whole engine on a few documents in a temporary folder: all kernels are loaded, or compiled, after it.
+
+    Args:
+        stopped: whether that is not wanted any more; then less may be done.
+
+    Raises:
+        OutputError: there is no place for temporary files.
+    """
+    if kernels.cold():
+        log.info("compiling for this machine, once; that takes about half a minute")
+    with _alone(stopped), suppress(_Stopped):
+        _run(settings, stopped)
+
+
+class _Stopped(Exception):
+    """It is not wanted any more."""
+
+
+@contextmanager
+def _alone(stopped: Callable[[], bool]) -> Iterator[None]:
+    """One process at a time: what the first one has compiled the next one loads."""
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    with ExitStack() as stack:
+        with suppress(OSError):
+            file = stack.enter_context((Path(folder) / "warm-up.lock").open("w")) if folder else None
+            while file is not None and not stopped():
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(LOOK)
+        yield
+
+
+def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
+    def look(_: object) -> None:
+        if stopped():
+            raise _Stopped
+
+    look(None)
+    # Only what chooses code matters here; fields are called what they are called below.
+    chosen = Settings.model_validate(
+        {name: getattr(settings, name) for name in Settings.model_fields}
+        | {
+            "id_field": "id", "text_field": ("text",), "time_field": "time", "memory_documents": 16,
+            "set_field": settings.set_field and "set", "max_document_bytes": 2**20,
+        }
+    )  # fmt: skip
+    with temporary_folder() as folder:
+        feed = Path(folder) / "feed.jsonl"
+        with feed.open("w", encoding="utf-8") as file:
+            for number in range(DOCUMENTS):
+                # Copies, near-duplicates (in the second half) and others, with and without escapes.
+                text = WORDS[number % len(WORDS)] * (1 + number // 16) + f" {number % 32 if number % 3 else ''}"
+                document = {"id": f"{number}", "text": text, "time": 1_700_000_000 + number, "set": text.split()}
+                file.write(json.dumps(document, ensure_ascii=number % 2 == 0) + "\n")
+            file.write("{no document\n")
+        Job(chosen, [str(feed)], {}, Path(folder) / "index").run(look)

@@ -1,0 +1,1 @@
+"""The role sequence: frames get their place in the total order."""

@@ -1,0 +1,203 @@
+"""The role `sequence`: signed frames get their place in the total order, and a copy goes to every shard.
+
+The same log makes the same frames, whoever reads it from wherever: with the offset goes what was accepted before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Any, ClassVar
+
+from aiokafka import ConsumerRecord
+
+from stream_lsh.errors import FormatError, StateError
+from stream_lsh.kafka.group.relay import ANSWER_SECONDS, Relay
+from stream_lsh.kafka.judge.judged import last_of
+from stream_lsh.kafka.run.lives import Unanswered
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.sequence.order import Accepted, Gap
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics
+from stream_lsh.wire.frames import Sequenced, places
+
+POLL_MS = 200
+SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
+GAP_SECONDS = 30.0  # between two warnings of the same gap
+
+
+class Window:
+    """How many frames are on their way from here to the judge. most: then no more may be sent."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ahead: deque[int] = deque()
+
+    @property
+    def full(self) -> bool:
+        return len(self._ahead) >= self._most
+
+    @property
+    def half(self) -> bool:
+        """Whether it is time to ask how far the judge is."""
+        return 2 * len(self._ahead) >= self._most
+
+    def sent(self, offset: int) -> None:
+        self._ahead.append(offset)
+
+    def complete(self, last: int) -> None:
+        """The judge has complete replies up to the frame at this offset."""
+        while self._ahead and self._ahead[0] <= last:
+            self._ahead.popleft()
+
+
+class SequenceStage(Relay):
+    """One life of the sequencer. The signatures topic has one partition: one member works, the others stand by."""
+
+    role: ClassVar[str] = "sequence"
+
+    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+        topics = Topics.of(settings)
+        super().__init__(settings, watch, topics.signatures, topics.frames)
+        self._accepted = Accepted()
+        self._window = Window(settings.frames_in_flight)
+        self._asked = 0.0
+        self._asking: asyncio.Task[None] | None = None
+        self._warned: dict[int, float] = {}
+
+    def _note(self, state: Any) -> str:
+        accepted: Accepted = state
+        return accepted.metadata()
+
+    async def _begin(self, partitions: list[int]) -> None:
+        found = await self._committed(self.role, self.source)
+        begin, end = (await self._bounds([0]))[0]
+        position = found[0][0] if 0 in found else 0
+        for _ in range(4):  # a broker that has just taken over may not know its end yet
+            if position <= end:
+                break
+            await asyncio.sleep(0.5)
+            begin, end = (await self._bounds([0]))[0]
+        if position > end:
+            raise StateError(
+                f"{self.source} ends at offset {end}, but has been read up to {position}: the topic was deleted and "
+                "made again, or the brokers have lost its end. Rebuild under another topic_prefix."
+            )
+        if position < begin:
+            position = self._jump(position, begin, known=0 in found)
+        self._accepted = Accepted.of(found[0][1]) if 0 in found else Accepted()
+        self._window = Window(self.settings.frames_in_flight)
+        last = await self._judged()
+        # What an earlier life has sent and the judge has not got; repeats among them count as well, until he is there.
+        behind = self._accepted.last + 1
+        for offset in range(max(last + 1, behind - self.settings.frames_in_flight), behind):
+            self._window.sent(offset)
+        self._seek({0: position})
+
+    def _jump(self, position: int, begin: int, known: bool) -> int:
+        """Where to go on if frames were deleted."""
+        lost = f"{begin - position} frames from offset {position} on were deleted from {self.source}"
+        if not known:
+            raise StateError(
+                f"{lost}, and the group {self.topics.group(self.role)} has no committed offset any more, so that what "
+                "was accepted is not known. Rebuild under another topic_prefix."
+            )
+        if not self.settings.accept_loss:
+            raise StateError(
+                f"{lost} before they were sequenced (retention). Start all workers with --accept-loss once: the "
+                "documents in them are signed again as far as they are still there. Raise retention_hours."
+            )
+        self.log.warning("%s; the signers have to sign again what was in them (--accept-loss)", lost)
+        return begin
+
+    async def _work(self) -> None:
+        try:
+            await self._read()
+        finally:
+            if self._asking is not None:
+                self._asking.cancel()
+                await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _read(self) -> None:
+        while True:
+            await self._window_open()
+            got = await self._poll(POLL_MS)
+            epoch = self.epoch
+            for record in got.get(0, ()):
+                await self._window_open()
+                await self._free()
+                began = time.monotonic()
+                async with self._sending:
+                    if epoch != self.epoch:
+                        break
+                    await self._sequence(record, began)
+
+    async def _sequence(self, record: ConsumerRecord, began: float) -> None:
+        offset, value = record.offset, record.value or b""
+        try:
+            decision = self._accepted.accept(*places(value, self.settings))
+        except FormatError as error:
+            raise FormatError(f"{self.source}, offset {offset}: {error}") from None
+        if decision.repeats:
+            self.watch.ignored("repeat", decision.repeats)
+        for gap in decision.gaps:
+            self._warn(gap)
+        after, copies = decision.after, []
+        if decision.documents:
+            frame = Sequenced(offset, after.last, decision.mask, memoryview(value)).encode(self.settings)
+            copies = [(shard, frame) for shard in range(self.settings.shards)]
+            after = after.passed_on(offset)
+            self._window.sent(offset)
+        self._accepted = after
+        self.positions[0] = offset + 1
+        await self._send(copies, {0: (offset + 1, after)}, decision.documents)
+        if copies:
+            self.watch.batch(decision.documents, time.monotonic() - began)
+
+    def _warn(self, gap: Gap) -> None:
+        """A gap is filled by the signer that left it. One that stays is for a person."""
+        self.watch.ignored("gap")
+        now = time.monotonic()
+        if now - self._warned.get(gap.partition, -GAP_SECONDS) >= GAP_SECONDS:
+            self._warned[gap.partition] = now
+            self.log.warning(
+                "%s, partition %d: a frame from position %d on is ignored until what is missing before it has come "
+                "(%s)", self.topics.documents, gap.partition, gap.begins,
+                "nothing accepted yet" if gap.accepted < 0 else f"accepted up to {gap.accepted}",
+            )  # fmt: skip
+
+    # Not too far ahead of the judge
+
+    async def _window_open(self) -> None:
+        """Ask in the background how far the judge is; wait only if the window is full."""
+        asking = self._asking
+        if asking is not None and asking.done():
+            self._asking = None
+            asking.result()
+        if self._asking is None and self._window.half and time.monotonic() - self._asked >= SOONEST:
+            self._asking = asyncio.create_task(self._ask())
+        pause = SOONEST
+        while self._window.full and self.positions:
+            if self._asking is None:
+                await asyncio.sleep(pause)
+                pause = min(LATEST, pause * 1.5)
+                self._asking = asyncio.create_task(self._ask())
+            asking, self._asking = self._asking, None
+            await asking
+
+    async def _ask(self) -> None:
+        epoch, last = self.epoch, await self._judged()
+        self._asked = time.monotonic()
+        if epoch == self.epoch:
+            self._window.complete(last)
+
+    async def _judged(self) -> int:
+        """Offset of the last frame that the judge has completed; -1 if none."""
+        group, topic = self.topics.group("judge"), self.topics.matches
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                found = await self._committed("judge", topic)
+        except TimeoutError:
+            raise Unanswered(f"the committed offset of the group {group} could not be read in time") from None
+        return last_of(found[0][1], group) if 0 in found else -1

@@ -1,0 +1,1 @@
+"""The role sign: documents become signed frames."""

@@ -1,0 +1,210 @@
+"""Records of several source partitions become signed frames: the signing stage's work, without a broker and a clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.families.signer import Signer
+from stream_lsh.families.tuning import component_bytes
+from stream_lsh.index.batch import sign_batch
+from stream_lsh.kafka.sequence.order import CONTINUES
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.records import Headers, Record, columns_of, headers_of
+from stream_lsh.wire.frames import Frame, Source
+
+ROW_BYTES = 56  # of a document besides signature, id and text: places, times, sizes, fingerprint, ends
+COMPRESSED = 0.6  # of a text's bytes, before it is known better
+AIM = 0.92  # of the bytes that a frame may have, because compression varies
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records of one source partition, as they follow one another. begins, ends: positions, `ends` exclusive; there
+    may be holes, of transaction markers or compaction. first: see `order`."""
+
+    partition: int
+    records: Sequence[Record]
+    begins: int
+    ends: int
+    first: int = CONTINUES
+
+    def split(self, n: int) -> tuple[Chunk, Chunk]:
+        """The first n records (0 < n < all), and the rest."""
+        middle = self.records[n].offset
+        return (
+            Chunk(self.partition, self.records[:n], self.begins, middle, self.first),
+            Chunk(self.partition, self.records[n:], middle, self.ends),
+        )
+
+
+def split(chunks: Iterable[Chunk], n: int) -> tuple[list[Chunk], list[Chunk]]:
+    """The first n documents, and the rest. Chunks without records stay with what is before them."""
+    head: list[Chunk] = []
+    tail: list[Chunk] = []
+    for chunk in chunks:
+        if tail or (n == 0 and chunk.records):
+            tail.append(chunk)
+        elif len(chunk.records) > n:
+            first, rest = chunk.split(n)
+            head.append(first)
+            tail.append(rest)
+        else:
+            head.append(chunk)
+            n -= len(chunk.records)
+    return head, tail
+
+
+class Pending:
+    """Chunks that wait to be signed, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self.documents = 0
+        self.bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def add(self, chunk: Chunk) -> None:
+        """Put a chunk behind the others."""
+        self._chunks.append(chunk)
+        self.documents += len(chunk.records)
+        self.bytes += _bytes(chunk)
+
+    def take(self, most: int) -> list[Chunk]:
+        """The first documents, so many or all."""
+        taken: list[Chunk] = []
+        while self._chunks and (most > 0 or not self._chunks[0].records):
+            chunk = self._chunks.popleft()
+            if len(chunk.records) > most:
+                chunk, rest = chunk.split(most)
+                self._chunks.appendleft(rest)
+            taken.append(chunk)
+            most -= len(chunk.records)
+            self.documents -= len(chunk.records)
+            self.bytes -= _bytes(chunk)
+        return taken
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._chunks.clear()
+        self.documents = self.bytes = 0
+
+
+def _bytes(chunk: Chunk) -> int:
+    return sum([len(record.value or b"") for record in chunk.records])
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A frame to be sent. positions: the position behind it of each source partition in it."""
+
+    data: bytes
+    positions: dict[int, int]
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Documents on their way into frames, in the order of the chunks."""
+
+    chunks: list[Chunk]
+    columns: Columns
+    headers: dict[int, Headers]
+
+    def part(self, begin: int, end: int) -> _Batch:
+        """Documents begin to end."""
+        if begin == 0 and end == len(self.columns):
+            return self
+        chunks = split(split(self.chunks, end)[0], begin)[1] if begin else split(self.chunks, end)[0]
+        headers = {i - begin: found for i, found in self.headers.items() if begin <= i < end}
+        return _Batch(chunks, _part(self.columns, begin, end), headers)
+
+
+class Framer:
+    """Signs chunks and cuts them into frames of at most `frame_documents` and `frame_bytes`.
+
+    largest: bytes that no frame may have, whatever is in it: a document that alone needs more is refused (too_large).
+    One thread at a time may use it: it learns how well texts compress.
+    """
+
+    def __init__(self, settings: KafkaSettings, signer: Signer, largest: int) -> None:
+        self._settings = settings
+        self._signer = signer
+        self._largest = largest
+        self._names = frozenset(settings.trace_headers)
+        signing = settings.signing
+        self._fixed = ROW_BYTES + signing.signature_size * component_bytes(signing.rows)
+        self._ratio = COMPRESSED if settings.verify == "exact" else 0.0
+
+    def frames(self, chunks: list[Chunk], now: int) -> list[Signed]:
+        """Frames of all records in the order of the chunks, at least one. now: ms since 1970, the time of signing."""
+        records = [record for chunk in chunks for record in chunk.records]
+        batch = _Batch(chunks, columns_of(records, self._settings), headers_of(records, self._names))
+        bounds = self._bounds(batch.columns)
+        return [frame for begin, end in pairwise(bounds) for frame in self._signed(batch.part(begin, end), now)]
+
+    def _bounds(self, columns: Columns) -> list[int]:
+        """Where frames begin, by the bytes that they will probably have, and the end of the last."""
+        n = len(columns)
+        texts = np.diff(columns.ends, prepend=0)
+        filled = np.cumsum(texts * self._ratio + np.array([len(id) for id in columns.ids]) + self._fixed)
+        bounds, most = [0], self._settings.frame_bytes * AIM
+        while bounds[-1] < n:
+            begin = bounds[-1]
+            before = float(filled[begin - 1]) if begin else 0.0
+            end = int(np.searchsorted(filled, before + most, "right"))
+            bounds.append(min(max(end, begin + 1), begin + self._settings.frame_documents, n))
+        return bounds if n else [0, 0]
+
+    def _signed(self, batch: _Batch, now: int) -> list[Signed]:
+        """A frame; several if it turns out too large."""
+        n = len(batch.columns)
+        data = self._encoded(batch, now)
+        if n > 1 and len(data) > self._settings.frame_bytes:
+            return self._signed(batch.part(0, n // 2), now) + self._signed(batch.part(n // 2, n), now)
+        if n == 1 and len(data) > self._largest:
+            why = Rejection("too_large", f"its frame would have {len(data)} bytes, more than {self._largest}")
+            found = batch.columns
+            refused = Columns(found.ids, b"", np.zeros(1, np.int64), found.times, {0: why})
+            data = self._encoded(_Batch(batch.chunks, refused, batch.headers), now)
+        return [Signed(data, {chunk.partition: chunk.ends for chunk in batch.chunks}, n)]
+
+    def _encoded(self, batch: _Batch, now: int) -> bytes:
+        settings, columns, chunks = self._settings, batch.columns, batch.chunks
+        signed = sign_batch(self._signer, settings, columns, want_shingles=False)
+        if settings.verify == "exact" and len(columns.texts) > 1000:
+            payload = sum(len(frame.payload) for frames in signed.frames for frame in frames)
+            self._ratio += (payload / len(columns.texts) - self._ratio) / 4
+        lengths = [len(chunk.records) for chunk in chunks]
+        source = Source(
+            np.repeat(np.array([chunk.partition for chunk in chunks], np.int32), lengths),
+            np.array([record.offset for chunk in chunks for record in chunk.records], np.int64),
+            columns.ids, columns.times, now, columns.rejected, batch.headers,
+        )  # fmt: skip
+        return Frame.of(signed, _segments(chunks), source).encode(settings)
+
+
+def _segments(chunks: Sequence[Chunk]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """int64[s, 4]: PARTITION, FROM, TO, FIRST of each source partition."""
+    found: dict[int, list[int]] = {}
+    for chunk in chunks:
+        segment = found.setdefault(chunk.partition, [chunk.partition, chunk.begins, chunk.ends, chunk.first])
+        segment[2] = chunk.ends
+    return np.array(list(found.values()), np.int64).reshape(-1, 4)
+
+
+def _part(columns: Columns, begin: int, end: int) -> Columns:
+    start = int(columns.ends[begin - 1]) if begin else 0
+    stop = int(columns.ends[end - 1]) if end > begin else start
+    rejected = {i - begin: why for i, why in columns.rejected.items() if begin <= i < end}
+    return Columns(
+        columns.ids[begin:end], columns.texts[start:stop], columns.ends[begin:end] - start, columns.times[begin:end],
+        rejected,
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Kafka's records as documents: the values are what the lines of a file are to the embedded engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.columns import Columns, Rejection, parse_lines
+from stream_lsh.documents.fields import LINE_ID, Fields, Refused, check_ink, id_text
+from stream_lsh.documents.times import LAST_TIME, NO_TIME
+from stream_lsh.kafka.settings import KafkaSettings
+
+Headers = list[tuple[str, bytes]]
+
+
+class Record(Protocol):
+    """What is used of an aiokafka.ConsumerRecord. timestamp: ms since 1970, -1 if the record has none."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+def fields_of(settings: KafkaSettings) -> Fields:
+    """Where the parts of a document stand in a record's JSON."""
+    return Fields(
+        id_field=settings.id_field,
+        text_fields=settings.text_field,
+        time_field=settings.time_field,
+        set_field=settings.set_field,
+        max_document_bytes=settings.max_document_bytes,
+    )
+
+
+def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
+    """The documents of n records, each in its place even when it is refused.
+
+    The event time is that of `time_field`, else the record's own (NO_TIME if it has none in the years 1970 to 2199).
+    Under `id_field` = LINE_ID the id is "topic:partition:offset".
+    """
+    values, rejected = _values(records, settings.max_document_bytes)
+    if settings.document_format == "text":
+        return _texts(records, values, rejected, settings)
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    columns = parse_lines(b"".join(values), starts, ends, fields_of(settings), rejected=rejected)
+    ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
+    times = columns.times if settings.time_field is not None else _timestamps(records)
+    return Columns(ids, columns.texts, columns.ends, times, columns.rejected)
+
+
+def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, Headers]:
+    """By place, the headers with one of these names; a header without a value counts as empty."""
+    found: dict[int, Headers] = {}
+    for i, record in enumerate(records):
+        if record.headers:
+            chosen = [(name, value or b"") for name, value in record.headers if name in names]
+            if chosen:
+                found[i] = chosen
+    return found
+
+
+def _values(records: Sequence[Record], most: int) -> tuple[list[bytes], dict[int, Rejection]]:
+    """The values; empty ones, and those that are too large, are refused and given as b""."""
+    values: list[bytes] = []
+    rejected: dict[int, Rejection] = {}
+    for i, record in enumerate(records):
+        value = record.value
+        if not value:
+            what = "no value (a tombstone)" if value is None else "an empty value"
+            rejected[i] = Rejection("no_value", f"the record has {what}")
+            value = b""
+        elif len(value) > most:
+            rejected[i] = Rejection("too_large", f"the value has {len(value)} bytes, more than {most}")
+            value = b""
+        values.append(value)
+    return values, rejected
+
+
+def _timestamps(records: Sequence[Record]) -> NDArray[np.int64]:
+    times = np.fromiter((record.timestamp for record in records), np.int64, len(records))
+    times[(times < 0) | (times >= LAST_TIME)] = NO_TIME
+    return times
+
+
+def _place(record: Record) -> bytes:
+    return id_text(f"{record.topic}:{record.partition}:{record.offset}")
+
+
+def _texts(
+    records: Sequence[Record], values: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings
+) -> Columns:
+    """Raw texts, their ids the keys."""
+    ids: list[bytes] = []
+    for i, record in enumerate(records):
+        id = b"null"
+        try:
+            id = _place(record) if settings.id_field == LINE_ID else _key_id(record.key)
+            if i not in rejected:
+                check_ink(_utf8(values[i], "value"), id)
+        except Refused as refused:
+            if i not in rejected:
+                rejected[i] = Rejection(refused.reason, refused.detail)
+            values[i] = b""
+        ids.append(id)
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    return Columns(ids, b"".join(values), ends, _timestamps(records), rejected)
+
+
+def _key_id(key: bytes | None) -> bytes:
+    if not key:
+        what = "no key" if key is None else "an empty key"
+        raise Refused("no_key", f"the record has {what}, and with document_format = text the key is the id")
+    return id_text(_utf8(key, "key"))
+
+
+def _utf8(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused("not_utf8", f"byte {error.start + 1} of the {name} is not UTF-8") from None

@@ -1,0 +1,358 @@
+"""A real Apache Kafka on this machine, from Maven and Java, for trying out and for the tests: one node, KRaft."""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import fcntl
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import uuid
+import weakref
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.tools.libraries import VERSIONS, java, libraries
+
+START_SECONDS, STOP_SECONDS = 120.0, 30.0
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    # After a kill the controller refuses the same broker until its old session has ended: 9 s by default.
+    "broker.session.timeout.ms": "6000",
+    "broker.heartbeat.interval.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+"""A node on its own: a single copy of everything, small internal topics, consumer groups that begin at once."""
+# Below the ports that systems give to clients: one that keeps trying to connect to a broker that is down could
+# otherwise get that very port as its own, connect to itself, and keep the broker from coming back.
+_FIRST_PORT, _LAST_PORT = 10_000, 28_000
+_LOG_LINES = 12
+# Runs as a process of its own before it becomes Java: Linux ends it with us, however we end.
+_LAUNCHER = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+# What ends with us is bound to the thread that started it: this one lives as long as we do.
+_starter = ThreadPoolExecutor(1, "stream-lsh-broker")
+_running: weakref.WeakSet[KafkaBroker] = weakref.WeakSet()
+
+
+class KafkaBroker:
+    """One broker with its folder: started, stopped, killed and started again on the same port and data."""
+
+    def __init__(
+        self,
+        folder: Path,
+        version: str = VERSIONS[0],
+        port: int | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        scram_users: Mapping[str, str] | None = None,
+        heap_mb: int = 512,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            folder: for data and log; made if missing, and used again with what is in it.
+            port: of the plain listener; None = a free one.
+            properties: further lines of server.properties, which win over `PROPERTIES`.
+            listeners: name -> protocol (SSL, SASL_SSL, ...) of further listeners; see `address`.
+            scram_users: name -> password; written when the folder is formatted.
+        """
+        self.folder = folder
+        self.version = version
+        given = dict(listeners or {})
+        plain, self._controller_port, *others = free_ports(2 + len(given), () if port is None else (port,))
+        self.port = port or plain
+        self.log = folder / "broker.log"
+        self._properties = dict(properties or {})
+        self._listeners = {name: (given[name], number) for name, number in zip(given, others, strict=True)}
+        self._scram_users = dict(scram_users or {})
+        self._heap_mb = heap_mb
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock: int | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of the plain listener."""
+        return f"127.0.0.1:{self.port}"
+
+    def address(self, listener: str) -> str:
+        """host:port of a further listener; the host by name, as certificates have it."""
+        return f"localhost:{self._listeners[listener][1]}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process, None if it does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, timeout: float = START_SECONDS) -> None:
+        """Start it and wait until it answers; nothing if it runs.
+
+        Raises:
+            BrokerError: Java or the jars are missing, the port is taken, or it ends or stays silent; with the end of
+                its log.
+        """
+        if self.pid is not None:
+            return
+        program = java(self.version)
+        classes = f"{libraries(self.version)}{os.sep}*"
+        for port in (self.port, self._controller_port, *(port for _, port in self._listeners.values())):
+            _check_free(port)
+        self.kill()  # what is left of one that ended by itself
+        try:
+            self._begin(program, classes)
+            self._wait_until_ready(timeout)
+        except OSError as error:
+            self.kill()
+            raise BrokerError(f"Kafka cannot be started in {self.folder}: {error.strerror}.") from None
+        except BaseException:
+            self.kill()
+            raise
+
+    def _begin(self, program: str, classes: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self.folder / "lock")
+        config = self._write_properties()
+        if not (self._data / "meta.properties").exists():
+            self._format(program, classes, config)
+        self._process = _starter.submit(self._launch, [
+            program, f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
+            "-cp", classes, "kafka.Kafka", str(config),
+        ]).result()  # fmt: skip
+        _running.add(self)
+
+    def _wait_until_ready(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while not _ready(self.port):
+            assert self._process is not None
+            code = self._process.poll()
+            if code is not None or time.monotonic() > end:
+                what = f"ended with code {code}" if code is not None else f"did not answer within {timeout:.0f} s"
+                raise BrokerError("\n  ".join([f"Kafka {what}; its log {self.log} ends with", *self._last_lines()]))
+            time.sleep(0.05)
+
+    def stop(self, timeout: float = STOP_SECONDS) -> None:
+        """End it in order (SIGTERM); kill it if that takes longer than `timeout` seconds."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a power cut would."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+        self._process = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        _running.discard(self)
+
+    def restart(self, timeout: float = START_SECONDS) -> None:
+        """Stop it if it runs, and start it again: same port, same data."""
+        self.stop()
+        self.start(timeout)
+
+    def pause(self) -> None:
+        """Let it hang (SIGSTOP) until `resume`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait for its end; its exit code, None if it has not ended within `timeout` seconds, or does not run."""
+        if self._process is None:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(timeout)
+        return None
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _write_properties(self) -> Path:
+        plain = {"PLAINTEXT": ("PLAINTEXT", self.port)}
+        clients = {**plain, **self._listeners}
+        everyone = {**clients, "CONTROLLER": ("PLAINTEXT", self._controller_port)}
+        given = {
+            **PROPERTIES,
+            "log.dirs": str(self._data),
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, (_, port) in everyone.items()),
+            "advertised.listeners": ",".join(
+                f"{name}://{'127.0.0.1' if name in plain else 'localhost'}:{port}"
+                for name, (_, port) in clients.items()
+            ),
+            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, (kind, _) in everyone.items()),
+            **self._properties,
+        }
+        path = self.folder / "server.properties"
+        # The format of Java's properties takes a backslash for the beginning of an escape.
+        lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in given.items())
+        path.write_text("".join(lines), encoding="utf-8")
+        return path
+
+    def _format(self, program: str, classes: str, config: Path) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = [
+            program, "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classes,
+            "kafka.tools.StorageTool",
+            "format", f"--cluster-id={cluster}", f"--config={config}", "--ignore-formatted",
+        ]  # fmt: skip
+        for name, password in self._scram_users.items():
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                command.append(f"--add-scram={mechanism}=[name={name},password={password}]")
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode != 0:
+            said = _telling(done.stdout + done.stderr)
+            raise BrokerError("\n  ".join([f"{self._data} cannot be prepared for Kafka {self.version}:", *said]))
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        if sys.platform == "linux":
+            command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
+        with self.log.open("ab") as log:
+            # Not in our process group: a Ctrl-C is for us, and we stop it in order.
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, start_new_session=True,
+                pass_fds=[self._lock] if self._lock is not None else [],
+            )  # fmt: skip
+
+    def _last_lines(self) -> list[str]:
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ["(there is no log)"]
+        return _telling(text)
+
+
+def _telling(text: str) -> list[str]:
+    """The last lines of a log that say what is wrong: without stack traces, and without what went well."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
+    wrong = [line for line in lines[-400:] if any(word in line for word in ("ERROR", "FATAL", "Exception"))]
+    return (wrong or lines)[-_LOG_LINES:]
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on.
+
+    Raises:
+        BrokerError: none was found.
+    """
+    for _ in range(200):
+        port = random.SystemRandom().randint(_FIRST_PORT, _LAST_PORT)
+        with suppress(BrokerError):
+            _check_free(port)
+            return port
+    raise BrokerError("there is no free port on 127.0.0.1.")
+
+
+def free_ports(number: int, but: Collection[int] = ()) -> list[int]:
+    """So many ports as of `free_port`, all different, and none of `but`."""
+    found: list[int] = []
+    while len(found) < number:
+        port = free_port()
+        if port not in found and port not in but:
+            found.append(port)
+    return found
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that keeps others from this folder, also while only the broker has it that inherits it.
+
+    Kafka has locks of its own, but looks at them late: a second one has damaged the first one's log by then.
+
+    Raises:
+        BrokerError: another broker uses the folder.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise BrokerError(f"another Kafka uses the folder {path.parent}. Stop it, or give another folder.") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise BrokerError(
+                f"port {port} of 127.0.0.1 cannot be used: {error.strerror}. Choose another one."
+            ) from None
+
+
+def _ready(port: int) -> bool:
+    """Whether a broker on this port answers the request for metadata (API 3, version 1, no client id, no topics), and
+    names a broker: it takes requests a moment before the controller lets it work."""
+    request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = connection.recv(12)  # length, number of the request, how many brokers
+    except OSError:
+        return False
+    return len(answer) == 12 and int.from_bytes(answer[8:], "big", signed=True) > 0
+
+
+@atexit.register
+def _stop_all() -> None:
+    for broker in list(_running):
+        broker.kill()

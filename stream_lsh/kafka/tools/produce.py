@@ -1,0 +1,380 @@
+"""Lines of files onto the documents topic: keyed by id, in order within a partition, each acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+from aiokafka import AIOKafkaProducer, errors
+
+from stream_lsh.documents.columns import Position
+from stream_lsh.documents.fields import LINE_ID, Fields, Refused, key_text
+from stream_lsh.documents.json_reader import read_object
+from stream_lsh.embedded.inputs import LineInput
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.client.clients import drop_producer
+from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import ENVELOPE, Topics
+
+Item = TypeVar("Item")
+
+BATCH_BYTES = 512 * 2**10  # fits a topic that keeps Kafka's default for max.message.bytes, 1 MiB
+WAITING_BYTES = 32 * 2**20
+REPORT_SECONDS = 0.25
+_CATCH_UP_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How far it is. documents: acknowledged; bytes_read, bytes_total: of the files as they lie on disk."""
+
+    documents: int
+    bytes_read: int
+    bytes_total: int | None
+    seconds: float
+
+
+@dataclass
+class LeftOut:
+    """Lines that cannot be sent; the first few in words."""
+
+    SHOWN = 5
+    count: int = 0
+    messages: list[str] = field(default_factory=list)
+
+    def add(self, source: str, line: int, why: str) -> None:
+        """Take note of a line."""
+        self.count += 1
+        if self.count <= self.SHOWN:
+            self.messages.append(f"{source}, line {line}: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    key: bytes | None
+    value: bytes
+    source: str
+    line: int
+
+
+class Reader:
+    """Records from files: the lines as they are, or in the format text what the text field holds."""
+
+    def __init__(self, settings: KafkaSettings, key_field: str | None, left_out: LeftOut) -> None:
+        self._text = settings.document_format == "text"
+        self._fields = Fields(
+            settings.id_field, settings.text_field, max_document_bytes=settings.max_document_bytes
+        )  # fmt: skip
+        self._key_field = key_field or settings.id_field
+        self._left_out = left_out
+
+    def open(self, name: str) -> LineInput:
+        """An input: a file, perhaps compressed, or - for standard input. Raises InputError if it cannot be read."""
+        found = LineInput(name, self._fields)
+        found.check()
+        return found
+
+    def records(self, source: LineInput) -> Iterator[list[_Record]]:
+        """The records of an input, as they come. Raises InputError."""
+        title = "standard input" if source.name == "-" else source.name
+        for lines in source.lines(Position()):
+            found = []
+            starts, ends, numbers = lines.starts.tolist(), lines.ends.tolist(), lines.numbers.tolist()
+            for place, (start, end, number) in enumerate(zip(starts, ends, numbers, strict=True)):
+                if place in lines.rejected:
+                    self._left_out.add(title, number, lines.rejected[place].detail)
+                    continue
+                value = lines.data[start:end]
+                try:
+                    key, value = self._text_record(value) if self._text else (self._key(value), value)
+                except Refused as refused:
+                    self._left_out.add(title, number, refused.detail)
+                    continue
+                found.append(_Record(key, value, title, number))
+            yield found
+
+    def _key(self, value: bytes) -> bytes | None:
+        """The key of a line, so that all documents of an id go to one partition, in their order. A line without one is
+        sent too: the pipeline makes a dead letter of it, with the reason.
+
+        The fast reader makes a fraction of a number beyond 64 bits, and refuses some of what the engine takes.
+        """
+        try:
+            document = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            document = None
+        found = key_text(document, self._key_field) if isinstance(document, dict) else None
+        if found is None:
+            with suppress(Refused):
+                found = key_text(read_object(value), self._key_field)
+        return found
+
+    def _text_record(self, value: bytes) -> tuple[bytes | None, bytes]:
+        document = read_object(value)
+        _, text, _ = self._fields.extract(document)
+        return key_text(document, self._key_field), text.encode("utf-8", "surrogatepass")
+
+
+class _Lane:
+    """What waits for one partition, and the task that sends it: one batch at a time, so that none overtakes another."""
+
+    def __init__(self, producer: AIOKafkaProducer, topic: str, partition: int) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._waiting: deque[_Record] = deque()
+        self._wake = asyncio.Event()
+        self._ended = False
+        self.under_way = False
+        self.sent = 0
+        self.sent_bytes = 0
+
+    def add(self, record: _Record) -> None:
+        self._waiting.append(record)
+        self._wake.set()
+
+    def end(self) -> None:
+        """There is no more to come."""
+        self._ended = True
+        self._wake.set()
+
+    async def run(self, settings: KafkaSettings, progress: asyncio.Event) -> None:
+        """Send until `end` was called and nothing is left. Raises BrokerError."""
+        while True:
+            while not self._waiting:
+                if self._ended:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            batch = self._producer.create_batch()
+            records = []
+            while self._waiting:
+                record = self._waiting[0]
+                if batch.append(key=record.key, value=record.value, timestamp=None) is None:
+                    break
+                records.append(self._waiting.popleft())
+            self.under_way = True
+            try:
+                await (await self._producer.send_batch(batch, self._topic, partition=self._partition))
+            except (errors.KafkaError, OSError, TimeoutError) as error:
+                raise BrokerError(f"{_lines(records)} not accepted: {explain(error, settings)}") from error
+            self.under_way = False
+            self.sent += len(records)
+            self.sent_bytes += sum(len(record.value) for record in records)
+            progress.set()
+
+
+def _lines(records: Sequence[_Record]) -> str:
+    first, last = records[0], records[-1]
+    if len(records) == 1:
+        return f"{first.source}, line {first.line}, was"
+    if first.source == last.source:
+        return f"{first.source}, lines {first.line} to {last.line} (of one partition), were"
+    return f"{first.source}, line {first.line}, to {last.source}, line {last.line} (of one partition), were"
+
+
+class Feeder:
+    """Sends inputs to the documents topic; `sent` says how many were acknowledged, also after an error."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        names: Sequence[str],
+        *,
+        key_field: str | None = None,
+        rate: float | None = None,
+        report: Callable[[Sent], None] = lambda sent: None,
+    ) -> None:
+        """
+        Args:
+            names: files, or - for standard input.
+            key_field: the field of the key, by default that of the id.
+            rate: documents a second; None = as fast as the broker takes them.
+
+        Raises:
+            InputError: one of them cannot be read.
+        """
+        self.settings = settings
+        self.topic = Topics.of(settings).documents
+        self.left_out = LeftOut()
+        self.partitions = 0
+        self._reader = Reader(settings, None if key_field == LINE_ID else key_field, self.left_out)
+        self._sources = [self._reader.open(name) for name in names]
+        self._rate = rate
+        self._report = report
+        self._lanes: list[_Lane] = []
+        self._began = time.monotonic()
+
+    @property
+    def sent(self) -> int:
+        """Documents that the broker has acknowledged."""
+        return sum(lane.sent for lane in self._lanes)
+
+    async def run(self) -> Sent:
+        """Send it all.
+
+        Raises:
+            BrokerError: Kafka cannot be reached, has no such topic, or did not accept lines, which are named.
+            InputError: a file is damaged or cannot be read to its end.
+        """
+        self._began = time.monotonic()
+        try:
+            async with admin(self.settings) as client:
+                known = await client.list_topics()
+            if self.topic not in known:
+                raise BrokerError(
+                    f"Kafka at {self.settings.bootstrap_servers} does not have the topic {self.topic}. "
+                    "`stream-lsh topics create` makes it."
+                )
+            producer = AIOKafkaProducer(
+                **client_options(self.settings), acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES,
+                max_request_size=self.settings.max_document_bytes + ENVELOPE,
+            )  # fmt: skip
+            try:
+                async with asyncio.timeout(self.settings.give_up_seconds):
+                    await producer.start()
+                    partitions = sorted(await producer.partitions_for(self.topic))
+                self.partitions = len(partitions)
+                self._lanes = [_Lane(producer, self.topic, partition) for partition in partitions]
+                await self._send()
+            finally:
+                # Either everything is acknowledged, or there is no point in waiting for it.
+                await drop_producer(producer)
+        except (errors.KafkaError, OSError, TimeoutError) as error:
+            raise explain(await cause(error, self.settings), self.settings) from error
+        return self._state()
+
+    async def _send(self) -> None:
+        progress = asyncio.Event()
+        tasks = [asyncio.create_task(lane.run(self.settings, progress)) for lane in self._lanes]
+        reading = asyncio.create_task(self._read(progress))
+        reporting = asyncio.create_task(self._report_on())
+        # The first error of any of them ends all.
+        ends: list[asyncio.Future[Any]] = [asyncio.gather(reading, *tasks), reporting]
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in done:
+                end.result()
+        finally:
+            for task in (reading, reporting, *tasks):
+                task.cancel()
+            await asyncio.gather(*ends, *tasks, reading, return_exceptions=True)
+            self._show()
+
+    async def _read(self, progress: asyncio.Event) -> None:
+        total = 0
+        allowed = _Allowance(self._rate)
+        async for found in _in_thread(record for source in self._sources for record in self._reader.records(source)):
+            at = 0
+            while at < len(found):
+                step = await allowed.take(len(found) - at)
+                for record in found[at : at + step]:
+                    self._lane(record).add(record)
+                    total += len(record.value)
+                at += step
+                while total - sum(lane.sent_bytes for lane in self._lanes) > WAITING_BYTES:
+                    progress.clear()
+                    await progress.wait()
+        for lane in self._lanes:
+            lane.end()
+
+    def _lane(self, record: _Record) -> _Lane:
+        """By the CRC of the key, as librdkafka does; without a key by the number of the line."""
+        number = record.line if record.key is None else zlib.crc32(record.key)
+        return self._lanes[number % len(self._lanes)]
+
+    async def _report_on(self) -> None:
+        """Report again and again.
+
+        Raises:
+            BrokerError: nothing was acknowledged for `give_up_seconds`: an idempotent producer would try for ever.
+        """
+        sent, since = self.sent, time.monotonic()
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            self._show()
+            if self.sent > sent or not any(lane.under_way for lane in self._lanes):
+                sent, since = self.sent, time.monotonic()
+            elif time.monotonic() - since >= self.settings.give_up_seconds:
+                raise BrokerError(
+                    f"Kafka at {self.settings.bootstrap_servers} has acknowledged nothing for "
+                    f"{self.settings.give_up_seconds:g} s (give_up_seconds)."
+                )
+
+    def _show(self) -> None:
+        with suppress(Exception):  # who cannot be told does not end the work
+            self._report(self._state())
+
+    def _state(self) -> Sent:
+        sizes = [source.size for source in self._sources]
+        total = None if None in sizes else sum(size for size in sizes if size is not None)
+        read = sum(source.raw_position for source in self._sources)
+        return Sent(self.sent, read, total, time.monotonic() - self._began)
+
+
+class _Allowance:
+    """So many documents a second, without making up for more than a tenth of a second in which none came."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._next = time.monotonic()
+
+    async def take(self, most: int) -> int:
+        """Wait until at least one document may be sent; how many, at most `most`."""
+        if self._rate is None:
+            return most
+        now = time.monotonic()
+        self._next = max(self._next, now - _CATCH_UP_SECONDS)
+        if self._next > now:
+            await asyncio.sleep(max(self._next - now, 0.002))
+            now = time.monotonic()
+        count = min(most, 1 + int(max(0.0, now - self._next) * self._rate))
+        self._next += count / self._rate
+        return count
+
+
+async def _in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:
+    """The items of an iterator that may wait (for a pipe), so that the loop goes on meanwhile; at most one ahead.
+
+    In a daemon thread: nobody can interrupt one that waits for a pipe, and a program must be able to end all the same.
+    """
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Queue[Item | BaseException | None] = asyncio.Queue()
+    room = threading.Semaphore(2)
+    ended = False
+
+    def hand_over(item: Item | BaseException | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ready.put_nowait, item)
+
+    def work() -> None:
+        try:
+            for item in items:
+                hand_over(item)
+                room.acquire()
+                if ended:
+                    return
+        except BaseException as error:  # belongs to whoever iterates
+            hand_over(error)
+        else:
+            hand_over(None)
+
+    threading.Thread(target=work, name="stream-lsh-reader", daemon=True).start()
+    try:
+        while (item := await ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+            room.release()
+    finally:
+        ended = True
+        room.release()

@@ -1,0 +1,98 @@
+"""The outputs of the pipeline as lines: what has been committed, as it comes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, errors
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics
+
+_WAIT_MS = 500
+
+
+async def tail(
+    settings: KafkaSettings, output: str, *, from_beginning: bool = False, follow: bool = True
+) -> AsyncGenerator[bytes, None]:
+    """The lines of an output, without newline, partition by partition as they come.
+
+    Args:
+        output: pairs, verdicts, unique or dead-letters.
+        from_beginning: what is there already first; otherwise only what comes from now on.
+        follow: go on for ever; otherwise end where the topic ended at the start.
+
+    Raises:
+        BrokerError: Kafka cannot be reached, or has no such topic.
+    """
+    topic = getattr(Topics.of(settings), output.replace("-", "_"))
+    try:
+        async with admin(settings) as client:
+            known = await client.list_topics()
+        if topic not in known:
+            raise BrokerError(
+                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. "
+                "`stream-lsh topics create` makes it."
+            )
+        consumer = AIOKafkaConsumer(
+            **client_options(settings), group_id=None, isolation_level="read_committed", enable_auto_commit=False,
+            auto_offset_reset="earliest", max_partition_fetch_bytes=4 * 2**20,
+        )  # fmt: skip
+        try:
+            await consumer.start()
+            async for record in _records(consumer, topic, from_beginning, follow):
+                yield dead_letter(record) if output == "dead-letters" else record.value or b""
+        finally:
+            await consumer.stop()
+    except (errors.KafkaError, OSError, TimeoutError) as error:
+        raise explain(await cause(error, settings), settings) from error
+
+
+async def _records(
+    consumer: AIOKafkaConsumer, topic: str, from_beginning: bool, follow: bool
+) -> AsyncIterator[ConsumerRecord]:
+    await consumer._client._wait_on_metadata(topic)
+    partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+    consumer.assign(partitions)
+    ends = await consumer.end_offsets(partitions)
+    begins = await consumer.beginning_offsets(partitions) if from_beginning else ends
+    for partition in partitions:
+        consumer.seek(partition, begins[partition])
+    open_ = {partition for partition in partitions if begins[partition] < ends[partition]}
+    while follow or open_:
+        for partition, records in (await consumer.getmany(timeout_ms=_WAIT_MS)).items():
+            for record in records:
+                if follow or record.offset < ends[partition]:
+                    yield record
+        for partition in list(open_):
+            # Not by the last record: behind it there may be the mark of a transaction, or what was aborted.
+            if await consumer.position(partition) >= ends[partition]:
+                open_.discard(partition)
+
+
+def dead_letter(record: ConsumerRecord) -> bytes:
+    """A dead letter as JSON: its headers, key, time and the original bytes (in base64 if they are not UTF-8)."""
+    letter: dict[str, Any] = {"partition": record.partition, "offset": record.offset, "timestamp": record.timestamp}
+    letter["headers"] = {name: _text(value) for name, value in record.headers}
+    for name, content in (("key", record.key), ("original", record.value)):
+        text = None if content is None else _text(content, strict=True)
+        if content is not None and text is None:
+            letter[f"{name}_base64"] = base64.b64encode(content).decode("ascii")
+        else:
+            letter[name] = text
+    return json.dumps(letter, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _text(content: bytes | None, *, strict: bool = False) -> str | None:
+    if content is None:
+        return None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None if strict else content.decode("utf-8", "backslashreplace")

@@ -1,0 +1,104 @@
+"""The two lower cases that are no matter of one character: U+0130, which becomes two, and the final sigma.
+
+Both are rare, so they are written before the main loop, which then needs neither context nor room for them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.hashing.bits import load64
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.text.tokens import decode
+from stream_lsh.text.unicode import CASED, IGNORABLE, PAGE_BITS, unicode_data
+
+_LOW = (1 << PAGE_BITS) - 1
+_ONES = np.uint64(0x0101010101010101)
+_TOPS = np.uint64(0x8080808080808080)
+_DOTTED_FIRST, _DOTTED_SECOND = _ONES * np.uint64(0xC4), _ONES * np.uint64(0xB0)
+_SIGMA_FIRST, _SIGMA_SECOND = _ONES * np.uint64(0xCE), _ONES * np.uint64(0xA3)
+
+
+@njit
+def _find_rare(text, ends, rare):  # type: ignore[no-untyped-def]
+    """rare[i] = 1 where document i may have U+0130 (C4 B0) or U+03A3 (CE A3) in it, else 0; how many have."""
+    found = 0
+    start = np.int64(0)
+    for document in range(ends.shape[0]):
+        end = ends[document]
+        hits = np.uint64(0)
+        place = start
+        while place + 9 <= end:  # eight pairs at a time; (x - 01..) & ~x & 80.. is not zero where a byte of x is zero
+            first = load64(text, place)
+            second = load64(text, place + 1)
+            dotted = (first ^ _DOTTED_FIRST) | (second ^ _DOTTED_SECOND)
+            sigma = (first ^ _SIGMA_FIRST) | (second ^ _SIGMA_SECOND)
+            hits |= ((dotted - _ONES) & ~dotted | (sigma - _ONES) & ~sigma) & _TOPS
+            place += 8
+        for i in range(place, end - 1):
+            if (text[i] == 0xC4 and text[i + 1] == 0xB0) or (text[i] == 0xCE and text[i + 1] == 0xA3):
+                hits = _ONES
+        rare[document] = hits != 0
+        found += hits != 0
+        start = end
+    return found
+
+
+@njit
+def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: ignore[no-untyped-def]
+    write = 0
+    read = 0
+    for document in range(ends.shape[0]):
+        end = ends[document]
+        if not rare[document]:
+            out[write : write + end - read] = text[read:end]
+            write += end - read
+            read = end
+        cased_before = False
+        sigma = -1  # where a sigma stands whose form the next characters decide
+        while read < end:
+            point, size = decode(text, read, end)
+            flag = flags[records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]]
+            if not flag & IGNORABLE:
+                if sigma >= 0:
+                    out[sigma] = 0x83 if flag & CASED else 0x82
+                    sigma = -1
+                if point == 0x3A3:
+                    out[write] = 0xCF
+                    out[write + 1] = 0x83
+                    if cased_before:
+                        sigma = write + 1
+                    write += 2
+                elif point == 0x130:
+                    out[write] = 0x69
+                    out[write + 1] = 0xCC
+                    out[write + 2] = 0x87
+                    write += 3
+                cased_before = (flag & CASED) != 0
+            if point != 0x3A3 and point != 0x130:
+                for i in range(read, read + size):
+                    out[write] = text[i]
+                    write += 1
+            read += size
+        if sigma >= 0:
+            out[sigma] = 0x82
+        out_ends[document] = write
+    return write
+
+
+def rewrite_rare(texts: NDArray[np.uint8], ends: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """All U+0130 as "i" and U+0307, and all capital sigmas in lower case, as `str.lower` writes them.
+
+    texts: the documents in UTF-8, one after the other; ends: where each ends. The same arrays if nothing is to do.
+    """
+    rare = np.empty(len(ends), dtype=np.uint8)
+    if not _find_rare(texts, ends, rare):
+        return texts, ends
+    data = unicode_data()
+    out = np.empty(len(texts) + len(texts) // 2 + 3, dtype=np.uint8)
+    out_ends = np.empty_like(ends)
+    size = _rewrite(texts, ends, rare, data.pages, data.records, data.flags, out, out_ends)
+    out = out[:size]
+    out.flags.writeable = False  # the kernels are compiled for what bytes give: a read-only array
+    return out, out_ends

@@ -1,0 +1,104 @@
+"""Writes the character table that ships with the package: `python -m stream_lsh.text.make_unicode`.
+
+The table is made once, from the Unicode data of the Python that runs this, so that every later Python gives the
+same tokens and the same lower case. Changing it changes signatures: with another table `FORMAT` of the index must be
+raised.
+"""
+
+from __future__ import annotations
+
+import string
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.text.unicode import (
+    CASED,
+    CONTINUOUS,
+    IGNORABLE,
+    JOINER,
+    MARK,
+    PAGE_BITS,
+    PUNCTUATION,
+    TABLE_FILE,
+    WHITE,
+    WORD,
+)
+
+# Scripts written without spaces, by the first words of their characters' names (unicodedata knows no scripts).
+# Hangul, Tibetan (a mark between syllables) and Javanese, Balinese (letters only in old books) are left out.
+CONTINUOUS_NAMES = (
+    "CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI", "IDEOGRAPHIC", "HANGZHOU", "BOPOMOFO",
+    "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA", "HENTAIGANA", "VERTICAL KANA", "MASU MARK", "YI SYLLABLE", "TANGUT",
+    "NUSHU", "KHITAN SMALL", "THAI", "LAO", "KHMER", "MYANMAR", "TAI LE", "NEW TAI LUE", "TAI THAM", "TAI VIET", "AHOM",
+)  # fmt: skip
+
+
+def flags_of(char: str) -> int:
+    """The class bits of one character."""
+    category = unicodedata.category(char)
+    flags = 0
+    if char.isalnum() or char == "_":
+        flags |= WORD
+        letter = category[0] == "L" or category == "Nl"  # digits of these scripts stay together as numbers
+        if letter and unicodedata.name(char, "").startswith(CONTINUOUS_NAMES):
+            flags |= CONTINUOUS
+    if category[0] == "M":
+        flags |= MARK
+    if char in "\u200c\u200d":
+        flags |= JOINER
+    if char.isspace():
+        flags |= WHITE
+    if category[0] == "P" or char in string.punctuation:
+        flags |= PUNCTUATION
+    # str.lower tells by the form of a sigma behind it whether a character is cased or skipped (Unicode 3.13).
+    if (char + "Σ").lower().endswith("ς"):
+        flags |= CASED
+    elif ("A" + char + "Σ").lower().endswith("ς"):
+        flags |= IGNORABLE
+    return flags
+
+
+def build() -> dict[str, NDArray[Any]]:
+    """records[pages[point >> PAGE_BITS] << PAGE_BITS | low bits of point] is the index of flags and lower."""
+    kinds: dict[tuple[int, int], int] = {}
+    record_of = np.zeros(sys.maxunicode + 1, dtype=np.uint16)
+    for point in range(sys.maxunicode + 1):
+        char = chr(point)
+        lower = char.lower()
+        # U+0130 alone becomes two characters: `casing` writes them before the tables are asked.
+        distance = ord(lower) - point if len(lower) == 1 else 0
+        record_of[point] = kinds.setdefault((flags_of(char), distance), len(kinds))
+    pages: list[int] = []
+    records: list[NDArray[np.uint16]] = []
+    seen: dict[bytes, int] = {}
+    for page in record_of.reshape(-1, 1 << PAGE_BITS):
+        key = page.tobytes()
+        if key not in seen:
+            seen[key] = len(seen)
+            records.append(page)
+        pages.append(seen[key])
+    return {
+        "version": np.array(unicodedata.unidata_version),
+        "pages": np.array(pages, dtype=np.uint16),
+        "records": np.concatenate(records).astype(np.uint16),
+        "flags": np.array([flags for flags, _ in kinds], dtype=np.uint8),
+        "lower": np.array([distance for _, distance in kinds], dtype=np.int32),
+    }
+
+
+def main() -> None:
+    """Writes the table file beside this module."""
+    path = Path(__file__).with_name(TABLE_FILE)
+    table = build()
+    np.savez_compressed(path, **table)  # type: ignore[arg-type]
+    sizes = {name: array.shape for name, array in table.items()}
+    print(f"{path.name}: Unicode {table['version']}, {path.stat().st_size} bytes, {sizes}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""The first pass over a document: UTF-8 in, normalised UTF-8 and the places of its tokens out.
+
+One loop, driven by tables: a byte of ASCII costs a look-up and no branch; everything else goes by code points.
+The input is what Python encodes with "surrogatepass"; broken bytes elsewhere never read outside of the document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.text.ascii import GROUP, ascii_run
+from stream_lsh.text.unicode import (
+    ASCII_SLOW,
+    ASCII_SQUEEZE,
+    ASCII_WORD,
+    BLANK,
+    CONTINUOUS,
+    JOINER,
+    MARK,
+    PAGE_BITS,
+    SQUEEZE,
+    WHITE,
+    WORD,
+)
+
+PADDING = 32  # bytes behind the normalised text that the hashing may read
+CONTINUOUS_START = 1 << 31  # mark of a token's start: a character of a script without spaces
+_LOW = (1 << PAGE_BITS) - 1
+_OUTSIDE, _IN_WORD, _IN_CONTINUOUS = 0, 1, 2
+
+
+@njit
+def normalised_capacity(size):  # type: ignore[no-untyped-def]
+    """Bytes that the normalised form of `size` bytes may take: U+023A grows from two to three in lower case."""
+    return size + size // 2 + PADDING
+
+
+@njit
+def decode(text, place, end):  # type: ignore[no-untyped-def]
+    """(code point, bytes) of the character at `place`; (U+FFFD, 1) where the bytes are none."""
+    first = np.int64(text[place])
+    if first < 0x80:
+        return first, 1
+    if 0xC2 <= first < 0xE0 and place + 1 < end:
+        return (first & 0x1F) << 6 | np.int64(text[place + 1]) & 0x3F, 2
+    if 0xE0 <= first < 0xF0 and place + 2 < end:
+        return (first & 0x0F) << 12 | (np.int64(text[place + 1]) & 0x3F) << 6 | np.int64(text[place + 2]) & 0x3F, 3
+    if 0xF0 <= first < 0xF5 and place + 3 < end:
+        point = (
+            (first & 0x07) << 18
+            | (np.int64(text[place + 1]) & 0x3F) << 12
+            | (np.int64(text[place + 2]) & 0x3F) << 6
+            | np.int64(text[place + 3]) & 0x3F
+        )
+        return min(point, 0x10FFFF), 4
+    return 0xFFFD, 1
+
+
+@njit
+def encode(out, place, point):  # type: ignore[no-untyped-def]
+    """Writes a code point as UTF-8 and returns the place behind it."""
+    if point < 0x80:
+        out[place] = point
+        return place + 1
+    if point < 0x800:
+        out[place] = 0xC0 | point >> 6
+        out[place + 1] = 0x80 | point & 0x3F
+        return place + 2
+    if point < 0x10000:
+        out[place] = 0xE0 | point >> 12
+        out[place + 1] = 0x80 | point >> 6 & 0x3F
+        out[place + 2] = 0x80 | point & 0x3F
+        return place + 3
+    out[place] = 0xF0 | point >> 18
+    out[place + 1] = 0x80 | point >> 12 & 0x3F
+    out[place + 2] = 0x80 | point >> 6 & 0x3F
+    out[place + 3] = 0x80 | point & 0x3F
+    return place + 4
+
+
+@njit
+def _record(point, pages, records):  # type: ignore[no-untyped-def]
+    return records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]
+
+
+@njit
+def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans):  # type: ignore[no-untyped-def]
+    """Normalises text[start:end] into `norm` and writes the tokens' starts and ends, in turn, into `spans`.
+
+    Args:
+        quick: `quick_of(settings)`; the tables: `tables_for(settings)`.
+        text, norm: uint8; norm holds at least `normalised_capacity(end - start)`.
+        spans: uint32, at least end - start + 2 + GROUP; the start of a token that is one character of a script
+            without spaces has CONTINUOUS_START set.
+    Returns:
+        (bytes written, number of places written: twice the number of tokens)
+    """
+    read = start
+    write: Any = 0
+    bounds: Any = 0
+    inside: Any = _OUTSIDE
+    resume = start  # where it is worth while to try eight bytes at once again
+    squeezed: Any = 1  # a blank before the first character is one too many
+    while read < end:
+        if quick and read >= resume and text[read] < 0x80:
+            read, write, bounds, inside, squeezed = ascii_run(
+                text, read, end, quick, norm, spans, write, bounds, inside, squeezed
+            )
+            if read == end:
+                break
+            resume = read + GROUP
+        entry = np.int64(ascii_table[text[read]])
+        if entry < ASCII_SLOW:
+            # No branches here: a place is written always, and counted only where words begin or end.
+            norm[write] = entry & 0xFF
+            spans[bounds] = write
+            word = entry >> ASCII_WORD & 1
+            bounds += word ^ inside
+            inside = word
+            squeeze = entry >> ASCII_SQUEEZE
+            write += 1 - (squeeze & squeezed)
+            squeezed = squeeze
+            read += 1
+            continue
+        point, size = decode(text, read, end)
+        if point == 0x1F:  # the separator of a set's elements
+            if squeezed and write > 0 and norm[write - 1] == 0x20:
+                write -= 1
+            if inside:
+                spans[bounds] = write
+                bounds += 1
+                inside = _OUTSIDE
+            norm[write] = 0x1F
+            write += 1
+            squeezed = 1 if flags[_record(0x20, pages, records)] & SQUEEZE else 0
+            read += size
+            continue
+        record = _record(point, pages, records)
+        flag = flags[record]
+        if size == 1:
+            point = np.int64(0x3F)  # a broken byte must not become three
+        if flag & CONTINUOUS:
+            if inside:
+                spans[bounds] = write
+                bounds += 1
+            spans[bounds] = write | CONTINUOUS_START
+            bounds += 1
+            inside = _IN_CONTINUOUS
+        elif flag & WORD:
+            if inside == _IN_CONTINUOUS:
+                spans[bounds] = write
+                bounds += 1
+                inside = _OUTSIDE
+            if inside == _OUTSIDE:
+                spans[bounds] = write
+                bounds += 1
+                inside = _IN_WORD
+        elif flag & JOINER and inside:
+            # Part of the token only if the token goes on behind it (and behind all that follow it).
+            behind = read
+            while flag & JOINER and behind < end:
+                behind += size
+                if behind < end:
+                    point, size = decode(text, behind, end)
+                    flag = flags[_record(point, pages, records)]
+            same = flag & MARK or (inside == _IN_WORD and flag & WORD and not flag & CONTINUOUS)
+            goes_on = behind < end and same
+            if not goes_on:
+                spans[bounds] = write
+                bounds += 1
+                inside = _OUTSIDE
+            for i in range(read, behind):
+                norm[write] = text[i]
+                write += 1
+            squeezed = 0
+            read = behind
+            if inside == _IN_CONTINUOUS and (read == end or text[read] < 0x80):
+                spans[bounds] = write
+                bounds += 1
+                inside = _OUTSIDE
+            continue
+        elif not flag & MARK and inside:
+            spans[bounds] = write
+            bounds += 1
+            inside = _OUTSIDE
+        read += size
+        if flag & SQUEEZE:
+            if not squeezed:
+                norm[write] = 0x20
+                write += 1
+            squeezed = 1
+        else:
+            write = encode(norm, write, np.int64(0x20) if flag & BLANK else point + np.int64(lower[record]))
+            squeezed = 0
+        if inside == _IN_CONTINUOUS and (read == end or text[read] < 0x80):
+            # The path above knows only "inside a word": any ASCII character ends this token.
+            spans[bounds] = write
+            bounds += 1
+            inside = _OUTSIDE
+    if squeezed and write > 0 and norm[write - 1] == 0x20:
+        write -= 1
+    if inside:
+        spans[bounds] = write
+        bounds += 1
+    return write, bounds
+
+
+@njit
+def is_visible(norm, size, pages, records, flags):  # type: ignore[no-untyped-def]
+    """Whether norm[:size] has any character that is not white space."""
+    place = 0
+    while place < size:
+        point, step = decode(norm, place, size)
+        if not flags[_record(point, pages, records)] & WHITE:
+            return True
+        place += step
+    return False

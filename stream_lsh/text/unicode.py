@@ -1,0 +1,102 @@
+"""Character classes and lower case of a fixed Unicode version, as tables for the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.text.settings import SigningSettings
+
+TABLE_FILE = "unicode-14.npz"
+PAGE_BITS = 7
+
+# Bits of the shipped table.
+WORD = 1  # letter, digit or underscore: str.isalnum or "_", what \w matches
+MARK = 2  # combining mark: categories Mn, Mc, Me
+JOINER = 4  # zero-width joiner and non-joiner
+CONTINUOUS = 8  # letter of a script that is written without spaces
+WHITE = 16  # str.isspace
+PUNCTUATION = 32  # category P*, and ASCII's string.punctuation
+CASED = 64  # Unicode 3.13: decides whether a sigma is final
+IGNORABLE = 128
+
+# Bits of the tables that the kernels see, resolved for one choice of settings; WORD to WHITE keep their meaning.
+BLANK = 32  # written as one U+0020
+SQUEEZE = 64  # no second one in a row, none at the ends
+
+# Layout of an entry of the ASCII table: output byte, then these; entries >= ASCII_SLOW take the path by code points.
+ASCII_WORD = 8
+ASCII_SQUEEZE = 9
+ASCII_SLOW = 1 << 15
+
+
+@dataclass(frozen=True)
+class UnicodeData:
+    """The shipped table: record = records[pages[code point >> 7] << 7 | code point & 127]."""
+
+    version: str
+    pages: NDArray[np.uint16]
+    records: NDArray[np.uint16]
+    flags: NDArray[np.uint8]
+    lower: NDArray[np.int32]
+
+    def record(self, point: int) -> int:
+        """The record of one code point (an index of `flags` and `lower`)."""
+        page = int(self.pages[point >> PAGE_BITS])
+        return int(self.records[page << PAGE_BITS | point & ((1 << PAGE_BITS) - 1)])
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The same for one choice of settings: classes resolved, lower-case distances zero where case is kept."""
+
+    ascii: NDArray[np.uint16]
+    pages: NDArray[np.uint16]
+    records: NDArray[np.uint16]
+    flags: NDArray[np.uint8]
+    lower: NDArray[np.int32]
+
+
+@cache
+def unicode_data() -> UnicodeData:
+    """The shipped table, read once (a few milliseconds)."""
+    with np.load(Path(__file__).with_name(TABLE_FILE), allow_pickle=False) as table:
+        return UnicodeData(str(table["version"]), table["pages"], table["records"], table["flags"], table["lower"])
+
+
+def tables_for(settings: SigningSettings) -> Tables:
+    """The kernels' tables for these settings: every switch of the normalisation becomes a bit of a class."""
+    data = unicode_data()
+    flags = np.array([_resolve(int(flag), settings) for flag in data.flags], dtype=np.uint8)
+    lower = data.lower if settings.lower else np.zeros_like(data.lower)
+    ascii_table = np.full(256, ASCII_SLOW, dtype=np.uint16)
+    for point in range(128):
+        if settings.kind == "set" and point == 0x1F:
+            continue  # the only separator there is takes the slow path, where it is looked for
+        record = data.record(point)
+        flag = int(flags[record])
+        written = 0x20 if flag & BLANK else point + int(lower[record])
+        word = 1 if flag & WORD else 0
+        squeeze = 1 if flag & SQUEEZE else 0
+        ascii_table[point] = written | word << ASCII_WORD | squeeze << ASCII_SQUEEZE
+    return Tables(ascii_table, data.pages, data.records, flags, lower)
+
+
+def _resolve(flag: int, settings: SigningSettings) -> int:
+    dropped = bool(settings.punctuation and flag & PUNCTUATION)
+    result = flag & WHITE
+    if dropped or (settings.space and flag & WHITE):
+        result |= BLANK
+        if settings.space:
+            result |= SQUEEZE
+    if settings.kind == "set":
+        return result | WORD  # an element is whatever stands between two separators
+    if settings.kind == "words" and not dropped:
+        result |= flag & WORD
+        if settings.tokens == "unicode":
+            result |= flag & (MARK | JOINER | CONTINUOUS)
+    return result

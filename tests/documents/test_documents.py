@@ -1,0 +1,461 @@
+"""Lines and Python objects to columns; the compiled reader against Python's own parser."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from stream_lsh.documents.columns import (
+    LINE_ID,
+    NO_TIME,
+    Columns,
+    Document,
+    Fields,
+    Rejection,
+    columns,
+    dead_letter,
+    parse_lines,
+)
+from stream_lsh.documents.fields import Refused
+from stream_lsh.documents.json_reader import read_object
+
+
+def parse(lines: list[bytes], fields: Fields | None = None, **options: Any) -> Columns:
+    """Columns of lines, each between bytes that do not belong to it."""
+    data = b'{"x":"' + b'"\n'.join(lines) + b'"'
+    lengths = np.array([len(line) for line in lines], np.int64)
+    starts = 6 + np.cumsum(lengths + 2) - (lengths + 2)
+    return parse_lines(data, starts, starts + lengths, fields or Fields(), **options)
+
+
+def texts(found: Columns) -> list[bytes]:
+    starts = [0, *found.ends.tolist()[:-1]]
+    return [found.texts[start:end] for start, end in zip(starts, found.ends.tolist(), strict=True)]
+
+
+def reasons(found: Columns) -> list[str | None]:
+    return [found.rejected[i].reason if i in found.rejected else None for i in range(len(found))]
+
+
+def refusal(line: bytes, fields: Fields | None = None) -> Rejection:
+    found = parse([b'{"id":1,"text":"before"}', line, b'{"id":2,"text":"after"}'], fields)
+    assert list(found.rejected) == [1]
+    assert [found.ids[0], found.ids[2]] == [b"1", b"2"]
+    assert texts(found) == [b"before", b"", b"after"]
+    assert found.times.tolist() == [NO_TIME] * 3
+    return found.rejected[1]
+
+
+def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, str | None]:
+    try:
+        id, text, time = fields.extract(read_object(line))
+        return id, text.encode("utf-8", "surrogatepass"), time, None
+    except Refused as refused:
+        return refused.id, b"", NO_TIME, refused.reason
+
+
+# --- what is accepted ---
+
+
+def test_fields_are_joined_by_one_space_in_the_order_asked_for() -> None:
+    found = parse(
+        [b'{"text":"world","n":[1,{"id":3}],"title":"hello","id":"a"}'], Fields(text_fields=("title", "text"))
+    )
+    assert (found.ids, texts(found), found.rejected) == ([b'"a"'], [b"hello world"], {})
+
+
+def test_an_empty_part_is_fine_where_another_has_text() -> None:
+    assert texts(parse([b'{"id":1,"title":"","text":"x"}'], Fields(text_fields=("title", "text")))) == [b" x"]
+
+
+def test_ids_are_canonical_however_they_were_escaped() -> None:
+    found = parse(
+        [
+            '{"id":"é/\\"","text":"x"}'.encode(),
+            b'{"id":"\\u00E9\\/\\u0022","text":"x"}',
+            b'{"id":-17,"text":"x"}',
+            b'{"id":-0,"text":"x"}',
+            b'{"id":123456789012345678901234567890,"text":"x"}',
+            b'{"id":"","text":"x"}',
+        ]
+    )
+    e = '"é/\\""'.encode()
+    assert found.ids == [e, e, b"-17", b"0", b"123456789012345678901234567890", b'""']
+    assert not found.rejected
+
+
+def test_lone_surrogates_are_kept() -> None:
+    found = parse([b'{"id":"\\ud800x","text":"a\\udfffb \\ud83d\\ude00"}'])
+    assert found.ids == [b'"\\ud800x"']
+    assert texts(found) == ["a\udfffb 😀".encode("utf-8", "surrogatepass")]
+
+
+def test_nul_and_other_escapes() -> None:
+    found = parse([b'{"id":1,"text":"a\\u0000\\b\\f\\n\\r\\t\\/\\\\\\"z"}'])
+    assert texts(found) == [b'a\0\b\f\n\r\t/\\"z']
+
+
+def test_white_space_around_and_carriage_return() -> None:
+    assert texts(parse([b' \t{ "id" : 1 , "text" : "x" } \r'])) == [b"x"]
+
+
+def test_dotted_paths_lead_into_objects_and_keys_with_dots_win() -> None:
+    fields = Fields(id_field="meta.id", text_fields=("a.b.c",))
+    found = parse(
+        [
+            b'{"meta":{"id":1},"a":{"b":{"c":"deep"}}}',
+            b'{"meta.id":2,"meta":{"id":1},"a.b":{"c":"half"},"a":{"b":{"c":"deep"}}}',
+            b'{"meta":{"id":3},"a.b":{"x":1},"a":{"b.c":"other half"}}',
+            b'{"meta":{"id":4},"a":{"b":"\\ud800"}}',
+            b'{"meta":{"id":18446744073709551617},"a.b.c":"\\ud800"}',
+        ],
+        fields,
+    )
+    assert found.ids == [b"1", b"2", b"3", b"4", b"18446744073709551617"]
+    assert texts(found) == [b"deep", b"half", b"other half", b"", b"\xed\xa0\x80"]
+    assert reasons(found) == [None, None, None, "missing_field", None]
+    assert '"a.b.c"' in found.rejected[3].detail
+
+
+def test_sets_are_joined_by_unit_separators() -> None:
+    fields = Fields(set_field="tags")
+    found = parse(
+        [
+            b'{"id":1,"tags":["red","blue",7]}',
+            b'{"id":2,"tags":["a\\u001fb"]}',
+            b'{"id":3,"tags":["a","b"]}',
+            b'{"id":4,"tags":["a\\u001e1b"]}',
+            b'{"id":5,"tags":[]}',
+            b'{"id":6,"tags":["", " "]}',
+            b'{"id":7,"tags":"red"}',
+            b'{"id":8,"tags":[true]}',
+            b'{"id":9,"tags":[18446744073709551617]}',
+        ],
+        fields,
+    )
+    assert texts(found)[0] == b"7\x1fblue\x1fred"
+    assert len(set(texts(found)[1:4])) == 3
+    assert reasons(found) == [None, None, None, None, "empty", "empty", "wrong_type", "wrong_type", None]
+    assert texts(found)[8] == b"18446744073709551617"
+
+
+def test_line_ids() -> None:
+    found = parse([b'{"text":"x"}', b"nonsense"], Fields(id_field=LINE_ID), input='a "b".jsonl')
+    assert found.ids == [b'"a \\"b\\".jsonl:1"', b'"a \\"b\\".jsonl:2"']
+    found = parse([b'{"text":"x"}'], Fields(id_field=LINE_ID), input="\udcff", line_numbers=np.array([7]))
+    assert found.ids == [b'"\\udcff:7"']
+
+
+def test_times() -> None:
+    values = [
+        ("1245350320", 1245350320000),
+        ("1245350320000", 1245350320000),
+        ("1245350320.25", 1245350320250),
+        ("1.24535032e9", 1245350320000),
+        ("0", 0),
+        ("99999999999", None),
+        ("100000000000", 100000000000),
+        ("7258118399999", 7258118399999),
+        ("7258118400000", None),
+        ("-1", None),
+        ("1e999", None),
+        ("9" * 30, None),
+        ("true", None),
+        ("null", None),
+        ('"2009-06-18T18:38:40"', 1245350320000),
+        ('"2009-06-18T18:38:40Z"', 1245350320000),
+        ('"2009-06-18 20:38:40.5+02:00"', 1245350320500),
+        ('"2009-06-18"', 1245283200000),
+        ('"\\u0032009-06-18"', 1245283200000),
+        ('"1969-12-31"', None),
+        ('"2200-01-01"', None),
+        ('"1245350320"', None),
+        ('"yesterday"', None),
+        ('"²"', None),
+    ]
+    fields = Fields(time_field="ts")
+    found = parse([f'{{"id":1,"text":"x","ts":{value}}}'.encode() for value, _ in values], fields)
+    assert found.times.tolist() == [NO_TIME if time is None else time for _, time in values]
+    assert reasons(found) == ["bad_time" if time is None else None for _, time in values]
+    assert refusal_of_missing_time(fields) == "missing_field"
+
+
+def refusal_of_missing_time(fields: Fields) -> str | None:
+    return reasons(parse([b'{"id":1,"text":"x"}'], fields))[0]
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "detail"),
+    [
+        (b'{"id":1,"text":"\xff"}', "not_utf8", "byte 17"),
+        (b'{"id":1,"text":"\xed\xa0\x80"}', "not_utf8", "byte 17"),
+        (b'{"id":1,"text":"\xc0\xaf"}', "not_utf8", "byte 17"),
+        (b'{"id":1,"text":"x"', "not_json", "character"),
+        (b'{"id":1,"text":"x"} {}', "not_json", "Extra data"),
+        (b'{"id":1,"text":"x"}]', "not_json", "Extra data"),
+        (b'{"id":1,"text":"a\tb"}', "not_json", "control character at character"),
+        (b'{"id":1,"text":"\x00"}', "not_json", "control character"),
+        (b'{"id":1,"text":"\\x"}', "not_json", "escape"),
+        (b'{"id":1,"text":"x",}', "not_json", ""),
+        (b'{"id":1,"text":"x","y":NaN}', "not_json", "NaN"),
+        (b'{"id":1,"text":"x","y":-Infinity}', "not_json", "-Infinity"),
+        (b'{"id":01,"text":"x"}', "not_json", ""),
+        (b"{'id':1,'text':'x'}", "not_json", ""),
+        (b"\xef\xbb\xbf{}", "not_json", ""),
+        (b"[1]", "not_json", "not an object"),
+        (b"null", "not_json", "not an object"),
+        (b"[" * 100_000, "not_json", "nested"),
+        (b'{"a":' * 100_000, "not_json", "nested"),
+        (b'{"id":1,"text":"x","id":1}', "duplicate_key", '"id"'),
+        (b'{"id":1,"text":"x","\\u0069d":1}', "duplicate_key", '"id"'),
+        (b'{"id":1,"text":"x","y":[{"z":1,"q":2,"z":1}]}', "duplicate_key", '"z"'),
+        (b'{"text":"x"}', "missing_field", '"id"'),
+        (b'{"id":1}', "missing_field", '"text"'),
+        (b'{"id":1,"text":["x"]}', "wrong_type", "a list"),
+        (b'{"id":1,"text":null}', "wrong_type", "null"),
+        (b'{"id":true,"text":"x"}', "wrong_type", "a boolean"),
+        (b'{"id":1.0,"text":"x"}', "wrong_type", "a number"),
+        (b'{"id":{"a":1},"text":"x"}', "wrong_type", "an object"),
+        (b'{"id":1,"text":""}', "empty", "white space"),
+        (b'{"id":1,"text":" \\n\\u2003\\u001f\\u0085"}', "empty", "white space"),
+        (b'{"id":"' + b"x" * 4095 + b'","text":"x"}', "id_too_long", "4096"),
+        (b'{"id":' + b"1" * 5000 + b',"text":"x"}', "id_too_long", "4096"),
+    ],
+)
+def test_refused(line: bytes, reason: str, detail: str) -> None:
+    rejection = refusal(line)
+    assert rejection.reason == reason
+    assert detail in rejection.detail
+    # The same through the reader for paths.
+    assert reasons(parse([line], Fields(id_field="id", text_fields=("text", "x.y"))))[0] in (reason, "missing_field")
+
+
+def test_an_id_is_kept_where_only_the_text_is_bad() -> None:
+    found = parse([b'{"id":"a","text":7}', b'{"id":"b","text":" "}', b'{"id":"c"}', b'{"id":"d"'])
+    assert found.ids == [b'"a"', b'"b"', b'"c"', b"null"]
+
+
+def test_equal_keys_in_different_objects_are_no_duplicates() -> None:
+    line = b'{"id":1,"text":"x","y":{"id":1,"y":{"id":1}},"z":[{"id":1},{"id":1}],"q":{"id":1}}'
+    assert not parse([line]).rejected
+
+
+def test_long_numbers_elsewhere_are_fine() -> None:
+    assert not parse([b'{"id":1,"text":"x","y":' + b"1" * 10_000 + b"}"]).rejected
+    assert not parse([b'{"id":1,"text":"x","\\u0079":' + b"1" * 10_000 + b"}"]).rejected
+
+
+def test_ids_of_exactly_the_limit() -> None:
+    assert not parse([b'{"id":"' + b"x" * 4094 + b'","text":"x"}']).rejected
+    assert not parse([b'{"id":"' + b"\\u0078" * 4094 + b'","text":"x"}']).rejected
+
+
+def test_lines_that_are_too_large() -> None:
+    line = b'{"id":1,"text":"' + b"x" * 100 + b'"}'
+    assert not parse([line], Fields(max_document_bytes=len(line))).rejected
+    assert refusal(line, Fields(max_document_bytes=len(line) - 1)).reason == "too_large"
+
+
+def test_lines_the_reader_has_refused_are_not_looked_at() -> None:
+    why = Rejection("too_large", "because", 10**9)
+    for fields in (Fields(), Fields(text_fields=("a.b", "text"))):
+        found = parse([b'{"id":1,"a.b":"x","text":"y"}', b'{"id":2,"a.b":"x"'], fields, rejected={1: why})
+        assert found.rejected == {1: why}
+        assert found.ids == [b"1", b"null"]
+
+
+def test_nothing() -> None:
+    found = parse([])
+    assert (len(found), found.texts, found.ends.tolist()) == (0, b"", [])
+
+
+def test_nesting_up_to_the_limit_is_the_same_whoever_reads() -> None:
+    def nested(depth: int) -> bytes:
+        return b'{"id":1,"text":"x","y":' + b"[" * depth + b"]" * depth + b"}"
+
+    found = parse([nested(30), nested(31), nested(32), nested(255), nested(256)])
+    assert reasons(found) == [None, None, None, None, "not_json"]
+
+
+def test_more_keys_than_the_compiled_reader_takes() -> None:
+    keys = b",".join(b'"k%d":%d' % (i, i) for i in range(2000))
+    found = parse([b'{"id":1,"text":"x",' + keys + b"}", b'{"id":1,"text":"x",' + keys + b',"k3":1}'])
+    assert reasons(found) == [None, "duplicate_key"]
+
+
+# --- the compiled reader is the slow reader ---
+
+FIELDS = [
+    Fields(),
+    Fields(text_fields=("title", "text")),
+    Fields(time_field="ts"),
+    Fields(id_field="a.id", text_fields=("a.text",), time_field="ts"),
+    Fields(set_field="text"),
+    Fields(text_fields=("id",)),
+]
+NAMES = st.sampled_from(["id", "text", "title", "ts", "a", "a.id", "i", "é", ""])
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(0, 10**13),
+    st.floats(allow_nan=True),
+    st.text(max_size=50),
+    st.text(st.characters(), max_size=5),
+    st.sampled_from(["2020-01-01", "2020-02-30", " \u2003", "\ud800", "\ud83d\ude00", "x" * 70, "x" * 31 + '"']),
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
+)
+
+
+@st.composite
+def json_lines(draw: st.DrawFn) -> bytes:
+    pairs = draw(
+        st.lists(st.tuples(NAMES, VALUES), max_size=7, unique_by=(lambda p: p[0]) if draw(st.booleans()) else None)
+    )
+    ascii = draw(st.booleans())
+    separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " :\r ")]))
+    body = separators[0].join(
+        json.dumps(key, ensure_ascii=ascii)
+        + separators[1]
+        + json.dumps(value, ensure_ascii=ascii, separators=separators)
+        for key, value in pairs
+    )
+    line = bytearray(("{" + body + "}").encode("utf-8", "surrogatepass"))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+        at = draw(st.integers(0, len(line) - 1))
+        action = draw(st.sampled_from(["replace", "insert", "delete", "cut"]))
+        byte = draw(
+            st.sampled_from(b'"\\{}[]:,0123456789-+.eEtfnu \t\r\x00\x1f\x7f\x80\xc2\xe2\xed\xf4\xff')
+            | st.integers(0, 255)
+        )
+        if byte == 10:
+            byte = 32
+        if action == "replace":
+            line[at] = byte
+        elif action == "insert":
+            line.insert(at, byte)
+        elif action == "delete" and len(line) > 1:
+            del line[at]
+        elif action == "cut":
+            del line[max(at, 1) :]
+    return bytes(line)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.lists(json_lines(), min_size=1, max_size=4), st.sampled_from(FIELDS))
+@example([b'{"id":1,"text":"' + bytes([byte]) + b'"}' for byte in range(256) if byte != 10], FIELDS[0])
+@example([f'{{"id":1,"text":"{chr(point)}"}}'.encode() for point in range(0x80, 0x3100)], FIELDS[0])
+@example([b'{"id":1,"text":"\\u%04x"}' % point for point in range(0, 0x3100)], FIELDS[0])
+@example([b'{"id":1,"text":"' + bytes([a, b]) + b'x"}' for a in range(0xC0, 256) for b in range(0x7E, 0xC2)], FIELDS[0])
+@example(
+    [b'{"id":1,"text":"' + bytes([a, b, 0xBF]) + b'"}' for a in range(0xE0, 256) for b in range(0x7E, 0xC2)], FIELDS[0]
+)
+@example([b'{"id":1,"text":"' + b"x" * n + b'\xf0\x9f\x98\x80"}' for n in range(70)], FIELDS[0])
+def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None:
+    found = parse(lines, fields)
+    expected = [slowly(line, fields) for line in lines]
+    assert list(zip(found.ids, texts(found), found.times.tolist(), reasons(found), strict=True)) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(), min_size=1), st.booleans())
+def test_texts_come_through_unchanged(text: str, ascii: bool) -> None:
+    try:
+        line = json.dumps({"id": 1, "text": text + "x"}, ensure_ascii=ascii).encode("utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps({"id": 1, "text": text + "x"}).encode()
+    # json.dumps writes two lone surrogates that follow each other like one character; so Python reads them too.
+    expected = json.loads(json.dumps(text + "x")).encode("utf-8", "surrogatepass")
+    assert texts(parse([line])) == [expected]
+
+
+def test_real_data_needs_no_slow_reader(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_lsh.documents.columns.read_object", None)
+    for name, fields in (
+        ("posts-120k.jsonl.xz", Fields(text_fields=("title", "text"), time_field="ts")),
+        ("news-zh.jsonl.xz", Fields()),
+    ):
+        with lzma.open(shared_data / name) as file:
+            lines = [file.readline().rstrip(b"\n") for _ in range(3000)]
+        found = parse(lines, fields)
+        documents = [json.loads(line) for line in lines]
+        assert not found.rejected
+        assert found.ids == [json.dumps(document["id"], ensure_ascii=False).encode() for document in documents]
+        assert [text.decode("utf-8") for text in texts(found)] == [
+            " ".join(document[field] for field in fields.text_fields) for document in documents
+        ]
+        if fields.time_field:
+            assert found.times.tolist() == [document["ts"] for document in documents]
+
+
+# --- documents made in Python ---
+
+
+def test_columns_of_python_documents() -> None:
+    found = columns(
+        [
+            Document("a", "text"),
+            Document(17, "naïve \ud800", time=1245350320),
+            Document(True, "x"),
+            Document("b", ""),
+            Document("c"),
+            Document("d", "x", time=-1),
+            Document("e", 7),  # type: ignore[arg-type]
+            Document("f", "x" * 101),
+        ],
+        max_document_bytes=100,
+    )
+    assert found.ids == [b'"a"', b"17", b"null", b'"b"', b'"c"', b'"d"', b'"e"', b'"f"']
+    assert texts(found)[:2] == [b"text", "naïve \ud800".encode("utf-8", "surrogatepass")]
+    assert found.times.tolist() == [NO_TIME, 1245350320000, *[NO_TIME] * 6]
+    expected = [None, None, "wrong_type", "empty", "missing_field", "bad_time", "wrong_type", "too_large"]
+    assert reasons(found) == expected
+
+
+def test_columns_of_python_sets() -> None:
+    found = columns([Document(1, set=["b", "a"]), Document(2, "no set"), Document(3, set=[])], sets=True)
+    assert texts(found) == [b"a\x1fb", b"", b""]
+    assert reasons(found) == [None, "missing_field", "empty"]
+
+
+# --- dead letters ---
+
+
+def test_a_dead_letter_holds_the_original() -> None:
+    letter = dead_letter("not_json", "why", "in.jsonl", 3, 99, '{"é'.encode())
+    assert letter.endswith(b"\n") and letter.count(b"\n") == 1
+    expected = {"reason": "not_json", "detail": "why", "input": "in.jsonl", "line": 3, "offset": 99, "original": '{"é'}
+    assert json.loads(letter) == expected
+
+
+def test_a_dead_letter_in_base64() -> None:
+    letter = json.loads(dead_letter("not_utf8", "why", "\udcff.jsonl", 3, 99, b"\xff\n"))
+    assert letter["original_base64"] == "/wo="
+    assert letter["input"] == "\udcff.jsonl"
+    assert "original" not in letter
+
+
+def test_a_cut_dead_letter_does_not_end_in_half_a_character() -> None:
+    letter = json.loads(dead_letter("too_large", "why", "-", 1, 0, "aé".encode()[:-1], 10**6))
+    assert (letter["original"], letter["truncated"], letter["size"]) == ("a", True, 10**6)
+    letter = json.loads(dead_letter("too_large", "why", "-", 1, 0, b"a\xff" + b"x" * 10, 10**6))
+    assert "original_base64" in letter
+
+
+@pytest.mark.parametrize(("value", "name"), [(b"null", "null"), (b"true", "a boolean"), (b"[1]", "a list")])
+def test_the_kind_of_a_bad_time_has_its_json_name(value: bytes, name: str) -> None:
+    rejection = parse([b'{"id":1,"text":"x","ts":' + value + b"}"], Fields(time_field="ts")).rejected[0]
+    assert rejection.reason == "bad_time"
+    assert rejection.detail.endswith(f"but {name}")

@@ -1,0 +1,198 @@
+"""The choice of K, b and r, and the worked examples of MMDS 3.4."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_lsh.errors import UsageError
+from stream_lsh.families.tuning import (
+    LIMIT,
+    SIGNATURE_ERROR,
+    Banding,
+    alternatives,
+    bands_needed,
+    choose,
+    false_candidates,
+    probability,
+)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "expected"),
+    [(0.2, 0.006), (0.3, 0.047), (0.4, 0.186), (0.5, 0.470), (0.6, 0.802), (0.7, 0.975), (0.8, 0.9996)],
+)
+def test_curve_of_20_bands_of_5(similarity: float, expected: float) -> None:
+    places = len(str(expected)) - 2
+    assert round(probability(similarity, 20, 5), places) == expected
+
+
+def test_the_chapters_figures() -> None:
+    assert round(0.8**5, 3) == 0.328
+    assert round(1 - probability(0.8, 20, 5), 5) == 0.00036 or math.isclose(
+        1 - probability(0.8, 20, 5), 0.00035, rel_tol=0.02
+    )
+    assert round(100 * probability(0.8, 20, 5), 3) in (99.964, 99.965)
+    assert round(probability(0.3, 1, 5), 5) == 0.00243
+    assert round(100 * probability(0.3, 20, 5), 2) in (4.74, 4.75)
+    assert round(Banding(100, 20, 5).halfway, 3) == 0.549
+    assert probability(0.3, 15, 5) < probability(0.3, 20, 5)  # fewer false positives
+    assert probability(0.8, 15, 5) < probability(0.8, 20, 5)  # more false negatives
+
+
+def test_probability_at_the_ends() -> None:
+    assert probability(0.0, 20, 5) == 0.0
+    assert probability(1.0, 20, 5) == 1.0
+    assert probability(1e-4, 20, 5) == pytest.approx(20e-20)  # 1 - (1 - x) would lose it all
+
+
+@pytest.mark.parametrize(
+    ("threshold", "recall", "expected"),
+    [
+        (0.8, 0.999, (128, 18, 5)),
+        (0.5, 0.999, (156, 52, 3)),
+        (0.9, 0.999, (128, 13, 8)),
+        (0.3, 0.999, (148, 74, 2)),
+        (0.1, 0.999, (128, 66, 1)),
+        (1.0, 0.999, (128, 1, 64)),
+        (1e-9, 1e-9, (128, 1, 1)),
+    ],
+)
+def test_choices(threshold: float, recall: float, expected: tuple[int, int, int]) -> None:
+    assert choose(threshold, recall) == expected
+
+
+def test_fixed_rows_bands_and_size() -> None:
+    assert choose(0.8, 0.999, rows=4) == (128, 14, 4)
+    assert choose(0.8, 0.999, rows=8) == (304, 38, 8)
+    assert choose(0.8, 0.999, bands=20) == (128, 20, 5)
+    assert choose(0.8, 0.999, signature_size=1024) == (1024, 18, 5)
+    assert choose(0.8, 0.999, signature_size=256, rows=7) == (256, 30, 7)
+    assert choose(0.8, 0.999, signature_size=100) == (100, 18, 5)
+    assert choose(0.45, 0.999) == (128, 31, 2)
+    assert choose(0.45, 0.999, signature_size=220) == (220, 73, 3)
+    assert choose(0.8, 0.999, signature_size=64, bands=20) == (64, 20, 3)
+    assert choose(0.8, 0.999, bands=20, rows=5) == (128, 20, 5)
+    assert choose(0.8, 0.999, bands=20, rows=7) == (140, 20, 7)
+    assert choose(0.8, 0.999, 101, 20, 5) == (101, 20, 5)
+
+
+def test_bands_and_rows_together_are_the_curve_whatever_the_recall() -> None:
+    assert choose(0.2, 0.999, bands=1, rows=10) == (128, 1, 10)
+
+
+def test_a_signature_that_decides_by_itself_is_longer() -> None:
+    assert choose(0.8, 0.999, error=SIGNATURE_ERROR) == (1024, 18, 5)
+    assert choose(0.5, 0.999, error=SIGNATURE_ERROR) == (1600, 52, 3)
+    assert choose(1.0, 0.999, error=SIGNATURE_ERROR) == choose(1.0, 0.999)
+    assert choose(0.8, 0.999, 200, error=SIGNATURE_ERROR) == choose(0.8, 0.999, 200)
+    assert choose(0.5, 0.999, error=1e-6).signature_size == 4096
+
+
+SIZES = st.none() | st.integers(1, 4096)
+
+
+@given(
+    threshold=st.floats(0.001, 1.0),
+    recall=st.floats(0.01, 0.999999),
+    signature_size=SIZES,
+    bands=st.none() | st.integers(1, 1024),
+    rows=st.none() | st.integers(1, 64),
+)
+def test_whatever_is_chosen_keeps_recall_and_what_is_fixed(
+    threshold: float, recall: float, signature_size: int | None, bands: int | None, rows: int | None
+) -> None:
+    try:
+        chosen = choose(threshold, recall, signature_size, bands, rows)
+    except UsageError as error:
+        assert str(error).endswith(".")
+        return
+    assert chosen.bands * chosen.rows <= chosen.signature_size
+    assert signature_size in (None, chosen.signature_size)
+    assert bands in (None, chosen.bands)
+    assert rows in (None, chosen.rows)
+    if signature_size is None:
+        assert chosen.signature_size % 4 == 0
+        if bands is None and rows is None:
+            assert chosen.signature_size <= LIMIT
+    if bands is None or rows is None:
+        assert chosen.probability(threshold) >= recall - 1e-9
+
+
+@given(threshold=st.floats(0.05, 1.0), recall=st.floats(0.01, 0.999999), rows=st.integers(1, 8))
+def test_bands_needed_is_the_fewest(threshold: float, recall: float, rows: int) -> None:
+    if threshold**rows * 1e5 < 1:
+        return
+    bands = bands_needed(threshold, recall, rows)
+    assert probability(threshold, bands, rows) >= recall - 1e-9
+    assert bands == 1 or probability(threshold, bands - 1, rows) < recall
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((0.05, 0.9999), r"ask for recall 0\.99972 or less.*set signature_size to 180 or more"),
+        ((0.8, 0.999, 64, None, 5), r"recall 0\.99147 or less.*signature_size to 92 or more.*rows to 4 or less"),
+        ((0.8, 0.999, None, 2, None), r"recall 0\.96 or less.*bands to 5 or more"),
+        ((0.8, 0.999, 64, 200, None), r"signature_size is 64: set it to 200 or more"),
+        ((0.8, 0.999, 100, 20, 7), r"signature_size is 100: set it to 140 or more"),
+        ((1e-9, 0.5), r"raise the threshold"),
+        ((0.0, 0.5), r"threshold is 0"),
+        ((1.5, 0.5), r"threshold is 1\.5"),
+        ((float("nan"), 0.5), r"threshold is nan"),
+        ((0.8, 1.0), r"recall is 1"),
+        ((0.8, 0.999, 0), r"signature_size is 0"),
+        ((0.8, 0.999, None, 2000), r"bands is 2,000"),
+        ((0.8, 0.999, None, None, 65), r"rows is 65"),
+        ((0.8, 0.999, None, 1024, 5), r"5,120 signature components"),
+    ],
+)
+def test_errors_name_the_remedy(arguments: tuple[float, ...], says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        choose(*arguments)  # type: ignore[arg-type]
+    assert caught.value.exit_code == 2
+
+
+def test_the_remedies_work() -> None:
+    message = ""
+    try:
+        choose(0.05, 0.9999)
+    except UsageError as error:
+        message = str(error)
+    recall = float(re.search(r"recall (0\.\d+) or less", message).group(1))  # type: ignore[union-attr]
+    size = int(re.search(r"signature_size to (\d+)", message).group(1))  # type: ignore[union-attr]
+    assert choose(0.05, recall).rows == 1
+    assert choose(0.05, 0.9999, signature_size=size).rows == 1
+
+
+def test_alternatives_keep_recall_and_fewer_rows_mean_more_false_candidates() -> None:
+    chosen = choose(0.8, 0.999)
+    others = alternatives(0.8, 0.999, chosen)
+    assert [banding.rows for banding in others] == [3, 4, 5, 6, 7]
+    assert chosen in others
+    assert all(banding.probability(0.8) >= 0.999 for banding in others)
+    background = [(0.0, 990.0), (0.1, 9.0), (0.3, 1.0)]
+    costs = [false_candidates(banding, 1e6, background) for banding in others]
+    assert all(first > second for first, second in itertools.pairwise(costs))
+
+
+def test_false_candidates_is_documents_times_the_mean_probability() -> None:
+    banding = Banding(128, 18, 5)
+    background = [(0.0, 97.0), (0.3, 2.0), (0.9, 1.0)]
+    expected = 1000 * 2 * probability(0.3, 18, 5) / 100
+    assert false_candidates(banding, 1000, background, 0.8) == pytest.approx(expected)
+    assert false_candidates(banding, 1000, background) > expected  # without a threshold all candidates count
+    assert false_candidates(banding, 1000, []) == 0.0
+
+
+def test_it_needs_no_heavy_imports() -> None:
+    code = "import sys, stream_lsh.families.tuning; print(*(m for m in ('numpy', 'numba') if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

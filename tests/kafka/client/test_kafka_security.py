@@ -1,0 +1,290 @@
+"""TLS and logins against a real broker with certificates made here, and what is said when they do not fit."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
+from kafka_helpers import local_broker
+
+from stream_lsh.errors import BrokerError, UsageError
+from stream_lsh.kafka.client import connection
+from stream_lsh.kafka.client.connection import FINAL, NoToken, TokenFile, admin, client_options, explain, explained
+from stream_lsh.kafka.run.lives import may_pass
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import create
+
+PASSWORD, KEY_PASSWORD = "s3cret of the user", "s3cret of the key"
+
+
+def openssl(*arguments: str, cwd: Path) -> None:
+    subprocess.run(["openssl", *arguments], cwd=cwd, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ca.pem; broker.pem (certificate and key, for localhost); client.pem and client.key (with a password)."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no program openssl to make certificates with")
+    folder = tmp_path_factory.mktemp("certificates")
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", "2", "-subj", "/CN=test authority",
+            "-keyout", "ca.key", "-out", "ca.pem", cwd=folder)  # fmt: skip
+    (folder / "san").write_text("subjectAltName=DNS:localhost\n")
+    for name, subject in (("broker", "/CN=broker"), ("client", "/CN=client")):
+        openssl("req", "-newkey", "rsa:2048", "-noenc", "-subj", subject, "-keyout", f"{name}.plain",
+                "-out", f"{name}.csr", cwd=folder)  # fmt: skip
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                "-days", "2", "-extfile", "san", "-out", f"{name}.crt", cwd=folder)  # fmt: skip
+    (folder / "broker.pem").write_text((folder / "broker.plain").read_text() + (folder / "broker.crt").read_text())
+    openssl("pkcs8", "-topk8", "-in", "client.plain", "-passout", f"pass:{KEY_PASSWORD}", "-out", "client.key",
+            cwd=folder)  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secure(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    module = "org.apache.kafka.common.security"
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / "ca.pem"),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.scram.scram-sha-256.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+        "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config":
+            f'{module}.plain.PlainLoginModule required user_alice="{PASSWORD}";',
+        "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.token.oauthbearer.sasl.jaas.config":
+            f'{module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+    }  # fmt: skip
+    listeners = {
+        "TLS": "SSL", "MUTUAL": "SSL", "SCRAM": "SASL_SSL", "LOGIN": "SASL_PLAINTEXT", "TOKEN": "SASL_PLAINTEXT",
+    }  # fmt: skip
+    broker = local_broker(
+        tmp_path_factory.mktemp("secure"), properties=properties, listeners=listeners, scram_users={"alice": PASSWORD}
+    )
+    with broker:
+        yield broker
+
+
+def given(secure: Any, certificates: Path, listener: str, **more: Any) -> dict[str, Any]:
+    found = {
+        "TLS": {"security_protocol": "SSL"},
+        "MUTUAL": {
+            "security_protocol": "SSL", "ssl_certfile": certificates / "client.crt",
+            "ssl_keyfile": certificates / "client.key", "ssl_password": KEY_PASSWORD,
+        },
+        "SCRAM": {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256"},
+        "LOGIN": {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"},
+        "TOKEN": {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"},
+    }[listener]  # fmt: skip
+    if listener in ("TLS", "MUTUAL", "SCRAM"):
+        found["ssl_cafile"] = certificates / "ca.pem"
+    if listener in ("SCRAM", "LOGIN"):
+        found |= {"sasl_username": "alice", "sasl_password": PASSWORD}
+    return {"bootstrap_servers": secure.address(listener), "partitions": 1} | found | more
+
+
+def token(valid_for: float = 3600) -> str:
+    """An unsigned token, which a broker without further configuration takes."""
+
+    def part(value: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    now = time.time()
+    return f"{part({'alg': 'none'})}.{part({'sub': 'alice', 'iat': now, 'exp': now + valid_for})}."
+
+
+async def round_trip(settings: KafkaSettings) -> bytes | None:
+    """Make the topics, send a record in a transaction, read it."""
+    topics = {state.wanted.name for state in await create(settings)}
+    topic = f"{settings.topic_prefix}.documents"
+    assert topic in topics
+    options = client_options(settings)
+    async with (
+        AIOKafkaProducer(**options, transactional_id=settings.topic_prefix) as producer,
+        producer.transaction(),
+    ):
+        await producer.send(topic, b"a record", partition=0)
+    async with AIOKafkaConsumer(
+        topic, **options, group_id=f"{settings.topic_prefix}.x", auto_offset_reset="earliest"
+    ) as consumer:
+        record = await asyncio.wait_for(consumer.getone(), 120)
+    value: bytes | None = record.value
+    return value
+
+
+def refusal(values: dict[str, Any]) -> str:
+    """What is said where no connection comes about; the error must be one that is not retried."""
+
+    async def connect() -> None:
+        async with admin(settings):
+            pass
+
+    settings = KafkaSettings(**values)
+    with pytest.raises(BrokerError) as caught, explained(settings):
+        asyncio.run(connect())
+    assert PASSWORD not in str(caught.value)
+    assert isinstance(caught.value.__cause__, FINAL), repr(caught.value.__cause__)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "SCRAM", "LOGIN", "TOKEN"])
+def test_all_clients_get_in(secure: Any, certificates: Path, prefix: str, tmp_path: Path, listener: str) -> None:
+    more: dict[str, Any] = {"topic_prefix": prefix}
+    if listener == "TOKEN":
+        (tmp_path / "token").write_text(token() + "\n")
+        more["sasl_oauth_token_file"] = tmp_path / "token"
+    assert asyncio.run(round_trip(KafkaSettings(**given(secure, certificates, listener, **more)))) == b"a record"
+
+
+def test_the_other_scram(secure: Any, certificates: Path, prefix: str) -> None:
+    values = given(secure, certificates, "SCRAM", topic_prefix=prefix, sasl_mechanism="SCRAM-SHA-512")
+    assert asyncio.run(round_trip(KafkaSettings(**values))) == b"a record"
+
+
+@pytest.mark.parametrize("listener", ["SCRAM", "LOGIN"])
+def test_a_wrong_password_is_named(secure: Any, certificates: Path, listener: str) -> None:
+    message = refusal(given(secure, certificates, listener, sasl_password="wrong"))
+    assert "refuses the login of user 'alice'" in message
+    assert "sasl_username and sasl_password" in message
+    assert "wrong" not in message
+
+
+def test_an_expired_token_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(token(-10))
+    message = refusal(given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
+    assert "OAUTHBEARER" in message and "sasl_oauth_token_file" in message
+
+
+def test_another_mechanism_is_named_with_those_that_there_are(secure: Any, certificates: Path) -> None:
+    message = refusal(given(secure, certificates, "SCRAM", sasl_mechanism="PLAIN"))
+    assert "sasl_mechanism = PLAIN" in message
+
+
+def test_a_certificate_of_an_unknown_authority_is_named(secure: Any, certificates: Path) -> None:
+    message = refusal(given(secure, certificates, "TLS", ssl_cafile=None))
+    assert "not trusted" in message and "ssl_cafile" in message
+
+
+def test_a_certificate_for_another_name_is_named_and_may_be_allowed(secure: Any, certificates: Path) -> None:
+    values = given(secure, certificates, "TLS")
+    values["bootstrap_servers"] = values["bootstrap_servers"].replace("localhost", "127.0.0.1")
+    assert "ssl_check_hostname" in refusal(values)
+
+    async def connect() -> list[str]:
+        async with admin(KafkaSettings(**values, ssl_check_hostname=False)) as client:
+            return [broker["host"] for broker in (await client.describe_cluster())["brokers"]]
+
+    assert asyncio.run(connect()) == ["localhost"]
+
+
+def test_files_that_cannot_be_used_are_named(certificates: Path, tmp_path: Path) -> None:
+    def message(**values: Any) -> str:
+        with pytest.raises(UsageError) as caught:
+            client_options(KafkaSettings(security_protocol="SSL", **values))
+        assert KEY_PASSWORD not in str(caught.value)
+        return str(caught.value)
+
+    (tmp_path / "empty").touch()
+    assert "ssl_cafile" in message(ssl_cafile=tmp_path / "none")
+    assert "PEM" in message(ssl_cafile=tmp_path / "empty")
+    pair = {"ssl_certfile": certificates / "client.crt", "ssl_keyfile": certificates / "client.key"}
+    assert "set ssl_password" in message(**pair)
+    assert "ssl_keyfile" in message(**pair, ssl_password="another")
+    assert "ssl_keyfile" in message(ssl_certfile=pair["ssl_certfile"], ssl_keyfile=certificates / "ca.key")
+    options = client_options(KafkaSettings(security_protocol="SSL", **pair, ssl_password=KEY_PASSWORD))
+    assert options["ssl_context"].check_hostname
+
+
+def test_a_token_file_that_is_missing_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
+    async def connect() -> None:
+        async with admin(settings):
+            pass
+
+    settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "none"))
+    with pytest.raises(UsageError, match="sasl_oauth_token_file"):
+        asyncio.run(connect())
+
+
+def test_a_token_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> None:
+    """Empty or away for a moment: that is no error, and longer it is one that is tried again."""
+    path = tmp_path / "token"
+
+    async def replaced() -> str:
+        path.touch()
+        waiting = asyncio.create_task(TokenFile(path).token())
+        await asyncio.sleep(0.2)
+        path.unlink()
+        await asyncio.sleep(0.2)
+        path.write_text("a token\n")
+        return await waiting
+
+    assert asyncio.run(replaced()) == "a token"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "No such file or directory"), (b" ", "is empty"), ("ü".encode(), "ASCII")]
+)
+def test_a_token_file_without_a_token_may_have_one_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
+) -> None:
+    monkeypatch.setattr(connection, "TOKEN_SECONDS", 0.0)
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(NoToken) as caught:
+        asyncio.run(TokenFile(path).token())
+    assert caught.value.retriable and may_pass(caught.value)
+    message = str(explain(caught.value, KafkaSettings()))
+    assert message.startswith(f"sasl_oauth_token_file {path}") and why in message and message.endswith(".")
+
+
+def test_an_empty_token_file_is_what_is_said_of_the_connection(
+    secure: Any, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TOKEN_SECONDS", 0.0)
+    (tmp_path / "token").touch()
+    settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
+
+    async def connect() -> None:
+        async with admin(settings):
+            pass
+
+    with pytest.raises(BrokerError, match=r"^sasl_oauth_token_file .* is empty"), explained(settings):
+        asyncio.run(connect())
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.TopicAuthorizationFailedError("news.frames"), ["not allow", "news.frames", "ACL"]),
+        (errors.GroupAuthorizationFailedError("x"), ["consumer groups stream-lsh.*"]),
+        (errors.UnknownTopicOrPartitionError(), ["topics create"]),
+        (errors.InvalidSessionTimeoutError(), ["session_timeout_ms = 10000"]),
+        (errors.NotEnoughReplicasError(), ["min.insync.replicas"]),
+        (errors.NodeNotReadyError("node 2"), ["node 2", "is down"]),
+        (errors.KafkaStorageError(), ["disk"]),
+        (errors.KafkaTimeoutError(), ["no answer", "127.0.0.1:9092"]),
+        (ConnectionRefusedError(111, "x"), ["no answer", "Connection refused", "stream-lsh broker"]),
+        (errors.UnknownError("strange"), ["127.0.0.1:9092", "strange"]),
+        (errors.CorruptRecordException(), ["CorruptRecordException"]),
+    ],
+)
+def test_errors_in_plain_words(error: BaseException, words: list[str]) -> None:
+    message = str(explain(error, KafkaSettings()))
+    assert all(word in message for word in words), message
+    assert "Error" not in message.replace("stream", "")
+    assert message.endswith((".", ")."))

@@ -1,0 +1,283 @@
+"""Forward against a real broker: the unique documents, unchanged, in order and once; the bad ones with their reason."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import NewPartitions, RecordsToDelete
+from forward_play import NOW, PARTITIONS, Written, check, ended, made, until_forwarded, write_documents, write_verdicts
+from header_play import Name, send
+from last_steps import DEATHS, Victim
+from stage_helpers import PATIENCE, positions, records, running, until
+
+from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.forward import partition as lane
+from stream_lsh.kafka.forward import stage as forward
+from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.run import lives as stage
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics, create
+
+Make = Callable[..., KafkaSettings]
+
+
+@pytest.fixture
+def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
+    return partial(made, broker, prefix, tmp_path)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_unchanged_in_order_and_once_over_several_lives(make: Make, delivery: str) -> None:
+    settings, watch = make(delivery=delivery), Watch("forward")
+
+    async def body() -> None:
+        first = await write_documents(settings, 400)
+        await write_verdicts(settings, first, transactions=delivery == "exactly_once")
+        async with running(ForwardStage, settings, watch):
+            await until_forwarded(settings, first)
+        async with running(ForwardStage, settings, watch):
+            second = await write_documents(settings, 400, seed=2)
+            await write_verdicts(settings, second, transactions=delivery == "exactly_once")
+            await until_forwarded(settings, second)
+        await check(settings, first + second)
+        assert watch.registry.documents.labels("forward")._value.get() == len(first + second)
+        assert watch.commits > 0
+
+    asyncio.run(body())
+
+
+def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make()
+    monkeypatch.setattr(forward, "WAITING_BYTES", 30_000)
+    monkeypatch.setattr(forward, "LEAST_BYTES", 10_000)
+    monkeypatch.setattr(forward, "PARTITION_BYTES", 20_000)
+    monkeypatch.setattr(lane, "MOST_VERDICTS", 20)
+    monkeypatch.setattr(lane, "MOST_DOCUMENTS", 7)
+    most = [0, 0]
+    offer = lane.Lane.offer
+
+    def offered(self: lane.Lane, documents: Any, verdicts: Any) -> None:
+        offer(self, documents, verdicts)
+        most[0] = max(most[0], self.join.size)
+        most[1] = max(most[1], self.join.waiting[1])
+
+    monkeypatch.setattr(lane.Lane, "offer", offered)
+
+    async def body() -> None:
+        documents = await write_documents(settings, 900)
+        async with running(ForwardStage, settings):
+            await until(lambda: _true(most[0] > 10_000), "documents wait")
+            await asyncio.sleep(1)
+            await write_verdicts(settings, documents)
+            await until_forwarded(settings, documents)
+        await check(settings, documents)
+        assert most[0] < 120_000 < sum(len(d.value or b"") for d in documents) / PARTITIONS
+        assert most[1] < 250
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("moment", "number"), [("send", 4), ("commit", 5), ("after", 5)])
+def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> None:
+    settings = make(**DEATHS)
+
+    async def body() -> None:
+        # Commits 1 to 3 are those of the beginnings.
+        victim = Victim("forward", settings, "die", moment, number)
+        documents = await write_documents(settings, 600)
+        await write_verdicts(settings, documents)
+        await asyncio.to_thread(victim.wait_until_dead)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+        await check(settings, documents)
+
+    asyncio.run(body())
+
+
+def test_a_zombie_is_fenced(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = make(**DEATHS)
+
+    async def body() -> None:
+        zombie = Victim("forward", settings, "freeze", "commit", 5)
+        try:
+            first = await write_documents(settings, 300)
+            await write_verdicts(settings, first)
+            await asyncio.to_thread(zombie.wait_until_frozen)
+            async with running(ForwardStage, settings):
+                await until_forwarded(settings, first)
+                zombie.thaw()
+                second = await write_documents(settings, 300, seed=2)
+                await write_verdicts(settings, second)
+                await until_forwarded(settings, second)
+                await asyncio.sleep(2)
+            third = await write_documents(settings, 100, seed=3)
+            await write_verdicts(settings, third)
+            await until_forwarded(settings, third)  # by the zombie, which has joined again
+            assert await asyncio.to_thread(zombie.end) == 0
+            await check(settings, first + second + third)
+        finally:
+            zombie.kill()
+
+    asyncio.run(body())
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_members_come_and_go(make: Make, delivery: str) -> None:
+    settings = make(delivery=delivery, **DEATHS)
+    chance = random.Random(5)
+
+    async def body() -> None:
+        documents: list[Written] = []
+
+        async def feed() -> None:
+            for seed in range(12):
+                found = await write_documents(settings, 60, seed=seed)
+                documents.extend(found)
+                await write_verdicts(settings, found)
+
+        feeding = asyncio.create_task(feed())
+        while not feeding.done():
+            async with running(ForwardStage, settings):
+                await asyncio.sleep(chance.uniform(0.3, 1.5))
+                async with running(ForwardStage, settings):
+                    await asyncio.sleep(chance.uniform(0.3, 1.5))
+        await feeding
+        documents.sort(key=lambda document: (document.partition, document.offset))
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+        await check(settings, documents, once=delivery == "exactly_once")
+
+    asyncio.run(body())
+
+
+def test_repeats_and_holes_of_a_judge_without_transactions(make: Make) -> None:
+    settings = make(partitions=1, delivery="at_least_once")
+
+    async def body() -> None:
+        documents = await write_documents(settings, 40, partitions=1)
+        async with running(ForwardStage, settings):
+            for part in (documents[:10], documents[15:20], documents[5:12]):
+                await write_verdicts(settings, part, transactions=False)
+            await until_forwarded(settings, documents[:12])
+        assert (await positions(settings, "forward", Topics.of(settings).documents))[0] == documents[11].offset + 1
+        async with running(ForwardStage, settings):
+            await write_verdicts(settings, documents[12:], transactions=False)
+            await until_forwarded(settings, documents)
+        await check(settings, documents, 1)
+
+    asyncio.run(body())
+
+
+def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention may empty it then, and nothing is missing."""
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+    monkeypatch.setattr(forward, "QUIET_SECONDS", 0.5)
+
+    async def body() -> None:
+        documents = await write_documents(settings, 100, partitions=1)
+        await write_verdicts(settings, documents)
+        places = [TopicPartition(topic, 0) for topic in (topics.documents, topics.verdicts)]
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+            await until(lambda: at_the_end(places), "both positions stand at the end")
+        async with admin(settings) as client:
+            await client.delete_records({place: RecordsToDelete(before_offset=-1) for place in places})
+        more = await write_documents(settings, 20, seed=2, partitions=1)
+        await write_verdicts(settings, more)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, more)
+        await check(settings, documents + more, 1)
+
+    async def at_the_end(places: Sequence[TopicPartition]) -> bool:
+        consumer = AIOKafkaConsumer(**client_options(settings))
+        await consumer.start()
+        ends = await consumer.end_offsets(places)
+        await consumer.stop()
+        return all([(await positions(settings, "forward", place.topic)).get(0) == ends[place] for place in places])
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b"x", "is no verdict"),
+        (b"{}", "is no verdict"),
+        (b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}', "verdict on t, partition 0"),
+    ],
+)
+def test_foreign_records_among_the_verdicts(make: Make, value: bytes, says: str) -> None:
+    settings = make(partitions=1)
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        await producer.send_and_wait(Topics.of(settings).verdicts, value, partition=0)
+        await producer.stop()
+        with pytest.raises(StateError, match=says):
+            await ended(settings)
+
+    asyncio.run(body())
+
+
+def test_source_partitions_that_were_added_need_topics_create(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+    monkeypatch.setattr(stage, "PATIENCE", 1.0)
+
+    async def body() -> None:
+        documents = await write_documents(settings, 30, partitions=1)
+        await write_verdicts(settings, documents)
+        with pytest.raises(BrokerError, match=r"documents has 2 partitions.*has 1 part.*topics create"):
+            async with asyncio.timeout(PATIENCE), running(ForwardStage, settings) as task:
+                await until_forwarded(settings, documents)
+                async with admin(settings) as client:
+                    await client.create_partitions({topics.documents: NewPartitions(2)})
+                await task
+        await create(settings)
+        documents_of_new = [Written(1, 0, b"k", b"v", [], NOW, "unique")]
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        await producer.send_and_wait(topics.documents, b"v", key=b"k", partition=1, timestamp_ms=NOW)
+        await producer.stop()
+        await write_verdicts(settings, documents_of_new)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents_of_new)
+        await check(settings, documents + documents_of_new, 2)
+
+    asyncio.run(body())
+
+
+def test_a_header_whose_name_is_not_utf8(make: Make) -> None:
+    """It is passed on, the name in other letters: aiokafka cannot send it as it was."""
+    settings = make(partitions=1)
+    topic = Topics.of(settings).documents
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        await send(producer, topic, [b"v"], [("h", b"1"), (Name(b"na\xffme"), b"2")])
+        await producer.stop()
+        (sent,) = await records(settings, topic)
+        documents = [Written(0, 0, None, b"v", [("h", b"1"), ("na\\xffme", b"2")], sent.timestamp, "unique")]
+        await write_verdicts(settings, documents)
+        async with running(ForwardStage, settings):
+            await until_forwarded(settings, documents)
+        await check(settings, documents, 1)
+
+    asyncio.run(body())
+
+
+async def _true(value: bool) -> bool:
+    return value

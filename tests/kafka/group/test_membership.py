@@ -1,0 +1,227 @@
+"""What a member reads, and when it lets go; with a consumer that does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+
+from stream_lsh.kafka.group import membership
+from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.settings import KafkaSettings
+
+ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Consumer:
+    """Gives what was put into `gives`, then nothing."""
+
+    def __init__(self) -> None:
+        self.gives: list[Any] = []
+        self.before: Callable[[], Any] = lambda: None
+        self.answered: float | None = time.time()
+        self.asked = 0
+        self.silent = False
+
+    def subscribe(self, topics: Any, listener: Any) -> None:
+        pass
+
+    async def getmany(self, timeout_ms: int) -> Any:
+        found = self.before()
+        if asyncio.iscoroutine(found):
+            await found
+        given = self.gives.pop(0) if self.gives else {}
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> Any:
+        assert partitions == [ONE]
+        self.asked += 1
+        if self.silent:
+            await asyncio.Event().wait()
+        return {ONE: 0}
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        return None if self.answered is None else int(self.answered * 1000)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        return 10 if partition == ONE else None
+
+
+class Play:
+    def __init__(self) -> None:
+        self.consumer = Consumer()
+        self.done: list[Any] = []
+        self.error: Exception | None = None
+
+    async def set_up(self, given: frozenset[TopicPartition]) -> None:
+        self.done.append(set(given))
+        if self.error:
+            raise self.error
+
+    async def tear_down(self) -> None:
+        self.done.append("gave up")
+
+    def member(self) -> Membership:
+        return Membership(self.consumer, ["t"], KafkaSettings(), self.set_up, self.tear_down)
+
+
+def played(body: Callable[[Play, Membership], Any]) -> Play:
+    play = Play()
+
+    async def run() -> None:
+        async with play.member() as member:
+            await body(play, member)
+
+    asyncio.run(run())
+    assert play.done.pop() == "gave up"
+    return play
+
+
+def test_only_what_is_set_up_is_read() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        assert await member.poll(0.1) == {} and member.assigned == frozenset()  # stands by
+        await member.on_partitions_assigned({ONE})
+        play.consumer.gives = [{ONE: ["before the seek"]}, {ONE: ["first"], OTHER: ["foreign"]}]
+        assert await member.poll(0.1) is None
+        assert member.assigned == {ONE} and play.done == [{ONE}]
+        assert await member.poll(0.1) == {ONE: ["first"]}
+        await member.on_partitions_revoked({ONE})
+        assert play.done == [{ONE}, "gave up"] and member.assigned == frozenset()
+        play.consumer.gives = [{ONE: ["late"]}]
+        assert not await member.poll(0.1)
+
+    played(body)
+
+
+def test_positions_from_before_the_seek_are_no_errors() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        for error in (NoOffsetForPartitionError(ONE), OffsetOutOfRangeError({ONE: 3})):
+            await member.on_partitions_assigned({ONE})
+            play.consumer.gives = [error, error]
+            assert await member.poll(0.1) is None
+            with pytest.raises(type(error)):
+                await member.poll(0.1)
+
+    played(body)
+
+
+def test_a_stop_does_not_wait_for_what_cannot_be_set_up() -> None:
+    """Brokers without a quorum do not answer a transaction's beginning."""
+
+    async def body(play: Play, member: Membership) -> None:
+        asked = asyncio.Event()
+
+        async def never(given: frozenset[TopicPartition]) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        member._set_up = never
+        await member.on_partitions_assigned({ONE})
+        assert await asyncio.wait_for(member.poll(0.1, asyncio.ensure_future(asked.wait())), 10) is None
+        assert member.assigned == frozenset() and not member.working.locked()
+
+    played(body)
+
+
+def test_what_fails_in_setting_up_ends_the_life() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        play.error = KafkaError("no")
+        await member.on_partitions_assigned({ONE})
+        with pytest.raises(KafkaError, match="no"):
+            await member.poll(0.1)
+        assert member.assigned == frozenset()
+
+    played(body)
+
+
+def test_a_revocation_waits_for_what_is_in_flight() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        await member.on_partitions_assigned({ONE})
+        await member.poll(0.1)
+        async with member.working:
+            revoking = asyncio.create_task(member.on_partitions_revoked({ONE}))
+            await asyncio.sleep(0.05)
+            assert member.assigned == {ONE} and not revoking.done()
+        await revoking
+        assert member.assigned == frozenset()
+
+    played(body)
+
+
+def test_a_wait_ends_when_another_thing_is_done() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        play.consumer.before = lambda: asyncio.sleep(3600)
+        done = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.05, done.set_result, None)
+        assert await member.poll(3000, done) is None
+
+    played(body)
+
+
+def test_who_stands_by_asks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "RECENT", 1.0)
+
+    async def body(play: Play, member: Membership) -> None:
+        for asked in (1, 2):
+            assert await member.poll(0.01) == {}
+            assert await member.poll(0.01) is None and play.consumer.asked == asked
+            await asyncio.sleep(1)
+
+    played(body)
+
+
+def test_a_stop_does_not_wait_for_an_answer() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        play.consumer.silent = True
+        asked = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, asked.set)
+        assert await asyncio.wait_for(member.poll(0.01, asyncio.ensure_future(asked.wait())), 2) is None
+
+    played(body)
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+@pytest.mark.parametrize("hangs", [True, False])
+def test_silence_is_not_taken_for_having_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, assigned: bool, hangs: bool
+) -> None:
+    """Whether this member works, stands by, or waits for its first assignment."""
+    monkeypatch.setattr(membership, "SILENCE", 2.0)
+    monkeypatch.setattr(membership, "SESSIONS", 0.0)
+    monkeypatch.setattr(membership, "RECENT", 0.05)
+    monkeypatch.setattr(membership, "_GROUP_SECONDS", 0.05)
+
+    async def body(play: Play, member: Membership) -> None:
+        if assigned:
+            await member.on_partitions_assigned({ONE})
+            await member.poll(0.01)
+        play.consumer.answered = time.time() - 60
+        play.consumer.silent = True
+        if hangs:
+            play.consumer.before = lambda: asyncio.sleep(3600)
+        nones = 0
+        with pytest.raises(Failed, match="has not answered"):
+            for _ in range(1000):
+                assert await member.poll(0.01) is None
+                nones += 1
+                await asyncio.sleep(0.01)
+        assert nones > 0
+
+    played(body)
+
+
+def test_lag_is_what_the_broker_has_told() -> None:
+    async def body(play: Play, member: Membership) -> None:
+        assert member.lag(ONE, 4) == 6
+        assert member.lag(ONE, 12) == 0
+        assert member.lag(OTHER, 4) == 0
+
+    played(body)

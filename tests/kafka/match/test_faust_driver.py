@@ -1,0 +1,125 @@
+"""Where Faust's own behaviour would be wrong, without a broker: the option of a consumer, what is late."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import aiokafka
+import pytest
+from faust.tables import recovery
+from faust.types import TP
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.match.app import MatchApp
+from stream_lsh.kafka.match.faust_driver import ConsumerThread, Recovery
+from stream_lsh.kafka.match.store import FrameStore
+from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+
+
+def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust's 1000 s would be counted from when it was told that it has no shard."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", lambda **options: given.update(options))
+
+    async def scenario() -> None:
+        app = MatchApp(KafkaSettings(), Watch("match"))
+        thread: Any = SimpleNamespace(app=app)
+        ConsumerThread._create_worker_consumer(thread, app.transport)
+
+    asyncio.run(scenario())
+    assert given["max_poll_interval_ms"] > 20 * 86_400_000
+    assert given["rebalance_timeout_ms"] < 120_000  # a join does not wait as long
+
+
+@pytest.mark.parametrize("handed_over", ["never", "before", "meanwhile"])
+def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
+    monkeypatch: pytest.MonkeyPatch, handed_over: str
+) -> None:  # fmt: skip
+    """A rebalance has begun, the next assignment is not there yet: the generation is still the old one."""
+    answering: list[set[int]] = []
+    app: Any = SimpleNamespace(
+        hand_overs=3, consumer_generation_id=7, should_stop=False, answer_for=answering.append
+    )  # fmt: skip
+
+    async def assigned(self: Any, *_: Any) -> None:
+        self.active_tps = {TP("changelog", 0)}
+
+    async def completed(self: Any, generation_id: int) -> None:
+        if handed_over == "meanwhile":
+            app.hand_overs += 1
+
+    monkeypatch.setattr(recovery.Recovery, "on_rebalance", assigned)
+    monkeypatch.setattr(recovery.Recovery, "on_recovery_completed", completed)
+
+    async def scenario() -> None:
+        found: Recovery = object.__new__(Recovery)
+        found.app = app
+        await found.on_rebalance(set(), set(), set(), 7)
+        if handed_over == "before":
+            app.hand_overs += 1
+        await found.on_recovery_completed(7)
+
+    asyncio.run(scenario())
+    assert answering == ([{0}] if handed_over == "never" else [])
+
+
+class Shard:
+    """A shard that cannot be activated, because it is closed while that is tried."""
+
+    shard, expected = 0, 5
+
+    def __init__(self, meanwhile: Any) -> None:
+        self._meanwhile = meanwhile
+
+    async def activate(self) -> None:
+        self._meanwhile()
+        raise RuntimeError("shard 0 is not open")
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_shard_given_up_while_it_is_activated_is_no_failure(given_up: bool) -> None:
+    failures: list[BaseException] = []
+    place = TP("changelog", 0)
+    highwaters = {place: 4}
+    store: Any = object.__new__(FrameStore)
+    store.app = SimpleNamespace(
+        fail=failures.append, tables=SimpleNamespace(recovery=SimpleNamespace(active_highwaters=highwaters))
+    )
+    store.held = {}
+    store.held[0] = Shard(store.held.clear if given_up else lambda: None)
+
+    async def scenario() -> None:
+        await store.on_recovery_completed({place, TP("changelog", 1)}, set())
+        highwaters[place] = 5
+        await store.on_recovery_completed({place}, set())
+
+    asyncio.run(scenario())
+    assert [type(error) for error in failures] == ([] if given_up else [RuntimeError, Failed])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "offset", "position"),
+    [(0, 9, None, 0), (0, 9, 4, 4), (3, 9, 3, 3), (3, 9, 9, 9), (3, 9, None, None), (3, 9, 2, None), (3, 9, 10, None)],
+)
+def test_frames_that_were_deleted_are_noticed_whatever_the_shard_holds(
+    start: int, end: int, offset: int | None, position: int | None
+) -> None:  # fmt: skip
+    place = TP("frames", 0)
+
+    async def starts(*_: TP) -> dict[TP, int]:
+        return {place: start}
+
+    async def ends(*_: TP) -> dict[TP, int]:
+        return {place: end}
+
+    app: Any = SimpleNamespace(consumer=SimpleNamespace(earliest_offsets=starts, highwaters=ends), _positions={})
+    if position is None:
+        with pytest.raises(BrokerError, match="frames were deleted before they were matched"):
+            asyncio.run(MatchApp.positions(app, {place: offset}))
+    else:
+        assert asyncio.run(MatchApp.positions(app, {place: offset})) == {place: position}
+        assert app._positions == {0: position}

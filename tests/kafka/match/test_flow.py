@@ -1,0 +1,253 @@
+"""The way of a shard's frames without a broker: what is sent, acknowledged, given up, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from stream_lsh.errors import StateError
+from stream_lsh.kafka.match import flow as module
+from stream_lsh.kafka.match.flow import Flow
+from stream_lsh.kafka.match.held import Matched
+from stream_lsh.kafka.match.replica import Answer
+from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.metrics import Watch
+
+
+@dataclass
+class Place:
+    """What aiokafka's futures hold."""
+
+    offset: int
+
+
+class Shard:
+    """Answers frame n with the change cn and the reply rn; to `gap` with nothing, to `old` that it is long done."""
+
+    shard = 3
+
+    def __init__(self) -> None:
+        self.confirmed: list[int] = []
+        self.matched: list[bytes] = []
+        self.lost: StateError | None = None
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[int]) -> list[Matched]:
+        self.confirmed += confirmed
+        self.matched += values
+        await self.free.wait()
+        found: dict[bytes, Answer | None] = {b"gap": None, b"old": Answer(0, None, None)}
+        return [Matched(found.get(value, Answer(0, b"c" + value, b"r" + value, 1)), 0.0) for value in values]
+
+    def look(self) -> None:
+        if self.lost is not None:
+            raise self.lost
+
+
+class Play:
+    """A flow from offset 10 on, and what it does; sends are confirmed by hand."""
+
+    def __init__(self) -> None:
+        self.sends: list[tuple[str, int, bytes]] = []
+        self.futures: list[asyncio.Future[Any]] = []
+        self.acknowledged: list[int] = []
+        self.failures: list[BaseException] = []
+        self.shard = Shard()
+        self.watch = Watch("match")
+        held: Any = self.shard
+        self.flow = Flow(held, 10, self._send, "changelog", "matches", self.failures.append, self.watch)
+
+    async def _send(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+        self.sends.append((topic, partition, value))
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+    def offer(self, offset: int, value: bytes) -> None:
+        self.flow.offer(offset, value, lambda: self.acknowledged.append(offset))
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def play(scenario: Callable[[Play], Coroutine[Any, Any, None]]) -> Play:
+    async def run() -> Play:
+        found = Play()
+        try:
+            await scenario(found)
+        finally:
+            await found.flow.close()
+        return found
+
+    return asyncio.run(run())
+
+
+def test_acknowledged_in_order_when_change_and_reply_are_confirmed() -> None:
+    async def scenario(p: Play) -> None:
+        for offset in (10, 11, 12):
+            p.offer(offset, b"%d" % offset)
+        await p.settle()
+        assert p.sends[:2] == [("changelog", 3, b"c10"), ("matches", 0, b"r10")]
+        assert [value for _, _, value in p.sends[2:]] == [b"c11", b"r11", b"c12", b"r12"]
+        for number in (5, 4, 1, 3, 2):
+            p.futures[number].set_result(Place(100 + number))
+        await p.settle()
+        assert p.acknowledged == []
+        p.futures[0].set_result(Place(100))
+        await p.settle()
+        assert p.acknowledged == [10, 11, 12]
+        assert p.flow.idle
+
+    assert play(scenario).shard.confirmed == [100, 102, 104]
+
+
+def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn() -> None:
+    async def scenario(p: Play) -> None:
+        for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old")):
+            p.offer(offset, value)
+        await p.settle()
+        assert len(p.sends) == 2 and p.acknowledged == []
+        for future in p.futures:
+            future.set_result(None)  # as where the broker had the record already
+        await p.settle()
+        assert p.acknowledged == [10, 11, 12]
+
+    assert play(scenario).shard.confirmed == []
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_send_that_fails_ends_it(which: int) -> None:
+    async def scenario(p: Play) -> None:
+        p.offer(10, b"a")
+        p.offer(11, b"b")
+        await p.settle()
+        p.futures[which].set_exception(ConnectionError("gone"))
+        p.futures[1 - which].set_result(Place(1))
+        for future in p.futures[2:]:
+            future.set_result(Place(2))
+        await p.settle()
+        p.offer(12, b"c")
+        await p.settle()
+        assert p.acknowledged == [] and not p.flow.room
+        assert p.shard.matched == [b"a", b"b"]
+
+    assert [str(error) for error in play(scenario).failures] == ["gone"]
+
+
+def test_frames_that_are_missing_end_it() -> None:
+    async def scenario(p: Play) -> None:
+        p.offer(10, b"a")
+        p.offer(10, b"a")  # again after a seek: passed over
+        p.offer(12, b"c")
+        await p.settle()
+
+    found = play(scenario)
+    assert found.acknowledged == [] and isinstance(found.failures[0], Failed)
+    assert "frames from offset 11 to 12" in str(found.failures[0])
+
+
+def test_draining_finishes_what_was_begun_and_drops_the_rest() -> None:
+    async def scenario(p: Play) -> None:
+        p.shard.free.clear()
+        for offset in range(10, 10 + module.TOGETHER):
+            p.offer(offset, b"x")
+        p.offer(10 + module.TOGETHER, b"late")
+        await p.settle()
+        draining = asyncio.create_task(p.flow.drain(60))
+        await p.settle()
+        p.offer(99, b"after")
+        p.shard.free.set()
+        await p.settle()
+        assert not draining.done()
+        for future in p.futures:
+            future.set_result(Place(1))
+        await draining
+        assert p.acknowledged == list(range(10, 10 + module.TOGETHER))
+        assert p.shard.matched == [b"x"] * module.TOGETHER
+
+    assert play(scenario).failures == []
+
+
+def test_draining_ends_when_nothing_is_confirmed() -> None:
+    async def scenario(p: Play) -> None:
+        p.offer(10, b"x")
+        await p.settle()
+        await p.flow.drain(0.05)
+        assert p.acknowledged == []
+        await p.flow.close()
+        for future in p.futures:
+            future.set_result(Place(1))
+        await p.settle()
+        assert p.acknowledged == []
+
+    play(scenario)
+
+
+def test_no_room_for_more_than_a_limit() -> None:
+    async def scenario(p: Play) -> None:
+        p.offer(10, bytes(module.MOST_BYTES - 1))
+        assert p.flow.room
+        p.offer(11, b"x")
+        assert not p.flow.room
+        await p.settle()
+        for future in p.futures:
+            future.set_result(Place(1))
+        await p.settle()
+        assert p.flow.room
+        for offset in range(12, 12 + module.MOST_FRAMES):
+            assert p.flow.room
+            p.offer(offset, b"x")
+        assert not p.flow.room
+
+    play(scenario)
+
+
+def test_only_what_was_matched_just_now_is_counted() -> None:
+    async def scenario(p: Play) -> None:
+        for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old"), (13, b"b")):
+            p.offer(offset, value)
+        await p.settle()
+        assert p.watch.registry.documents.labels("match")._value.get() == 2
+
+    play(scenario)
+
+
+def test_a_frame_that_does_not_come_ends_it() -> None:
+    async def scenario(p: Play) -> None:
+        p.flow.check()
+        assert p.failures == []
+        p.shard.lost = StateError("the next one has not come")
+        p.flow.check()
+        p.flow.check()
+
+    assert [str(error) for error in play(scenario).failures][:1] == ["the next one has not come"]
+
+
+def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send may wait until there is room: that time is not the broker's."""
+    monkeypatch.setattr(module, "ANSWER_MS", 0)
+
+    async def scenario(p: Play) -> None:
+        room = asyncio.Event()
+        real = p.flow._send
+
+        async def send(topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+            await room.wait()
+            return await real(topic, partition, value)
+
+        p.flow._send = send  # type: ignore[method-assign,assignment]
+        p.offer(10, b"a")
+        await p.settle()
+        p.flow.check()
+        assert p.failures == []
+        room.set()
+        await p.settle()
+        p.flow.check()
+        assert len(p.failures) == 1
+
+    play(scenario)

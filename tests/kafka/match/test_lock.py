@@ -1,0 +1,41 @@
+"""The lock of a data folder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from stream_lsh.errors import StateError, UsageError
+from stream_lsh.kafka.match.lock import FolderLock
+
+
+def test_one_has_it_and_gives_it_back(tmp_path: Path) -> None:
+    first, second = FolderLock(tmp_path / "data"), FolderLock(tmp_path / "data")
+    first.take()
+    with pytest.raises(StateError, match="in use by another worker"):
+        second.take()
+    first.release()
+    second.take()
+    second.release()
+
+
+def test_a_file_system_without_locks_is_named_and_nothing_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def refuse(descriptor: int, operation: int) -> None:
+        taken.append(descriptor)
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock = FolderLock(tmp_path)
+    with pytest.raises(UsageError, match=rf"data_folder {tmp_path} cannot be locked: No locks available"):
+        lock.take()
+    with pytest.raises(OSError):
+        os.fstat(taken[0])
+    lock.release()

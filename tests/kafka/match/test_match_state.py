@@ -1,0 +1,372 @@
+"""The match role and its state: a changelog that is trimmed, empty or not the one it was, damage, failures of sends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
+from kafka_helpers import settings_for
+from match_play import LIMIT, ROOT, Replies, all_committed, documents, expected, frames, log_ends, produce
+from stage_helpers import warm
+
+from stream_lsh.errors import BrokerError, FormatError, StateError
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.match.faust_driver import Consumer
+from stream_lsh.kafka.match.sender import Sender
+from stream_lsh.kafka.match.stage import MatchStage
+from stream_lsh.kafka.run.lives import keep_running
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics, create
+
+pytestmark = pytest.mark.slow
+
+SIZE = 16
+PATIENT = {"session_timeout_ms": 60_000}
+"""Settings where offsets are exact: on a slow machine a member may seem dead, and what it does again counts twice."""
+
+
+async def with_match(settings: KafkaSettings, work: Callable[[], Awaitable[object]]) -> Watch:
+    """Do `work` while the match role runs in this event loop; raises what ends the role."""
+    warm()
+    stop, watch = asyncio.Event(), Watch("match")
+    running = asyncio.create_task(keep_running(lambda: MatchStage(settings, watch), stop, settings, watch))
+    working = asyncio.ensure_future(work())
+    await asyncio.wait([running, working], return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    if not working.done():
+        working.cancel()
+        await running
+    await running
+    working.result()
+    return watch
+
+
+async def feed(settings: KafkaSettings, log: list[bytes], replies: Replies) -> None:
+    """Send frames and wait for the replies, and until their offsets are committed."""
+    await produce(settings, log)
+    n = len(replies.found[0]) + len(log)
+    await replies.read(n)
+    await all_committed(settings, n)
+
+
+async def trim(settings: KafkaSettings, shard: int, before: int) -> None:
+    async with admin(settings) as client:
+        place = TopicPartition(Topics.of(settings).changelog, shard)
+        await client.delete_records({place: RecordsToDelete(before)})
+
+
+async def remake_changelog(settings: KafkaSettings) -> None:
+    async with admin(settings) as client:
+        await client.delete_topics([Topics.of(settings).changelog])
+        while Topics.of(settings).changelog in await client.list_topics():
+            await asyncio.sleep(0.1)
+    await create(settings)
+
+
+def test_an_emptied_changelog_is_no_error(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """With the disk it goes on; without it the shard begins empty, and goes on with the next frame."""
+    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
+    log = frames(settings, documents(900), SIZE)
+    replies = Replies(settings)
+
+    async def scenario() -> None:
+        await create(settings)
+        await with_match(settings, lambda: feed(settings, log[:20], replies))
+        await trim(settings, 0, 20)
+        await with_match(settings, lambda: feed(settings, log[20:30], replies))
+        assert replies.found[0] == expected(settings, log[:30], tmp_path / "kept")[0]
+        await trim(settings, 0, 30)
+        shutil.rmtree(settings.data_folder)
+        await with_match(settings, lambda: feed(settings, log[30:], replies))
+        assert await log_ends(settings, Topics.of(settings).changelog, 1) == [(30, len(log))]
+
+    asyncio.run(scenario())
+    assert len(replies.found[0]) == len(log)
+
+
+@pytest.mark.parametrize("disk", ["lost", "kept", "behind"])
+def test_a_trimmed_changelog(broker: Any, prefix: str, tmp_path: Path, disk: str, caplog: Any) -> None:
+    """Without a disk all that is left is read. One that ends before that is deleted only with leave."""
+    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
+    log = frames(settings, documents(900), SIZE)
+    replies = Replies(settings)
+
+    async def scenario() -> None:
+        await create(settings)
+        await with_match(settings, lambda: feed(settings, log[:10], replies))
+        shutil.copytree(settings.data_folder, tmp_path / "old")
+        await with_match(settings, lambda: feed(settings, log[10:30], replies))
+        await trim(settings, 0, 15)
+        if disk != "kept":
+            shutil.rmtree(settings.data_folder)
+        chosen = settings
+        if disk == "behind":
+            (tmp_path / "old").rename(settings.data_folder)
+            with pytest.raises(StateError, match="--accept-loss once"):
+                await with_match(settings, lambda: asyncio.sleep(LIMIT))
+            chosen = settings.model_copy(update={"accept_loss": True})
+        await with_match(chosen, lambda: feed(chosen, log[30:], replies))
+
+    asyncio.run(scenario())
+    assert caplog.text.count("knows nothing of the 15 records before") == (disk != "kept")
+    right = expected(settings, log, tmp_path)[0]
+    assert len(replies.found[0]) == len(log)
+    assert replies.found[0][:30] == right[:30]
+    assert (replies.found[0] == right) == (disk == "kept")
+
+
+def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    log = frames(settings, documents(320), SIZE)
+    replies = Replies(settings)
+
+    async def scenario() -> None:
+        await create(settings)
+        await with_match(settings, lambda: feed(settings, log, replies))
+        await remake_changelog(settings)
+        await with_match(settings, lambda: asyncio.sleep(LIMIT))
+
+    with pytest.raises(StateError, match=r"data/shard-0 holds shard 0 up to offset 19 .* ends at 0.*delete"):
+        asyncio.run(scenario())
+
+
+def test_a_damaged_folder_is_rebuilt(broker: Any, prefix: str, tmp_path: Path, caplog: Any) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    log = frames(settings, documents(640), SIZE)
+    replies = Replies(settings)
+
+    async def scenario() -> None:
+        await create(settings)
+        await with_match(settings, lambda: feed(settings, log[:20], replies))
+        (settings.data_folder / "shard-0" / "db" / "CURRENT").unlink()
+        await with_match(settings, lambda: feed(settings, log[20:], replies))
+
+    asyncio.run(scenario())
+    assert "to rebuild it from the changelog" in caplog.text
+    assert replies.found == expected(settings, log, tmp_path)
+
+
+@pytest.mark.parametrize("which", ["change", "reply"])
+def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any, which: str) -> None:
+    """Each tenth send of a kind is refused: the life ends, the next one says again what was not confirmed."""
+    settings = settings_for(broker, prefix, tmp_path)
+    log = frames(settings, documents(1600), SIZE)
+    replies = Replies(settings)
+    real, calls = Sender.send, 0
+
+    async def send(self: Sender, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+        nonlocal calls
+        if topic.endswith("matches") == (which == "reply"):
+            calls += 1
+            if calls % 37 == 5 and calls < 200:
+                refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                refused.set_exception(ConnectionError("refused for once"))
+                return refused
+        return await real(self, topic, partition, value)
+
+    monkeypatch.setattr(Sender, "send", send)
+
+    async def scenario() -> Watch:
+        await create(settings)
+        return await with_match(settings, lambda: feed(settings, log, replies))
+
+    watch = asyncio.run(scenario())
+    assert watch.registry.restarts.labels("match")._value.get() >= 2
+    assert replies.found == expected(settings, log, tmp_path)
+
+
+def test_changelog_records_that_faust_loses_are_read_again(
+    broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
+) -> None:  # fmt: skip
+    """Faust clears the changelog's queue whenever it resumes flow; here records of a recovery vanish, the last too."""
+    settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
+    log = frames(settings, documents(1600), SIZE)
+    replies = Replies(settings)
+    real = Consumer.getmany
+    lost: set[tuple[int, int]] = set()
+
+    async def getmany(self: Consumer, timeout: float) -> AsyncIterator[Any]:
+        async for tp, message in real(self, timeout):
+            place = tp.partition, message.offset
+            # Of what was written before; should a member have to begin again, it reads what comes now, too.
+            ours = tp.topic.endswith("changelog") and place[1] < 80
+            if ours and place not in lost and (place[1] % 11 == 3 or place[1] == 79):
+                lost.add(place)
+            else:
+                yield tp, message
+
+    async def scenario() -> None:
+        await create(settings)
+        await with_match(settings, lambda: feed(settings, log[:80], replies))
+        shutil.rmtree(settings.data_folder)
+        monkeypatch.setattr(Consumer, "getmany", getmany)
+        await with_match(settings, lambda: feed(settings, log[80:], replies))
+
+    asyncio.run(scenario())
+    assert len(lost) == 16
+    assert replies.found == expected(settings, log, tmp_path)
+
+
+def test_a_frame_that_is_none_ends_the_role(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+
+    async def scenario() -> None:
+        await create(settings)
+        await produce(settings, [b"hello"])
+        await with_match(settings, lambda: asyncio.sleep(LIMIT))
+
+    with pytest.raises(FormatError, match="something else writes to this topic"):
+        asyncio.run(scenario())
+
+
+def test_frames_of_other_settings_end_the_role(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    other = settings_for(broker, prefix, tmp_path, threshold=0.7)
+
+    async def scenario() -> None:
+        await create(settings)
+        await produce(settings, frames(other, documents(16), SIZE))
+        await with_match(settings, lambda: asyncio.sleep(LIMIT))
+
+    with pytest.raises(FormatError, match="made with other settings"):
+        asyncio.run(scenario())
+
+
+def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    log = frames(settings, documents(320), SIZE)
+
+    async def scenario() -> None:
+        await create(settings)
+        await produce(settings, log)
+        async with admin(settings) as client:
+            await client.delete_records({TopicPartition(Topics.of(settings).frames, 0): RecordsToDelete(5)})
+        await with_match(settings, lambda: asyncio.sleep(LIMIT))
+
+    with pytest.raises(BrokerError, match="frames were deleted before they were matched"):
+        asyncio.run(scenario())
+
+
+def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    with pytest.raises(BrokerError, match="stream-lsh topics create"):
+        asyncio.run(with_match(settings, lambda: asyncio.sleep(LIMIT)))
+
+
+def test_one_worker_a_data_folder(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+
+    async def scenario() -> None:
+        await create(settings)
+
+        async def second() -> None:
+            while not (settings.data_folder / "shard-0").exists():
+                await asyncio.sleep(0.05)
+            await with_match(settings, lambda: asyncio.sleep(LIMIT))
+
+        await with_match(settings, second)
+
+    with pytest.raises(StateError, match="is in use by another worker; give each worker its own"):
+        asyncio.run(scenario())
+
+
+def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """`faust -A stream_lsh.kafka.match.app worker` works, and ends with an error when the role cannot go on."""
+    settings = settings_for(broker, prefix, tmp_path)
+    log = frames(settings, documents(640), SIZE)
+    replies = Replies(settings)
+    config = tmp_path / "stream-lsh.toml"
+    config.write_text(
+        f'bootstrap_servers = "{settings.bootstrap_servers}"\ntopic_prefix = "{prefix}"\n'
+        f'data_folder = "{settings.data_folder}"\n'
+    )
+    asyncio.run(create(settings))
+    command = [sys.executable, "-m", "faust", "-A", "stream_lsh.kafka.match.app", "worker", "-l", "info"]
+    caches = {name: os.environ[name] for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR") if name in os.environ}
+    environment = {"STREAM_LSH_CONFIG": str(config), "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **caches}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment,
+        stdout=(tmp_path / "faust.log").open("wb"), stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+    async def scenario() -> int:
+        await feed(settings, log, replies)
+        await produce(settings, [b"hello"])
+        return await asyncio.to_thread(process.wait, LIMIT)
+
+    try:
+        assert asyncio.run(scenario()) != 0
+    finally:
+        process.kill()
+        process.wait()
+    assert "something else writes to this topic" in (tmp_path / "faust.log").read_text()
+    assert replies.found == expected(settings, log, tmp_path)
+
+
+def test_a_broker_that_dies_or_hangs(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """kill -9 of the broker under load, then a pause longer than sessions last: all goes on when it is back."""
+    if not hasattr(broker, "pause"):
+        pytest.skip("this broker cannot be paused")
+    settings = settings_for(broker, prefix, tmp_path, shards=2, session_timeout_ms=6000, give_up_seconds=120)
+    log = frames(settings, documents(6400), SIZE)
+    replies = Replies(settings)
+
+    async def disturb() -> None:
+        for disturbed in (True, False):
+            seen = len(replies.found[0])
+            while len(replies.found[0]) < seen + 20:
+                await asyncio.sleep(0.05)
+            if disturbed:
+                broker.kill()
+                await asyncio.sleep(1)
+                await asyncio.to_thread(broker.restart)
+            else:
+                broker.pause()
+                await asyncio.sleep(9)
+                broker.resume()
+
+    async def work() -> None:
+        feeding = asyncio.create_task(produce(settings, log, 0.03))
+        disturbing = asyncio.create_task(disturb())
+        await replies.read(len(log))
+        await feeding
+        await disturbing
+        await all_committed(settings, len(log))
+
+    async def scenario() -> None:
+        await create(settings)
+        await with_match(settings, work)
+
+    try:
+        asyncio.run(scenario())
+    finally:  # other tests need it, too
+        broker.resume()
+        if broker.pid is None:
+            broker.start()
+    assert replies.found == expected(settings, log, tmp_path)
+
+
+def test_stopped_while_it_starts(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Whenever the stop comes, the life ends without an error and gives everything back to the next one."""
+    settings = settings_for(broker, prefix, tmp_path)
+    log = frames(settings, documents(320), SIZE)
+    replies = Replies(settings)
+
+    async def scenario() -> None:
+        await create(settings)
+        for seconds in (0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8):
+            await asyncio.wait_for(with_match(settings, lambda seconds=seconds: asyncio.sleep(seconds)), LIMIT)
+        await with_match(settings, lambda: feed(settings, log, replies))
+
+    asyncio.run(scenario())
+    assert replies.found == expected(settings, log, tmp_path)

@@ -1,0 +1,59 @@
+"""A member that stands by, without a partition: it is healthy while the brokers answer it, and not a moment longer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka_helpers import settings_for
+from proxy import Proxied, Proxy
+from stage_helpers import running, until
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.group import membership
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.process import STAGES, stage_class
+from stream_lsh.kafka.topics import create
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def proxy(proxied: Proxied) -> Iterator[Proxy]:
+    found = proxied.proxies[1]
+    yield found
+    found.thaw()
+
+
+@pytest.mark.parametrize("role", ["judge", "forward"])
+def test_who_stands_by_notices_that_the_brokers_are_away(
+    proxied: Proxied, proxy: Proxy, prefix: str, tmp_path: Path, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "SILENCE", 2.0)
+    monkeypatch.setattr(membership, "SESSIONS", 0.0)
+    monkeypatch.setattr(membership, "RECENT", 0.5)
+    settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1, session_timeout_ms=6000)
+    behind = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{proxy.port}", "give_up_seconds": 3})
+    stage, working, watch = stage_class(STAGES[role]), Watch(role), Watch(role)
+
+    async def idle(watch: Watch, since: float) -> bool:
+        return (watch.last_idle or 0) > since
+
+    async def body() -> None:
+        await create(settings)
+        async with running(stage, settings, working):
+            await until(lambda: idle(working, 0), "one works")
+            with pytest.raises(BrokerError, match="Given up"):
+                async with running(stage, behind, watch) as task:
+                    await until(lambda: idle(watch, 0), "the other stands by")
+                    await until(lambda: idle(watch, time.monotonic() - 0.1), "it goes on doing so")
+                    proxy.freeze()
+                    frozen = time.monotonic()
+                    await asyncio.wait_for(task, 60)
+            assert watch.last_idle is not None and watch.last_idle < frozen + 1
+            assert await idle(working, frozen + 1)
+
+    asyncio.run(body())

@@ -1,0 +1,104 @@
+"""What a role tells of its work, as Prometheus reads it."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from stream_lsh.kafka.run.health import Health
+from stream_lsh.kafka.run.metrics import Registry, Watch
+
+
+def samples(registry: Registry) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    text, kind = registry.exposition()
+    assert kind.startswith("text/plain")
+    families = text_string_to_metric_families(text.decode())
+    return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def value(registry: Registry, name: str, **labels: str) -> float | None:
+    return samples(registry).get((f"stream_lsh_{name}", frozenset(labels.items())))
+
+
+def test_everything_that_a_watch_tells() -> None:
+    registry = Registry()
+    watch, other = Watch("judge", registry), Watch("sign", registry)
+    watch.documents(3)
+    watch.documents(4)
+    other.documents(100)
+    watch.batch(7, 0.0015)
+    watch.verdicts("unique", 5)
+    watch.verdicts("near_duplicate", 2)
+    watch.pairs(9)
+    watch.lag(0, 11)
+    watch.ignored("a gap before it")
+    watch.ignored("a gap before it", 2)
+    watch.index(3, 1000, 5000)
+    watch.recovery(3, 17)
+    watch.restarted()
+    watch.committed()
+    assert value(registry, "documents_total", role="judge") == 7
+    assert value(registry, "documents_total", role="sign") == 100
+    assert value(registry, "batch_documents_sum", role="judge") == 7
+    assert value(registry, "batch_documents_bucket", role="judge", le="5.0") == 0
+    assert value(registry, "batch_documents_bucket", role="judge", le="10.0") == 1
+    assert value(registry, "stage_seconds_bucket", role="judge", le="0.002") == 1
+    assert value(registry, "verdicts_total", role="judge", kind="unique") == 5
+    assert value(registry, "verdicts_total", role="judge", kind="near_duplicate") == 2
+    assert value(registry, "pairs_total", role="judge") == 9
+    assert value(registry, "lag_records", role="judge", partition="0") == 11
+    assert value(registry, "ignored_records_total", role="judge", reason="a gap before it") == 3
+    assert value(registry, "index_documents", role="judge", shard="3") == 1000
+    assert value(registry, "index_bytes", role="judge", shard="3") == 5000
+    assert value(registry, "recovery_remaining_records", role="judge", shard="3") == 17
+    assert value(registry, "restarts_total", role="judge") == 1
+    assert (value(registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9
+    assert value(registry, "last_commit_timestamp_seconds", role="sign") == 0
+
+
+def test_what_this_member_has_lost_is_no_longer_told() -> None:
+    watch = Watch("match")
+    for shard in (0, 1):
+        watch.lag(shard, 5)
+        watch.index(shard, 10, 100)
+    watch.recovery(1, 3)
+    watch.assigned({0})
+    watch.revoked(1)
+    watch.revoked(2)
+    assert value(watch.registry, "lag_records", role="match", partition="0") == 5
+    assert value(watch.registry, "lag_records", role="match", partition="1") is None
+    assert value(watch.registry, "index_documents", role="match", shard="0") == 10
+    for name in ("index_documents", "index_bytes", "recovery_remaining_records"):
+        assert value(watch.registry, name, role="match", shard="1") is None
+
+
+def test_memory_and_processor_time_are_there() -> None:
+    names = {name for name, _ in samples(Registry())}
+    assert "process_resident_memory_bytes" in names and "process_cpu_seconds_total" in names
+
+
+def test_several_threads_count_together() -> None:
+    watch = Watch("match")
+
+    def count() -> None:
+        for _ in range(1000):
+            watch.documents(1)
+            watch.batch(1, 0.001)
+
+    threads = [Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert value(watch.registry, "documents_total", role="match") == 4000
+    assert value(watch.registry, "batch_documents_count", role="match") == 4000
+
+
+def test_progress_is_counted() -> None:
+    now = 5.0
+    watch = Watch("sign", health=Health(lambda: now))
+    assert watch.commits == 0 and watch.last_idle is None
+    watch.committed()
+    watch.idle()
+    assert watch.commits == 1 and watch.last_idle == 5.0

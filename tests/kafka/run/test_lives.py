@@ -1,0 +1,318 @@
+"""One life after the other: when a role begins again, when it gives up, and what it lets through."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator
+
+import pytest
+from aiokafka import errors
+
+from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.kafka.client.clients import Stopped
+from stream_lsh.kafka.run import lives as stage
+from stream_lsh.kafka.run.health import Health
+from stream_lsh.kafka.run.lives import Failed, Stage, keep_running
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+
+# A port that nothing listens on: the reason why no connection came about is looked for there.
+SETTINGS = KafkaSettings(give_up_seconds=300, bootstrap_servers="127.0.0.1:1")
+
+
+class Clock:
+    """A clock that a script moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Play:
+    """Lives by script: each entry is called with the stage; what it raises ends the life, the last one stops all."""
+
+    def __init__(self, *script: Callable[[Stage], None]) -> None:
+        self.clock = Clock()
+        self.watch = Watch("sign", health=Health(self.clock))
+        self.stop = asyncio.Event()
+        self.lives = 0
+        self.delays: list[float] = []
+        play = self
+
+        class Scripted(Stage):
+            role = "sign"
+
+            async def run(self, stop: asyncio.Event) -> None:
+                number, play.lives = play.lives, play.lives + 1
+                if number < len(script):
+                    script[number](self)
+                else:
+                    stop.set()
+
+        self.make = lambda: Scripted(SETTINGS, self.watch)
+
+    async def run(self) -> None:
+        await keep_running(self.make, self.stop, SETTINGS, self.watch)
+
+    def sample(self, name: str) -> str:
+        text = self.watch.registry.exposition()[0].decode()
+        return next(line.split()[-1] for line in text.splitlines() if line.startswith(f"stream_lsh_{name}"))
+
+
+@pytest.fixture(autouse=True)
+def delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Waits are noted, not waited for."""
+    found: list[float] = []
+
+    async def noted(stop: asyncio.Event, seconds: float) -> bool:
+        found.append(seconds)
+        return stop.is_set()
+
+    monkeypatch.setattr(stage, "_stopped", noted)
+    monkeypatch.setattr(stage.random, "uniform", lambda low, high: 1.0)
+    yield found
+
+
+def fails(error: BaseException, after: float = 0.0) -> Callable[[Stage], None]:
+    def act(life: Stage) -> None:
+        clock = life.watch.health.clock
+        assert isinstance(clock, Clock)
+        clock.now += after
+        raise error
+
+    return act
+
+
+def commits_and_fails(life: Stage) -> None:
+    life.watch.committed()
+    raise Failed("a send was refused")
+
+
+def test_waits_longer_after_each_failure(delays: list[float]) -> None:
+    play = Play(*[fails(errors.KafkaTimeoutError())] * 9)
+    asyncio.run(play.run())
+    assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
+    assert play.lives == 10 and float(play.sample("restarts_total")) == 9
+
+
+def test_begins_anew_after_progress(delays: list[float]) -> None:
+    failure = fails(errors.NotEnoughReplicasError())
+    play = Play(failure, failure, failure, commits_and_fails, failure, failure)
+    asyncio.run(play.run())
+    assert delays == pytest.approx([0.1, 0.2, 0.4, 0.1, 0.2, 0.4])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Failed("another member has taken over"),
+        asyncio.CancelledError(),  # of a client that was closed, not of the role
+        errors.KafkaConnectionError("gone"),
+        errors.ProducerFenced(),
+        errors.ConsumerStoppedError(),
+        ConnectionResetError(),
+        TimeoutError(),
+        OSError(errno.EHOSTUNREACH, "no route"),
+        ExceptionGroup("tasks", [Failed("one"), ExceptionGroup("more", [errors.IllegalGenerationError()])]),
+    ],
+)
+def test_what_may_pass_is_tried_again(error: BaseException) -> None:
+    play = Play(fails(error))
+    asyncio.run(play.run())
+    assert play.lives == 2
+
+
+@pytest.mark.parametrize(
+    "error", [StateError("the index is damaged"), KeyError("a bug"), OSError(errno.ENOSPC, "full")]
+)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_what_cannot_be_helped_passes_through(error: Exception, grouped: bool) -> None:
+    raised = ExceptionGroup("tasks", [Failed("because of it"), error]) if grouped else error
+    play = Play(fails(raised))
+    with pytest.raises(type(error)) as found:
+        asyncio.run(play.run())
+    assert found.value is error and play.lives == 1
+
+
+def test_gives_up_without_progress() -> None:
+    play = Play(*[fails(errors.KafkaTimeoutError(), after=100)] * 9)
+    with pytest.raises(BrokerError, match="Given up after 300 s"):
+        asyncio.run(play.run())
+    assert play.lives == 3
+
+
+def test_progress_sets_the_clock_of_giving_up() -> None:
+    failure = fails(errors.KafkaTimeoutError(), after=100)
+    play = Play(failure, failure, commits_and_fails, failure, failure)
+    asyncio.run(play.run())
+    assert play.lives == 6
+
+
+def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
+    def quiet(life: Stage) -> None:
+        clock = life.watch.health.clock
+        assert isinstance(clock, Clock)
+        clock.now += 3600
+        life.watch.idle()
+        raise Failed("the broker is restarted once an hour")
+
+    play = Play(*[quiet] * 5)
+    asyncio.run(play.run())
+    assert play.lives == 6 and delays == pytest.approx([0.1] * 5)
+
+
+def test_time_in_which_all_was_well_is_no_failure() -> None:
+    def idle_then_away(life: Stage) -> None:
+        clock = life.watch.health.clock
+        assert isinstance(clock, Clock)
+        clock.now += 50
+        life.watch.idle()
+        fails(errors.KafkaTimeoutError(), after=30)(life)
+
+    play = Play(idle_then_away, *[fails(errors.KafkaTimeoutError(), after=90)] * 3)
+    with pytest.raises(BrokerError, match="Given up after 300 s"):
+        asyncio.run(play.run())
+    assert play.lives == 4
+
+
+def test_the_same_failure_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    away = fails(ConnectionRefusedError(111, "refused"), after=5)
+    play = Play(*[away] * 8, fails(Failed("fenced"), after=1), away)
+    with caplog.at_level("WARNING"):
+        asyncio.run(play.run())
+    assert [record.message.partition(";")[0].rpartition(" ")[2] for record in caplog.records] == [
+        "refused", "refused", "fenced", "refused",
+    ]  # fmt: skip
+
+
+def test_a_glance_at_an_empty_input_is_no_progress() -> None:
+    def glance(life: Stage) -> None:
+        life.watch.idle()
+        fails(errors.NotEnoughReplicasError(), after=50)(life)
+
+    play = Play(*[glance] * 9)
+    with pytest.raises(BrokerError):
+        asyncio.run(play.run())
+    assert play.lives == 6
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.SaslAuthenticationFailed("wrong password"), "refuses the login"),
+        (errors.TopicAuthorizationFailedError("stream-lsh.frames"), "stream-lsh.frames"),
+    ],
+)
+def test_refusals_end_it_at_once(error: Exception, words: str) -> None:
+    play = Play(fails(error))
+    with pytest.raises(BrokerError, match=words):
+        asyncio.run(play.run())
+    assert play.lives == 1
+
+
+def test_the_cause_of_a_failure_counts() -> None:
+    failed = Failed("a send was refused")
+    failed.__cause__ = errors.TopicAuthorizationFailedError("stream-lsh.frames")
+    with pytest.raises(BrokerError, match=r"stream-lsh\.frames"):
+        asyncio.run(Play(fails(failed)).run())
+
+
+def test_an_error_that_is_raised_from_itself_ends_nowhere_else() -> None:
+    error = errors.KafkaConnectionError("the line is cut")
+    error.__cause__ = error
+    play = Play(fails(error))
+    asyncio.run(play.run())
+    assert play.lives == 2
+
+
+def test_a_missing_topic_has_a_little_time_to_appear() -> None:
+    missing = fails(errors.UnknownTopicOrPartitionError(), after=4)
+    play = Play(missing, missing)
+    asyncio.run(play.run())
+    assert play.lives == 3
+    play = Play(*[missing] * 9)
+    with pytest.raises(BrokerError, match="topics create"):
+        asyncio.run(play.run())
+    assert play.lives == 5
+    # Of a moment, after long trouble of another kind.
+    play = Play(*[fails(ConnectionResetError(), after=4)] * 6, missing, missing)
+    asyncio.run(play.run())
+    assert play.lives == 9
+
+
+def test_a_life_that_ends_by_itself_is_a_failure() -> None:
+    play = Play(lambda life: None)
+    asyncio.run(play.run())
+    assert play.lives == 2
+
+
+def test_an_error_while_stopping_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    def stopped(life: Stage) -> None:
+        play.stop.set()
+        raise errors.KafkaTimeoutError()
+
+    play = Play(stopped)
+    with caplog.at_level("WARNING"):
+        asyncio.run(play.run())
+    assert play.lives == 1 and "stopped with an error" in caplog.text
+
+
+def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object) -> BaseException:
+        play.stop.set()
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(stage, "cause", never)
+    play = Play(fails(errors.KafkaConnectionError()))
+    asyncio.run(asyncio.wait_for(play.run(), 2))
+    assert play.lives == 1
+
+
+def test_a_stage_that_has_not_begun_yet_just_stops() -> None:
+    def stopped(life: Stage) -> None:
+        play.stop.set()
+        raise Stopped
+
+    play = Play(stopped)
+    asyncio.run(play.run())
+    assert play.lives == 1
+
+
+def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:
+    def closes(life: Stage) -> None:
+        try:
+            raise StateError("the index is damaged")
+        finally:
+            raise asyncio.CancelledError
+
+    with pytest.raises(StateError):
+        asyncio.run(Play(closes).run())
+
+
+def test_a_role_can_be_cancelled() -> None:
+    async def cancelled() -> None:
+        play = Play(*[fails(Failed("again"))] * 3)
+
+        class Waiting(Stage):
+            role = "sign"
+
+            async def run(self, stop: asyncio.Event) -> None:
+                await asyncio.sleep(3600)
+
+        task = asyncio.create_task(keep_running(lambda: Waiting(SETTINGS, play.watch), play.stop, SETTINGS, play.watch))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+
+
+def test_stop_before_the_first_life() -> None:
+    play = Play()
+    play.stop.set()
+    asyncio.run(play.run())
+    assert play.lives == 0

@@ -1,0 +1,93 @@
+"""After warming up nothing is left to compile, whatever texts come."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from stream_lsh.api import Deduplicator
+from stream_lsh.documents.columns import Document
+from stream_lsh.embedded import job
+from stream_lsh.kafka.run.warming import warm_up
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.settings import Settings
+
+
+def kernels_in_use() -> set[tuple[str, object]]:
+    """All kernels of the package that this process has compiled or loaded, with the types they are for."""
+    import sys
+
+    from numba.core.dispatcher import Dispatcher
+
+    found = set()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("stream_lsh."):
+            for value in vars(module).values():
+                if isinstance(value, Dispatcher):
+                    found |= {(f"{value.__module__}.{value.__name__}", signature) for signature in value.overloads}
+    return found
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {},
+        {"verify": "signature", "shards": 3, "threshold": 0.5},
+        {"normalize": "lower,space,punctuation,markup", "shingles": "chars:9"},
+        {"set_field": "tags"},
+    ],
+)
+def test_nothing_is_left_to_compile(chosen: dict[str, object], tmp_path: Path) -> None:
+    settings = KafkaSettings.model_validate(chosen)
+    warm_up(settings)
+    before = kernels_in_use()
+    assert any("match" in name for name, _ in before)
+    texts = [
+        "a <b>short</b> one",
+        "ein Ärgernis",
+        "ΟΔΟΣ İ",
+        "由于西边来的风暴，港口于星期二关闭",
+        "long words " * 400,
+        "",
+        "\u0300",
+        "x",
+    ]
+    engine = Settings.model_validate({name: getattr(settings, name) for name in Settings.model_fields})
+    engine = engine.model_copy(update={"memory_documents": 16})
+    with Deduplicator(engine, tmp_path / "index") as deduplicator:
+        for turn in range(8):
+            documents = [Document(f"{turn}-{n}", text, set=text.split() or ["x"]) for n, text in enumerate(texts)]
+            list(deduplicator.process(documents))
+    assert kernels_in_use() - before == set()
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_it_ends_early_when_it_is_not_wanted_any_more(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the engine is started, and in the middle of its work."""
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 0.0)
+    asked = 0
+
+    def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 1 + looks  # it is asked once while another process may be at it
+
+    warm_up(KafkaSettings(), stopped)
+    assert asked == 2 + looks
+
+
+def test_another_process_is_not_waited_for_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    asked = 0
+
+    def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    with (tmp_path / "warm-up.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        warm_up(KafkaSettings(), stopped)
+    assert asked == 5

@@ -1,0 +1,339 @@
+"""A worker with stages that do nothing: its processes are real, and are killed, stopped and failed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from aiokafka import errors
+from kafka_helpers import alive
+
+from stream_lsh.errors import BrokerError, UsageError
+from stream_lsh.kafka.run.process import Job, command, dump, explained, load, run_roles
+from stream_lsh.kafka.run.supervisor import plan, wait_for_kafka
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.broker import free_port
+
+PATIENCE = 180.0
+
+
+def until(what: Callable[[], bool], patience: float = PATIENCE) -> None:
+    end = time.monotonic() + patience
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+class Worker:
+    """A worker as a process; what its stages did is in the folder."""
+
+    def __init__(self, folder: Path, processes: str, roles: tuple[str, ...], port: int | None = None) -> None:
+        self.folder = folder
+        here = Path(__file__).parents[1]
+        paths = [str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
+        if port is not None:
+            environment["PLAY_PORT"] = str(port)
+        self.errors = (folder / "stderr").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, str(here / "worker_play.py"), str(folder), processes, *roles],
+            stderr=self.errors, env=environment,
+        )  # fmt: skip
+
+    def notes(self, what: str) -> list[tuple[str, int]]:
+        """Role and process of each note of this kind."""
+        path = self.folder / "log"
+        lines = [line.split(maxsplit=3) for line in path.read_text().splitlines()] if path.exists() else []
+        assert all(line[3] == "swordfish" for line in lines)  # the secret has come along
+        return [(line[0], int(line[1])) for line in lines if line[2] == what]
+
+    def started(self, number: int) -> dict[str, int]:
+        """The latest process of each role, when so many lives have begun."""
+        until(lambda: len(self.notes("started")) >= number)
+        return dict(self.notes("started"))
+
+    def order(self, role: str, what: str) -> None:
+        (self.folder / f"{role}.new").write_text(what)
+        (self.folder / f"{role}.new").rename(self.folder / role)
+
+    def end(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def said(self) -> str:
+        return (self.folder / "stderr").read_text()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    workers: list[Worker] = []
+
+    def begin(processes: str = "roles", *roles: str, port: int | None = None) -> Worker:
+        workers.append(Worker(tmp_path, processes, roles or ("sequence", "judge", "forward"), port))
+        return workers[-1]
+
+    yield begin
+    for worker in workers:
+        for pid in [worker.process.pid, *(pid for _, pid in worker.notes("started"))]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        worker.process.wait()
+        worker.errors.close()
+
+
+@pytest.mark.parametrize("processes", ["one", "groups", "roles"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains(start: Callable[..., Worker], processes: str, number: int) -> None:
+    worker = start(processes)
+    found = worker.started(3)
+    assert len(set(found.values())) == (3 if processes == "roles" else 1)
+    assert (worker.process.pid in found.values()) == (processes != "roles")
+    worker.process.send_signal(number)
+    assert worker.end() == 0
+    assert sorted(role for role, _ in worker.notes("drained")) == ["forward", "judge", "sequence"]
+    assert not any(alive(pid) for pid in found.values())
+    assert "swordfish" not in worker.said()
+
+
+def test_ctrl_c_on_the_whole_group_is_one_signal(start: Callable[..., Worker]) -> None:
+    worker = start()
+    found = worker.started(3)
+    for pid in (*found.values(), worker.process.pid):
+        os.kill(pid, signal.SIGINT)
+    assert worker.end() == 0
+    assert len(worker.notes("drained")) == 3
+
+
+def test_a_killed_process_comes_back(start: Callable[..., Worker]) -> None:
+    worker = start()
+    before = worker.started(3)
+    os.kill(before["judge"], signal.SIGKILL)
+    after = worker.started(4)
+    assert after["judge"] != before["judge"] and after["forward"] == before["forward"]
+    assert "the process of judge was killed by SIGKILL" in worker.said()
+    worker.process.terminate()
+    assert worker.end() == 0
+    assert len(worker.notes("drained")) == 3
+
+
+def test_a_process_that_is_told_to_stop_comes_back(start: Callable[..., Worker]) -> None:
+    worker = start()
+    before = worker.started(3)
+    os.kill(before["judge"], signal.SIGTERM)
+    assert worker.started(4)["judge"] != before["judge"]
+    assert [role for role, _ in worker.notes("drained")] == ["judge"]
+    worker.process.terminate()
+    assert worker.end() == 0
+
+
+@pytest.mark.parametrize("processes", ["one", "roles"])
+def test_who_gives_up_ends_all(start: Callable[..., Worker], processes: str) -> None:
+    worker = start(processes)
+    found = worker.started(3)
+    worker.order("judge", "give up")
+    assert worker.end() == 3
+    assert worker.said().count("the shelf is empty; fill it") == 1
+    assert sorted(role for role, _ in worker.notes("drained")) == ["forward", "sequence"]
+    assert not any(alive(pid) for pid in found.values())
+
+
+def test_a_failure_that_may_pass_is_a_new_life_in_the_same_process(start: Callable[..., Worker]) -> None:
+    worker = start()
+    before = worker.started(3)
+    worker.order("judge", "fail")
+    assert worker.started(4) == before
+    assert "WARNING judge: ConnectionResetError: the line is cut; beginning again" in worker.said()
+
+
+def test_a_crash_is_told_and_tried_again_a_few_times(start: Callable[..., Worker]) -> None:
+    worker = start("roles", "judge", "forward")
+    for number in range(5):
+        worker.started(2 + number)
+        worker.order("judge", "crash")
+    assert worker.end() == 1
+    assert worker.said().count("KeyError: 'a bug'") == 5
+    assert "the process of judge failed 5 times in a row" in worker.said()
+    assert [role for role, _ in worker.notes("drained")] == ["forward"]
+
+
+def test_a_crash_of_a_single_process_ends_it(start: Callable[..., Worker]) -> None:
+    worker = start("one")
+    worker.started(3)
+    worker.order("judge", "crash")
+    assert worker.end() == 1
+    assert "KeyError: 'a bug'" in worker.said()
+    assert len(worker.notes("drained")) == 2
+
+
+def test_the_death_of_the_supervisor_ends_all(start: Callable[..., Worker]) -> None:
+    worker = start()
+    found = worker.started(3)
+    worker.process.kill()
+    until(lambda: not any(alive(pid) for pid in found.values()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait(start: Callable[..., Worker], number: int) -> None:
+    worker = start()
+    found = worker.started(3)
+    worker.order("judge", "hang")
+    until(lambda: bool(worker.notes("hangs")))
+    worker.process.terminate()
+    until(lambda: len(worker.notes("drained")) == 2)
+    assert worker.process.poll() is None
+    worker.process.send_signal(number)
+    assert worker.end() == 128 + number
+    assert not alive(found["judge"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_single_process(start: Callable[..., Worker], number: int) -> None:
+    """Also one that cannot look at its events any more."""
+    worker = start("one")
+    worker.started(3)
+    worker.order("judge", "hang")
+    until(lambda: bool(worker.notes("hangs")))
+    worker.process.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        worker.process.wait(0.5)
+    worker.process.send_signal(number)
+    assert worker.end() == 128 + number
+
+
+def free(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+def test_each_process_has_a_port(start: Callable[..., Worker]) -> None:
+    # Not any that the system would give: a client may get the one beside it as its own meanwhile.
+    port = next(port for port in iter(free_port, None) if free(port + 1))
+    worker = start("roles", "judge", "forward", port=port)
+    worker.started(2)
+    for offset, role in enumerate(("judge", "forward")):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/health", timeout=60) as answer:
+            report = json.load(answer)
+        assert report["alive"] and list(report["roles"]) == [role] and report["ports"] == [port, port + 1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/metrics", timeout=60) as answer:
+            assert f'stream_lsh_documents_total{{role="{role}"}}'.encode() in answer.read()
+
+
+def test_a_taken_port_is_told(start: Callable[..., Worker]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        worker = start("roles", "judge", "forward", port=taken.getsockname()[1])
+        assert worker.end() == 2
+    assert "http_port" in worker.said() and "in use" in worker.said()
+
+
+def test_an_unknown_http_host_is_told() -> None:
+    settings = KafkaSettings(http_host="no-such-host.invalid")
+    with pytest.raises(UsageError, match=r"on http_host no-such-host\.invalid cannot be used: [A-Z].* Each process"):
+        asyncio.run(run_roles(Job(("judge",), 9100), settings, {}, asyncio.Event()))
+
+
+def test_too_many_open_files_are_told() -> None:
+    for number in (errno.EMFILE, errno.ENFILE):
+        known = explained(OSError(number, os.strerror(number)))
+        assert known is not None and "ulimit -n" in str(known) and "more workers for forward" in str(known)
+    assert "ulimit -n" in str(explained(Exception("IO error: While open a file: Too many open files")))
+    assert explained(OSError(errno.EACCES, "no")) is None
+
+
+@pytest.mark.parametrize("processes", ["one", "roles"])
+def test_as_many_files_as_allowed(start: Callable[..., Worker], processes: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+    try:
+        worker = start(processes, "judge", "forward")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for pid in worker.started(2).values():
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    worker.process.terminate()
+    assert worker.end() == 0
+
+
+def test_plans() -> None:
+    everything = ("sign", "sequence", "match", "judge", "forward")
+    assert [job.roles for job in plan(everything, "one", None)] == [everything]
+    assert [job.roles for job in plan(everything, "roles", None)] == [(role,) for role in everything]
+    groups = plan(everything, "groups", 9100)
+    assert [job.roles for job in groups] == [("sign",), ("match",), ("sequence", "judge", "forward")]
+    assert [job.port for job in groups] == [9100, 9101, 9102] and groups[2].ports == (9100, 9101, 9102)
+    assert [job.roles for job in plan(("forward", "match"), "groups", None)] == [("match",), ("forward",)]
+    assert plan(("sign",), "groups", None)[0].port is None
+
+
+def test_a_job_goes_through_the_pipe_and_secrets_only_there() -> None:
+    settings = KafkaSettings(
+        text_field=("title", "text"), security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="ann",
+        sasl_password="swordfish", data_folder=Path("some/where"), recall=0.123456789012345,
+    )  # fmt: skip
+    job = Job(("sign", "judge"), 9100, (9100, 9101), "debug", {"sign": "a:B", "judge": "c:D"})
+    line = dump(job, settings)
+    assert line.count(b"\n") == 1 and b"swordfish" in line
+    again, found = load(line)
+    assert again == job and found == settings and found.fingerprint == settings.fingerprint
+    assert "swordfish" not in " ".join(command(job))
+
+
+def waits(*script: BaseException | None, settings: KafkaSettings | None = None) -> int:
+    """Wait for a Kafka that answers by script; the number of times it was asked."""
+    asked = 0
+
+    async def check(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+        error = script[min(asked, len(script)) - 1]
+        if error is not None:
+            raise error
+
+    asyncio.run(wait_for_kafka(settings or KafkaSettings(), ("sign",), asyncio.Event(), check))
+    return asked
+
+
+def test_waits_for_kafka(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("stream_lsh.kafka.run.supervisor.ASK", 0.01)
+    refused = ConnectionRefusedError(111, "Connection refused")
+    with caplog.at_level("INFO"):
+        assert waits(refused, errors.KafkaTimeoutError(), refused, None) == 4
+    assert caplog.text.count("waiting for Kafka at 127.0.0.1:9092") == 1 and "is there after" in caplog.text
+
+
+def test_gives_up_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_lsh.kafka.run.supervisor.ASK", 0.01)
+    with pytest.raises(BrokerError, match="Given up"):
+        waits(ConnectionRefusedError(111, "refused"), settings=KafkaSettings(give_up_seconds=0.1))
+    with pytest.raises(BrokerError, match="refuses the login"):
+        waits(errors.SaslAuthenticationFailed("no"))
+    with pytest.raises(BrokerError, match="is missing"):
+        waits(BrokerError("a topic is missing"))
+
+
+def test_waiting_can_be_stopped() -> None:
+    async def stopped() -> None:
+        stop = asyncio.Event()
+
+        async def never(*_: object) -> None:
+            stop.set()
+            await asyncio.sleep(3600)
+
+        await wait_for_kafka(KafkaSettings(), ("sign",), stop, never)
+
+    asyncio.run(stopped())

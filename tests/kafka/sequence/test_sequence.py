@@ -1,0 +1,323 @@
+"""The sequencing stage against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import RecordsToDelete
+from aiokafka.errors import NotEnoughReplicasError
+from aiokafka.structs import TopicPartition
+from kafka_helpers import settings_for
+from stage_helpers import (
+    PATIENCE,
+    Child,
+    chained,
+    commit,
+    line,
+    positions,
+    produce,
+    records,
+    running,
+    until,
+    until_sequenced,
+    until_signed,
+)
+
+from stream_lsh.errors import FormatError, StateError
+from stream_lsh.families.signer import Signer
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.sequence.order import CONTINUES, STARTS
+from stream_lsh.kafka.sequence.stage import SequenceStage, Window
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.framing import Chunk, Framer
+from stream_lsh.kafka.sign.stage import SignStage
+from stream_lsh.kafka.topics import Topics, create
+
+Make = Callable[..., KafkaSettings]
+
+
+@pytest.fixture
+def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
+    """Settings with topics that are there."""
+
+    def made(**given: Any) -> KafkaSettings:
+        values = {"partitions": 2, "shards": 2, "session_timeout_ms": 6000, **given}
+        settings = settings_for(broker, prefix, tmp_path, **values)
+        asyncio.run(create(settings))
+        return settings
+
+    return made
+
+
+class Document:
+    """A record of the documents topic."""
+
+    topic, timestamp, key, headers = "documents", 1000, None, ()
+
+    def __init__(self, partition: int, offset: int) -> None:
+        self.partition, self.offset = partition, offset
+        self.value = line(partition * 10**6 + offset)
+
+
+def frame(settings: KafkaSettings, *segments: tuple[int, int, int, int]) -> bytes:
+    """A signed frame with a document at every position of its segments."""
+    chunks = [Chunk(p, [Document(p, o) for o in range(a, b)], a, b, first) for p, a, b, first in segments]
+    [signed] = Framer(settings, Signer(settings.signing), 2**26).frames(chunks, 1)
+    return signed.data
+
+
+async def send(settings: KafkaSettings, frames: Sequence[bytes]) -> None:
+    producer = AIOKafkaProducer(**client_options(settings))
+    await producer.start()
+    for data in frames:
+        await producer.send(Topics.of(settings).signatures, data, partition=0)
+    await producer.stop()
+
+
+def offsets(settings: KafkaSettings, copies: Sequence[Any]) -> list[tuple[int, int]]:
+    """The documents that a shard takes from its copies, in their order."""
+    found = []
+    for sequenced, signed in chained(settings, copies):
+        rows = zip(signed.source.partitions.tolist(), signed.source.offsets.tolist(), strict=True)
+        mask = np.ones(len(signed.source), bool) if sequenced.accepted is None else sequenced.accepted
+        found += [row for row, yes in zip(rows, mask, strict=True) if yes]
+    return found
+
+
+def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> None:
+    settings = make()
+    topics, watch = Topics.of(settings), Watch("sequence")
+    log = [
+        frame(settings, (0, 3, 6, CONTINUES)),  # its first frame was lost
+        frame(settings, (0, 0, 3, STARTS), (1, 5, 5, STARTS)),
+        frame(settings, (0, 3, 6, CONTINUES), (1, 7, 9, CONTINUES)),  # half of it a gap
+        frame(settings, (0, 2, 5, CONTINUES)),  # a repeat
+        frame(settings, (1, 5, 7, CONTINUES), (0, 5, 8, CONTINUES)),  # an overlap
+        frame(settings, (1, 7, 9, CONTINUES)),
+    ]
+
+    async def body() -> None:
+        await send(settings, log)
+        async with running(SequenceStage, settings, watch):
+            await until_sequenced(settings, len(log))
+        copies = [await records(settings, topics.frames, shard) for shard in (0, 1)]
+        assert [r.value for r in copies[0]] == [r.value for r in copies[1]]
+        found = [sequenced for sequenced, _ in chained(settings, copies[0])]
+        assert [(f.offset, f.predecessor) for f in found] == [(1, -1), (2, 1), (4, 2), (5, 4)]
+        assert [None if f.accepted is None else f.accepted.tolist() for f in found] == [
+            None,
+            [True] * 3 + [False] * 2,
+            [True] * 2 + [False] + [True] * 2,
+            None,
+        ]
+        assert [bytes(f.frame) for f in found] == [log[f.offset] for f in found]
+        order = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
+        assert offsets(settings, copies[1]) == order
+        assert watch.commits > 0
+
+    asyncio.run(body())
+
+
+def test_a_killed_sequencer_goes_on_from_its_commit(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+    log = [frame(settings, (0, 0, 3, STARTS))] + [frame(settings, (0, i, i + 3, CONTINUES)) for i in range(1, 400)]
+
+    async def body() -> None:
+        child = Child("sequence", settings)
+        try:
+            for part in range(8):
+                await send(settings, log[part * 50 : part * 50 + 50])
+                if part in (2, 5):
+                    await until_sequenced(settings, 1)
+                    child.kill()
+                    child = Child("sequence", settings)
+            await until_sequenced(settings, len(log))
+        finally:
+            code = child.terminate()
+        assert code == 0
+        for shard in (0, 1):
+            copies = await records(settings, topics.frames, shard)
+            assert offsets(settings, copies) == [(0, offset) for offset in range(402)]
+            assert len({record.value for record in copies}) == len(log)  # a repeat is the same to the byte
+
+    asyncio.run(body())
+
+
+def test_a_second_sequencer_stands_by_and_takes_over(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        first, second = Watch("sequence"), Watch("sequence")
+        async with running(SequenceStage, settings, second):
+            async with running(SequenceStage, settings, first):
+                await send(settings, [frame(settings, (0, 0, 2, STARTS))])
+                await until_sequenced(settings, 1)
+                await asyncio.sleep(1)
+                await send(settings, [frame(settings, (0, 2, 4, CONTINUES))])
+                await until_sequenced(settings, 2)
+            await send(settings, [frame(settings, (0, 4, 6, CONTINUES))])
+            await until_sequenced(settings, 3)
+        copies = await records(settings, topics.frames)
+        assert offsets(settings, copies) == [(0, offset) for offset in range(6)]
+        assert [sequenced.predecessor for sequenced, _ in chained(settings, copies)] == [-1, 0, 1]
+
+    asyncio.run(body())
+
+
+def test_it_waits_for_the_judge(make: Make) -> None:
+    settings = make(partitions=1, frames_in_flight=5)
+    topics = Topics.of(settings)
+    log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(20)]
+
+    async def passed() -> int:
+        return len(chained(settings, await records(settings, topics.frames)))
+
+    async def body() -> None:
+        await send(settings, log)
+        for last, expected in ((-1, 5), (3, 9), (8, 14)):
+            if last >= 0:
+                await commit(settings, "judge", topics.matches, last + 1, f'{{"last": {last}}}')
+            async with running(SequenceStage, settings):  # also in a life that finds it so
+                await until_sequenced(settings, expected)
+                await asyncio.sleep(0.7)
+                assert await passed() == expected
+        async with running(SequenceStage, settings):
+            await asyncio.sleep(0.5)
+            await commit(settings, "judge", topics.matches, 14, '{"last": 13}')
+            await until_sequenced(settings, 19)
+            await asyncio.sleep(0.7)
+            assert await passed() == 19
+            await commit(settings, "judge", topics.matches, 19, '{"last": 18}')
+            await until_sequenced(settings, 20)
+        assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(20)]
+
+    asyncio.run(body())
+
+
+def test_the_window_counts_frames_and_not_offsets() -> None:
+    window = Window(4)
+    for offset in (3, 10, 11):
+        window.sent(offset)
+    assert (window.half, window.full) == (True, False)
+    window.sent(50)
+    assert window.full
+    window.complete(2)
+    assert window.full
+    window.complete(10)
+    assert (window.half, window.full) == (True, False)
+    window.complete(49)
+    assert (window.half, window.full) == (False, False)
+
+
+def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
+    settings = make(frames_in_flight=1)
+
+    async def body() -> None:
+        await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
+        with pytest.raises(StateError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
+            async with running(SequenceStage, settings) as task:
+                await asyncio.wait([task], timeout=PATIENCE)
+
+    asyncio.run(body())
+
+
+def test_frames_of_other_settings_end_it_with_their_place(make: Make) -> None:
+    settings = make()
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await send(settings, [frame(settings, (0, 0, 1, STARTS)), frame(KafkaSettings(threshold=0.7), (0, 1, 2, 0))])
+        with pytest.raises(FormatError, match=rf"{topics.signatures}, offset 1: .*other settings"):
+            async with running(SequenceStage, settings) as task:
+                await asyncio.wait([task], timeout=PATIENCE)
+        assert len(await records(settings, topics.frames)) == 1
+
+    asyncio.run(body())
+
+
+def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make(partitions=1)
+    topics, watch = Topics.of(settings), Watch("sequence")
+    log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(60)]
+    whole, calls = AIOKafkaProducer.send, 0
+
+    async def faulty(self: AIOKafkaProducer, topic: str, value: bytes, **given: Any) -> asyncio.Future[Any]:
+        """Like a producer of which single batches are refused while those behind them land."""
+        nonlocal calls
+        calls += topic == topics.frames
+        if topic == topics.frames and calls in (7, 30, 31):
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused.set_exception(NotEnoughReplicasError())
+            return refused
+        future: asyncio.Future[Any] = await whole(self, topic, value, **given)
+        return future
+
+    async def body() -> None:
+        await send(settings, log)
+        monkeypatch.setattr(AIOKafkaProducer, "send", faulty)
+        async with running(SequenceStage, settings, watch):
+            await until_sequenced(settings, len(log))
+        assert calls > 2 * len(log)
+        for shard in (0, 1):
+            copies = await records(settings, topics.frames, shard)
+            assert offsets(settings, copies) == [(0, offset) for offset in range(60)]
+
+    asyncio.run(body())
+
+
+def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_again(make: Make) -> None:
+    settings = make(partitions=1, frame_documents=5)
+    topics = Topics.of(settings)
+    careless = settings.model_copy(update={"accept_loss": True})
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        async with running(SignStage, settings), running(SequenceStage, settings):
+            await until_signed(settings, 10)
+            end = len(await records(settings, topics.signatures))
+            await until_sequenced(settings, end)
+        await produce(settings, [line(i) for i in range(10, 40)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 40)
+        async with admin(settings) as client:
+            await client.delete_records({TopicPartition(topics.signatures, 0): RecordsToDelete(end + 2)})
+        with pytest.raises(StateError, match=rf"2 frames from offset {end} on .*--accept-loss"):
+            async with running(SequenceStage, settings) as task:
+                await asyncio.wait([task], timeout=PATIENCE)
+        async with running(SequenceStage, careless), running(SignStage, careless):
+
+            async def all_there() -> bool:
+                return len(offsets(settings, await records(settings, topics.frames))) == 40
+
+            await until(all_there, "all documents are passed on")
+        found = offsets(settings, await records(settings, topics.frames))
+        assert found == [(0, offset) for offset in range(40)]
+
+    asyncio.run(body())
+
+
+def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await send(settings, [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(4)])
+        async with admin(settings) as client:
+            await client.delete_records({TopicPartition(topics.signatures, 0): RecordsToDelete(2)})
+        with pytest.raises(StateError, match="no committed offset any more"):
+            async with running(SequenceStage, settings.model_copy(update={"accept_loss": True})) as task:
+                await asyncio.wait([task], timeout=PATIENCE)
+        assert await positions(settings, "sequence", topics.signatures) == {}
+
+    asyncio.run(body())

@@ -1,0 +1,133 @@
+"""Micro-batches: records are cut into frames that continue one another, within the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+from aiokafka.structs import ConsumerRecord
+
+from stream_lsh.families.signer import Signer
+from stream_lsh.kafka.sequence.order import CONTINUES, STARTS, Accepted
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending, Signed
+from stream_lsh.text.settings import SigningSettings
+from stream_lsh.wire.frames import FIRST, FROM, PARTITION, TO, Frame, places
+
+NUMBERS = np.random.default_rng(1)
+
+
+@cache
+def signer(settings: SigningSettings) -> Signer:
+    return Signer(settings)
+
+
+def record(partition: int, offset: int, text: str) -> ConsumerRecord[bytes | None, bytes | None]:
+    value = b'{"id":"%d-%d","text":"%s"}' % (partition, offset, text.encode())
+    headers = (("traceparent", b"%d" % offset),) if offset % 7 == 0 else ()
+    return ConsumerRecord("docs", partition, offset, 1000 + offset, 0, None, value, None, -1, len(value), headers)
+
+
+def words(n: int) -> str:
+    return " ".join(str(number) for number in NUMBERS.integers(0, 10**9, n))
+
+
+def chunk(
+    partition: int, offsets: Sequence[int], begins: int, ends: int, first: int = CONTINUES, size: int = 8
+) -> Chunk:
+    return Chunk(partition, [record(partition, offset, words(size)) for offset in offsets], begins, ends, first)
+
+
+def framed(settings: KafkaSettings, chunks: list[Chunk], largest: int = 2**26) -> list[Signed]:
+    return Framer(settings, signer(settings.signing), largest).frames(chunks, 1234)
+
+
+def all_accepted(settings: KafkaSettings, frames: list[Signed], accepted: Accepted) -> Accepted:
+    """The positions behind frames of which every document has to count."""
+    for frame in frames:
+        decision = accepted.accept(*places(frame.data, settings))
+        assert decision.documents == frame.documents and decision.mask is None and not decision.gaps
+        accepted = decision.after
+        assert all(accepted.positions[p] == position for p, position in frame.positions.items())
+    return accepted
+
+
+def test_a_frame_says_where_its_documents_come_from() -> None:
+    settings = KafkaSettings(shards=2)
+    [frame] = framed(settings, [chunk(4, [10, 11, 14], 9, 16, STARTS), chunk(0, [7], 5, 8), chunk(4, [16, 17], 16, 18)])
+    assert (frame.documents, frame.positions) == (6, {4: 18, 0: 8})
+    found = Frame.decode(frame.data, settings)
+    assert found.segments.tolist() == [[4, 9, 18, STARTS], [0, 5, 8, CONTINUES]]
+    assert found.source.partitions.tolist() == [4, 4, 4, 0, 4, 4]
+    assert found.source.offsets.tolist() == [10, 11, 14, 7, 16, 17]
+    assert found.source.ids[0] == b'"4-10"'
+    assert found.source.times.tolist() == [1010, 1011, 1014, 1007, 1016, 1017]
+    assert found.source.signed_at == 1234
+    assert found.source.headers == {2: [("traceparent", b"14")], 3: [("traceparent", b"7")]}
+    assert (PARTITION, FROM, TO, FIRST) == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+def test_frames_keep_the_limits_and_continue_one_another(verify: str) -> None:
+    settings = KafkaSettings(verify=verify, frame_bytes=20_000, frame_documents=40, shards=3)
+    chunks = [chunk(0, range(90), 0, 92, STARTS), chunk(1, range(0, 60, 2), 0, 60, STARTS), chunk(0, [93], 92, 94)]
+    frames = framed(settings, chunks)
+    assert len(frames) > 3
+    assert all(len(frame.data) <= 20_000 and 1 <= frame.documents <= 40 for frame in frames)
+    assert all_accepted(settings, frames, Accepted()).positions == {0: 94, 1: 60}
+
+
+def test_texts_that_compress_badly_make_more_frames() -> None:
+    settings = KafkaSettings(frame_bytes=60_000)
+    framer = Framer(settings, signer(settings.signing), 2**26)
+    easy = Chunk(0, [record(0, i, "the same " * 200) for i in range(200)], 0, 200, STARTS)
+    accepted = all_accepted(settings, framer.frames([easy], 1), Accepted())
+    hard = framer.frames([chunk(0, range(200, 300), 200, 300, size=200)], 1)
+    assert len(hard) > 1 and all(len(frame.data) <= 60_000 for frame in hard)
+    assert all_accepted(settings, hard, accepted).positions == {0: 300}
+
+
+def test_a_document_that_fits_into_no_frame_is_refused_and_the_others_are_not() -> None:
+    settings = KafkaSettings(frame_bytes=5_000)
+    records = [record(0, 0, words(10)), record(0, 1, words(5000)), record(0, 2, words(10)), record(0, 3, words(1500))]
+    frames = framed(settings, [Chunk(0, records, 0, 4, STARTS)], largest=20_000)
+    assert all_accepted(settings, frames, Accepted()).positions == {0: 4}
+    found = [Frame.decode(frame.data, settings) for frame in frames]
+    reasons = {int(f.source.offsets[i]): why.reason for f in found for i, why in f.source.rejected.items()}
+    assert reasons == {1: "too_large"}
+    # Larger than frame_bytes, alone: it goes as it is.
+    assert [frame.documents for frame in frames if len(frame.data) > 5_000] == [1]
+    assert [ids for f in found for ids in f.source.ids] == [b'"0-0"', b'"0-1"', b'"0-2"', b'"0-3"']
+
+
+def test_a_chunk_without_records_moves_positions() -> None:
+    settings = KafkaSettings()
+    [frame] = framed(settings, [Chunk(2, (), 5, 5, STARTS), Chunk(1, (), 3, 9)])
+    assert (frame.documents, frame.positions) == (0, {2: 5, 1: 9})
+    decision = Accepted({1: 3}).accept(*places(frame.data, settings))
+    assert (decision.documents, decision.after.positions) == (0, {1: 9, 2: 5})
+
+
+def test_what_waits_is_taken_in_order_and_counted() -> None:
+    settings = KafkaSettings(frame_documents=10)
+    pending = Pending()
+    pending.add(Chunk(1, (), 0, 0, STARTS))
+    pending.add(chunk(0, range(25), 0, 26, STARTS))
+    pending.add(chunk(1, range(5), 0, 5))
+    pending.add(Chunk(0, (), 26, 27))
+    assert (pending.documents, bool(pending)) == (30, True)
+    accepted, sizes = Accepted(), []
+    while pending:
+        before = pending.documents
+        taken = pending.take(10)
+        assert before - pending.documents == sum(len(part.records) for part in taken)
+        accepted = all_accepted(settings, framed(settings, taken), accepted)
+        sizes.append(sum(len(part.records) for part in taken))
+    assert sizes == [10, 10, 10]
+    assert accepted.positions == {0: 27, 1: 5}
+    assert (pending.documents, pending.bytes, pending.take(5)) == (0, 0, [])
+    pending.add(chunk(0, range(5), 0, 5))
+    pending.clear()
+    assert (pending.documents, pending.bytes, bool(pending)) == (0, 0, False)

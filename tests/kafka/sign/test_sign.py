@@ -1,0 +1,381 @@
+"""The signing stage against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewPartitions, RecordsToDelete
+from aiokafka.structs import TopicPartition
+from kafka_helpers import settings_for
+from stage_helpers import (
+    PATIENCE,
+    Child,
+    accepted_documents,
+    commit,
+    line,
+    members,
+    positions,
+    produce,
+    records,
+    running,
+    until,
+    until_partitions,
+    until_signed,
+)
+
+from stream_lsh.errors import StateError
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.sequence.order import JUMPS, STARTS, Accepted
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.framing import Chunk
+from stream_lsh.kafka.sign.stage import SignStage
+from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.wire.frames import FIRST, Frame
+
+Make = Callable[..., KafkaSettings]
+DEATHS = {"session_timeout_ms": 6000}
+"""Where somebody dies or freezes. On a slow machine others may seem dead then, too, and sign again what they signed."""
+
+
+@pytest.fixture
+def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
+    """Settings with topics that are there; small frames, so that there are several."""
+
+    def made(**given: Any) -> KafkaSettings:
+        values = {
+            "partitions": 2, "frame_documents": 50, "session_timeout_ms": 30_000, "transaction_timeout_ms": 30_000,
+            **given,
+        }  # fmt: skip
+        settings = settings_for(broker, prefix, tmp_path, **values)
+        asyncio.run(create(settings))
+        return settings
+
+    return made
+
+
+def complete(settings: KafkaSettings, found: list[tuple[int, int]], counts: dict[int, int]) -> None:
+    """Every document once, in the order of its partition."""
+    for partition, count in counts.items():
+        assert [offset for p, offset in found if p == partition] == list(range(count))
+    assert len(found) == sum(counts.values())
+
+
+def test_documents_become_frames_and_the_next_life_goes_on_behind_them(make: Make) -> None:
+    settings = make()
+    topics, watch = Topics.of(settings), Watch("sign")
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(300)] + [b"not json", b""], 2)
+        async with running(SignStage, settings, watch):
+            await until_signed(settings, 302)
+        before = await records(settings, topics.signatures)
+        found = [Frame.decode(record.value, settings) for record in before]
+        assert {p for frame in found for p, _, _, first in frame.segments.tolist() if first == STARTS} == {0, 1}
+        ids = [id for frame in found for id in frame.source.ids]
+        assert sorted(ids) == sorted([b'"d%d"' % i for i in range(300)] + [b"null"] * 2)
+        reasons = [why.reason for frame in found for why in frame.source.rejected.values()]
+        assert sorted(reasons) == ["no_value", "not_json"]
+        complete(settings, accepted_documents(settings, before), {0: 151, 1: 151})
+        assert watch.commits > 0
+
+        await produce(settings, [line(i) for i in range(300, 400)], 2)
+        async with running(SignStage, settings):
+            await until_signed(settings, 402)
+        after = await records(settings, topics.signatures)
+        complete(settings, accepted_documents(settings, after), {0: 201, 1: 201})
+        new = [Frame.decode(record.value, settings) for record in after[len(before) :]]
+        assert sum(len(frame.source) for frame in new) == 100  # nothing is signed again
+        assert not any(frame.segments[:, FIRST].any() for frame in new)
+
+    asyncio.run(body())
+
+
+def test_a_partition_without_documents_is_committed_at_its_beginning(make: Make) -> None:
+    settings = make()
+
+    async def body() -> None:
+        async with running(SignStage, settings):
+
+            async def begun() -> bool:
+                return await positions(settings, "sign", Topics.of(settings).documents) == {0: 0, 1: 0}
+
+            await until(begun, "both beginnings are committed")
+
+    asyncio.run(body())
+
+
+def test_raw_text_and_trace_headers(make: Make) -> None:
+    settings = make(document_format="text", partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        headers = [("traceparent", b"00-1"), ("mine", b"2")]
+        await producer.send_and_wait(topics.documents, b"some text", key=b"k1", timestamp_ms=77, headers=headers)
+        await producer.send_and_wait(topics.documents, None, key=b"k2", timestamp_ms=78)
+        await producer.stop()
+        async with running(SignStage, settings):
+            await until_signed(settings, 2)
+        found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+        assert [id for frame in found for id in frame.source.ids] == [b'"k1"', b'"k2"']
+        assert [time for frame in found for time in frame.source.times.tolist()] == [77, 78]
+        assert [h for frame in found for h in frame.source.headers.values()] == [[("traceparent", b"00-1")]]
+
+    asyncio.run(body())
+
+
+def test_transactions_that_were_given_up_are_not_read_and_their_markers_are_passed(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}-feed")
+        await producer.start()
+        for number in range(6):
+            await producer.begin_transaction()
+            await producer.send_and_wait(topics.documents, line(number), partition=0)
+            await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
+        await producer.stop()
+        async with running(SignStage, settings):
+            await until_signed(settings, 12)  # the last marker counts as read
+        found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+        assert [id for frame in found for id in frame.source.ids] == [b'"d0"', b'"d2"', b'"d4"']
+        accepted = accepted_documents(settings, await records(settings, topics.signatures))
+        assert accepted == [(0, 0), (0, 4), (0, 8)]
+
+    asyncio.run(body())
+
+
+def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
+    settings = make(frame_documents=20, **DEATHS)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        child = Child("sign", settings)
+        try:
+            await until(lambda: _any(settings), "the signer has begun")
+            for part in range(10):
+                await produce(settings, [line(part * 500 + i) for i in range(500)], 2)
+                if part in (3, 6):
+                    child.kill()
+                    child = Child("sign", settings)
+            await until_signed(settings, 5000)
+        finally:
+            code = child.terminate()
+        assert code == 0
+        complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
+
+    asyncio.run(body())
+
+
+def test_a_signer_that_was_frozen_comes_back_and_does_no_harm(make: Make) -> None:
+    settings = make(partitions=4, frame_documents=20, **DEATHS)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        frozen, other = Child("sign", settings), Child("sign", settings)
+        try:
+            await until(lambda: _any(settings), "the signers have begun")
+            await until(lambda: _two(settings), "both have partitions")
+            await produce(settings, [line(i) for i in range(1000)], 4)
+            frozen.signal(signal.SIGSTOP)
+            await produce(settings, [line(1000 + i) for i in range(1000)], 4)
+            # The other one takes over all partitions when the session is over.
+            await until_signed(settings, 2000)
+            feeding = asyncio.create_task(produce(settings, [line(2000 + i) for i in range(1000)], 4))
+            frozen.signal(signal.SIGCONT)
+            await feeding
+            await until_signed(settings, 3000)
+        finally:
+            frozen.signal(signal.SIGCONT)
+            codes = [frozen.terminate(), other.terminate()]
+        assert codes == [0, 0]
+        found = accepted_documents(settings, await records(settings, topics.signatures))
+        complete(settings, found, dict.fromkeys(range(4), 750))
+
+    asyncio.run(body())
+
+
+async def _two(settings: KafkaSettings) -> bool:
+    return await members(settings, "sign") == 2
+
+
+async def _any(settings: KafkaSettings) -> bool:
+    return bool(await positions(settings, "sign", Topics.of(settings).documents))
+
+
+def test_signers_come_and_go_while_documents_flow(make: Make) -> None:
+    settings = make(partitions=4, frame_documents=20, **DEATHS)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        async def feed() -> None:
+            for part in range(60):
+                await produce(settings, [line(part * 100 + i) for i in range(100)], 4)
+
+        feeding = asyncio.create_task(feed())
+        async with running(SignStage, settings):
+            await asyncio.sleep(1.5)
+            async with running(SignStage, settings):
+                await asyncio.sleep(2.5)
+                async with running(SignStage, settings):
+                    await asyncio.sleep(2)
+        async with running(SignStage, settings):
+            await feeding
+            await until_signed(settings, 6000)
+        found = accepted_documents(settings, await records(settings, topics.signatures))
+        complete(settings, found, dict.fromkeys(range(4), 1500))
+
+    asyncio.run(body())
+
+
+def test_partitions_added_while_running_are_read_from_their_beginning(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        async with running(SignStage, settings):
+            await produce(settings, [line(i) for i in range(10)], 1)
+            await until_signed(settings, 10)
+            async with admin(settings) as client:
+                await client.create_partitions({topics.documents: NewPartitions(3)})
+            await until_partitions(settings, topics.documents, 3)
+            await produce(settings, [line(10 + i) for i in range(90)], 3)
+            await until_signed(settings, 100)
+        found = accepted_documents(settings, await records(settings, topics.signatures))
+        complete(settings, found, {0: 40, 1: 30, 2: 30})
+
+    asyncio.run(body())
+
+
+def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 10)
+        await produce(settings, [line(i) for i in range(10, 30)], 1)
+        async with admin(settings) as client:
+            await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(25)})
+        with pytest.raises(
+            StateError, match=rf"{topics.documents}, partition 0: 15 documents from offset 10 on.*--accept-loss"
+        ):
+            async with running(SignStage, settings) as task:
+                await asyncio.wait([task], timeout=PATIENCE)
+        async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
+            await until_signed(settings, 30)
+        async with running(SignStage, settings):  # once is enough
+            await produce(settings, [line(30)], 1)
+            await until_signed(settings, 31)
+        frames = await records(settings, topics.signatures)
+        assert accepted_documents(settings, frames) == [(0, offset) for offset in (*range(10), *range(25, 31))]
+        firsts = [first for record in frames for first in Frame.decode(record.value, settings).segments[:, FIRST]]
+        assert [int(first) for first in firsts if first] == [STARTS, JUMPS]
+
+    asyncio.run(body())
+
+
+def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 10)
+        async with admin(settings) as client:
+            await client.delete_topics([topics.documents])
+            while topics.documents in await client.list_topics():
+                await asyncio.sleep(0.1)
+        await create(settings)
+        # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
+        await commit(settings, "sequence", topics.signatures, 1, Accepted({0: 10}, 0).metadata())
+        with pytest.raises(
+            StateError, match=rf"{topics.documents}, partition 0, ends at offset 0.*another topic_prefix"
+        ):
+            async with running(SignStage, settings) as task:
+                await asyncio.wait([task], timeout=PATIENCE)
+
+    asyncio.run(body())
+
+
+def test_a_group_whose_offsets_are_gone_begins_where_the_sequencer_is(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(20)], 1)
+        await commit(settings, "sequence", topics.signatures, 0, Accepted({0: 12}).metadata())
+        async with running(SignStage, settings):
+            await until_signed(settings, 20)
+        [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+        assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(12, 20))
+        assert not any(frame.segments[:, FIRST].any() for frame in frames)
+
+    asyncio.run(body())
+
+
+def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_its_beginning(make: Make) -> None:
+    """Its first frame had the mark without which the sequencer takes nothing of a partition."""
+    settings = make(partitions=2)
+    topics = Topics.of(settings)
+    careless = settings.model_copy(update={"accept_loss": True})
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(20)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 20)
+        lost = len(await records(settings, topics.signatures))
+        # As a sequencer leaves it that has gone over the frames, but for partition 1.
+        await commit(settings, "sequence", topics.signatures, lost, Accepted({1: 0}).metadata())
+        await produce(settings, [line(i) for i in range(20, 30)], 1)
+        async with admin(settings) as client:
+            await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(before_offset=5)})
+        async with running(SignStage, careless):
+            await until_signed(settings, 30)
+        frames = (await records(settings, topics.signatures))[lost:]
+        assert accepted_documents(settings, frames) == [(0, offset) for offset in range(5, 30)]
+        firsts = [row for record in frames for row in Frame.decode(record.value, settings).segments.tolist() if row[3]]
+        assert firsts == [[0, 5, firsts[0][2], JUMPS]]
+
+    asyncio.run(body())
+
+
+def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """Else the event loop would stand still, and the other roles of the process with it."""
+    began, free, done = threading.Event(), threading.Event(), threading.Event()
+
+    def frames(chunks: list[Chunk], now: int) -> list[Any]:
+        began.set()
+        free.wait(PATIENCE)
+        done.set()
+        return []
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def body() -> None:
+        stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
+        stage._framer.frames, stage._fetch = frames, never
+        stage._pending.add(Chunk(0, (), 0, 1))
+        stage._wake()
+        working = asyncio.create_task(stage._work())
+        assert await asyncio.to_thread(began.wait, PATIENCE)
+        working.cancel()
+        await asyncio.wait([working])
+        assert not done.is_set()
+        free.set()
+        assert await asyncio.to_thread(done.wait, PATIENCE)
+
+    asyncio.run(body())

@@ -1,0 +1,94 @@
+"""`produce` while the broker goes away: it ends when it is told to, and by itself after give_up_seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka_helpers import settings_for
+from proxy import Proxied, Proxy
+from stage_helpers import PATIENCE
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.produce import Feeder, Sent
+from stream_lsh.kafka.topics import create
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def proxy(proxied: Proxied) -> Iterator[Proxy]:
+    found = proxied.proxies[0]
+    yield found
+    found.refuse(False)
+    found.thaw()
+
+
+@pytest.fixture
+def settings(proxied: Proxied, proxy: Proxy, prefix: str, tmp_path: Path) -> KafkaSettings:
+    """Topics, and the way to them that can be cut."""
+    asyncio.run(create(settings_for(proxied.broker, prefix, tmp_path, partitions=2)))
+    return settings_for(
+        proxied.broker, prefix, tmp_path, bootstrap_servers=f"127.0.0.1:{proxy.port}", give_up_seconds=3
+    )  # fmt: skip
+
+
+def lines(first: int, count: int) -> bytes:
+    return b"".join(json.dumps({"id": f"d{n}", "text": f"text {n}"}).encode() + b"\n" for n in range(first, count))
+
+
+def cut(proxy: Proxy) -> None:
+    proxy.refuse()
+    proxy.cut()
+
+
+@pytest.mark.parametrize("away", [cut, Proxy.freeze])
+def test_a_broker_that_goes_away_is_given_up(
+    proxy: Proxy, settings: KafkaSettings, tmp_path: Path, away: object
+) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(lines(0, 100_000))
+
+    def report(sent: Sent) -> None:
+        if sent.documents and callable(away):
+            away(proxy)
+
+    feeder = Feeder(settings, [str(source)], rate=1000, report=report)
+    with pytest.raises(BrokerError, match=r"has acknowledged nothing for 3 s \(give_up_seconds\)"):
+        asyncio.run(feeder.run())
+    assert 0 < feeder.sent < 100_000
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_all_the_same(proxy: Proxy, settings: KafkaSettings, number: int) -> None:
+    environment = os.environ | {"STREAM_LSH_TOPIC_PREFIX": settings.topic_prefix}
+    words = ["produce", "-", "--bootstrap-servers", settings.bootstrap_servers, "--give-up-seconds", "3600"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "stream_lsh.cli", *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    try:
+        assert running.stdin is not None and running.stderr is not None
+        running.stdin.write(lines(0, 10))
+        running.stdin.flush()
+        assert b"10 documents" in running.stderr.readline()  # the progress
+        cut(proxy)
+        running.stdin.write(lines(10, 20))
+        running.stdin.flush()
+        time.sleep(1)  # for them to be on their way; if they are not yet, the test shows less
+        running.send_signal(number)
+        assert running.wait(PATIENCE) == 128 + number
+        said = running.stderr.read().decode()
+        assert "10 documents acknowledged before it ended; to go on, send the same again" in said
+        assert "Traceback" not in said and "never retrieved" not in said
+    finally:
+        running.kill()
+        running.communicate()

@@ -1,0 +1,309 @@
+"""Files onto the documents topic, and outputs from their topics: as functions and as commands."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import NewTopic
+from aiokafka.structs import TopicPartition
+from kafka_helpers import settings_for
+from stage_helpers import PATIENCE, settled
+
+from stream_lsh.errors import BrokerError, InputError
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.produce import Feeder, Sent
+from stream_lsh.kafka.tools.tail import tail
+from stream_lsh.kafka.topics import Topics, create
+
+
+@pytest.fixture
+def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
+    found = settings_for(broker, prefix, tmp_path, partitions=3)
+    asyncio.run(create(found))
+    return found
+
+
+def feed(settings: KafkaSettings, *names: Path, **options: Any) -> tuple[Sent, Feeder]:
+    feeder = Feeder(settings, [str(name) for name in names], **options)
+    return asyncio.run(feeder.run()), feeder
+
+
+async def records(settings: KafkaSettings, count: int) -> list[Any]:
+    """All records of the documents topic, by partition and offset."""
+    topic = Topics.of(settings).documents
+    found = []
+    async with AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        partitions = [TopicPartition(topic, number) for number in range(3)]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        assert sum((await consumer.end_offsets(partitions)).values()) == count
+        while len(found) < count:
+            for batch in (await consumer.getmany(timeout_ms=1000)).values():
+                found += batch
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def lines(first: int, count: int) -> list[bytes]:
+    return [json.dumps({"id": f"d{n}", "text": f"text {n}"}).encode() for n in range(first, first + count)]
+
+
+def test_lines_become_records_with_their_ids_as_keys_in_order(settings: KafkaSettings, tmp_path: Path) -> None:
+    plain, packed, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz", tmp_path / "c.jsonl.zst"
+    plain.write_bytes(b"\n".join(lines(0, 1000)))
+    packed.write_bytes(gzip.compress(b"\n".join(lines(1000, 1000)) + b"\n"))
+    other.write_bytes(zstandard.compress(b"\n\n".join(lines(2000, 1000)) + b"\n"))
+    reports: list[Sent] = []
+    sent, feeder = feed(settings, plain, packed, other, report=reports.append)
+    assert (sent.documents, feeder.sent, feeder.left_out.count) == (3000, 3000, 0)
+    assert sent.bytes_read == sent.bytes_total == sum(path.stat().st_size for path in (plain, packed, other))
+    assert reports[-1].documents == 3000
+    found = asyncio.run(records(settings, 3000))
+    assert {record.value for record in found} == set(lines(0, 3000))
+    numbers: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for record in found:
+        assert record.key.decode() == json.loads(record.value)["id"]
+        assert record.partition == zlib.crc32(record.key) % 3
+        numbers[record.partition].append(int(record.key[1:]))
+    assert all(placed == sorted(placed) and len(placed) > 900 for placed in numbers.values())
+
+
+def test_what_is_no_document_is_sent_without_a_key(settings: KafkaSettings, tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b'{"id": 17, "text": "x"}\nnonsense\n[1]\n{"text": "y"}\n{"id": [1]}\n\xff\n{"id": "\\ud800"}')
+    sent, _ = feed(settings, source)
+    assert sent.documents == 7
+    keys = {record.value: record.key for record in asyncio.run(records(settings, 7))}
+    assert keys.pop(b'{"id": 17, "text": "x"}') == b"17"
+    assert keys.pop(b'{"id": "\\ud800"}') == b"\xed\xa0\x80"  # an id that the engine takes; only the text is missing
+    assert set(keys.values()) == {None}
+
+
+def test_the_key_may_be_another_field(settings: KafkaSettings, tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b'{"id": "a", "text": "x", "page": {"url": "u"}}\n')
+    feed(settings, source, key_field="page.url")
+    assert [record.key for record in asyncio.run(records(settings, 1))] == [b"u"]
+
+
+def test_as_text_the_value_is_the_text(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(
+        broker, prefix, tmp_path, partitions=3, document_format="text", text_field=("title", "text")
+    )
+    asyncio.run(create(settings))
+    source = tmp_path / "a.jsonl"
+    source.write_text('{"id": "a", "title": "Über", "text": "x\\ny"}\n{"id": "b", "title": "t"}\nnonsense\n')
+    sent, feeder = feed(settings, source)
+    assert sent.documents == 1
+    assert [(record.key, record.value) for record in asyncio.run(records(settings, 1))] == [
+        (b"a", "Über x\ny".encode())
+    ]
+    assert feeder.left_out.count == 2
+    assert feeder.left_out.messages[0] == f'{source}, line 2: there is no field "text"'
+    assert feeder.left_out.messages[1].startswith(f"{source}, line 3: ")
+
+
+def test_large_documents_and_lines_that_are_too_large(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path, partitions=3, max_document_bytes=3_000_000)
+    asyncio.run(create(settings))
+    source = tmp_path / "a.jsonl"
+    large = json.dumps({"id": "large", "text": "x" * 2_900_000}).encode()
+    source.write_bytes(b"\n".join([*lines(0, 3), large, b'{"id": "' + b"y" * 4_000_000 + b'"}', *lines(3, 3)]))
+    sent, feeder = feed(settings, source)
+    assert (sent.documents, feeder.left_out.count) == (7, 1)
+    assert "line 5: the line has 4000010 bytes, more than 3000000" in feeder.left_out.messages[0]
+    assert large in {record.value for record in asyncio.run(records(settings, 7))}
+
+
+def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+
+    async def small_topic() -> None:
+        async with admin(settings) as client:
+            await client.create_topics(
+                [NewTopic(f"{prefix}.documents", 1, 1, topic_configs={"max.message.bytes": "2000"})]
+            )
+            while f"{prefix}.documents" not in await client.list_topics():  # brokers learn of it a little later
+                await asyncio.sleep(0.05)
+
+    asyncio.run(small_topic())
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"\n".join([*lines(0, 2), b'{"id": "' + b"y" * 4000 + b'"}', *lines(3, 3), b""]))
+    with pytest.raises(BrokerError, match=r"a.jsonl, lines 1 to 6 .* were not accepted: a record is larger than"):
+        feed(settings, source)
+
+
+def test_a_rate_is_kept(settings: KafkaSettings, tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"\n".join(lines(0, 300)))
+    sent, _ = feed(settings, source, rate=200)
+    assert sent.documents == 300
+    assert sent.seconds >= 300 / 200 - 0.1 - 0.05  # faster than that it must never be
+
+
+def test_without_the_topic_or_the_file_it_says_so(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    with pytest.raises(InputError, match=r"none\.jsonl"):
+        feed(settings, tmp_path / "none.jsonl")
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"\n".join(lines(0, 3)))
+    with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.documents. `stream-lsh topics create`"):
+        feed(settings, source)
+    with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.pairs"):
+        asyncio.run(collect(settings, "pairs"))
+
+
+async def collect(settings: KafkaSettings, output: str) -> list[bytes]:
+    return [line async for line in tail(settings, output, from_beginning=True, follow=False)]
+
+
+async def put(settings: KafkaSettings) -> None:
+    """A committed and an aborted transaction on verdicts and unique, and dead letters; all to be seen."""
+    topics = Topics.of(settings)
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, transactional_id=settings.topic_prefix
+    ) as producer:
+        async with producer.transaction():
+            await producer.send(topics.verdicts, b'{"id":"a"}', key=b"a", partition=1)
+            await producer.send(topics.verdicts, b'{"id":"b"}', key=b"b", partition=2)
+            await producer.send(topics.unique, b"as it came", partition=0)
+        await producer.begin_transaction()
+        await producer.send(topics.verdicts, b'{"id":"never"}', key=b"c", partition=1)
+        await producer.send(topics.unique, b"never", partition=2)
+        await producer.abort_transaction()
+        async with producer.transaction():
+            for value in (b"text", b"\xff\x00", None):
+                headers = [("reason", b"not_json"), ("stream-lsh.offset", b"17")]
+                await producer.send(topics.dead_letters, value, key=b"k", partition=0, headers=headers)
+    await settled(settings.bootstrap_servers, topics.verdicts, topics.unique, topics.dead_letters)
+
+
+def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
+    assert asyncio.run(collect(settings, "verdicts")) == []
+    asyncio.run(put(settings))
+    assert sorted(asyncio.run(collect(settings, "verdicts"))) == [b'{"id":"a"}', b'{"id":"b"}']
+    assert asyncio.run(collect(settings, "unique")) == [b"as it came"]
+    letters = [json.loads(line) for line in asyncio.run(collect(settings, "dead-letters"))]
+    assert [letter["offset"] for letter in letters] == [0, 1, 2]
+    assert letters[0]["headers"] == {"reason": "not_json", "stream-lsh.offset": "17"}
+    assert (letters[0]["key"], letters[0]["original"], letters[0]["partition"]) == ("k", "text", 0)
+    assert letters[1]["original_base64"] == "/wA="
+    assert letters[2]["original"] is None
+
+
+def test_without_from_beginning_only_what_comes(settings: KafkaSettings) -> None:
+    asyncio.run(put(settings))
+
+    async def first_line() -> bytes:
+        found = tail(settings, "pairs")
+        waiting = asyncio.ensure_future(anext(found))
+        topic = Topics.of(settings).pairs
+        async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+            number = 0
+            while not waiting.done():  # until it listens
+                await producer.send_and_wait(topic, b"%d" % number, partition=0)
+                await asyncio.sleep(0.1)
+                number += 1
+        await found.aclose()
+        return waiting.result()
+
+    assert asyncio.run(asyncio.wait_for(first_line(), PATIENCE)).isdigit()
+
+
+def command(*arguments: str, settings: KafkaSettings, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {
+        "STREAM_LSH_BOOTSTRAP_SERVERS": settings.bootstrap_servers, "STREAM_LSH_TOPIC_PREFIX": settings.topic_prefix,
+    }  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-m", "stream_lsh.cli", *arguments],
+        input=stdin, capture_output=True, env=environment, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_the_commands(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    made = command("topics", "create", "--partitions", "3", settings=settings)
+    assert (made.returncode, made.stdout.count(b"created")) == (0, 9), made
+    shown = command("topics", "show", "--json", settings=settings)
+    topics = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert topics[0]["differences"] == ["partitions: 3, not 4"]
+    sent = command("produce", settings=settings, stdin=b"\n".join(lines(0, 10)))
+    assert (sent.returncode, b"10 documents in" in sent.stderr, b"3 partitions" in sent.stderr) == (0, True, True), sent
+    assert sent.stdout == b""
+    left_out = command(
+        "produce", "--max-document-bytes", "64", "-", "--quiet", settings=settings, stdin=b"x" * 100 + b"\n{}"
+    )
+    assert left_out.returncode == 4
+    assert b"1 line left out" in left_out.stderr and b"standard input, line 1" in left_out.stderr
+    asyncio.run(put(settings))
+    verdicts = command("tail", "verdicts", "--from-beginning", "--until-end", settings=settings)
+    assert sorted(verdicts.stdout.splitlines()) == [b'{"id":"a"}', b'{"id":"b"}'], verdicts
+    one = command("tail", "verdicts", "--from-beginning", "--limit", "1", settings=settings)
+    assert (one.returncode, one.stdout.count(b"\n")) == (0, 1)
+    wrong = command("tail", "verdict", settings=settings)
+    assert wrong.returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["topics", "create"], ["produce", "-"], ["tail", "pairs"]])
+def test_without_a_broker_the_code_is_6(tmp_path: Path, arguments: list[str]) -> None:
+    settings = KafkaSettings(bootstrap_servers="127.0.0.1:1", topic_prefix="x")
+    done = command(*arguments, settings=settings, stdin=b"{}\n")
+    assert done.returncode == 6
+    assert done.stderr.decode().startswith("stream-lsh: no answer from Kafka at 127.0.0.1:1 (Connection refused)")
+    assert done.stderr.count(b"\n") == 1, "no log of aiokafka"
+
+
+def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "aiokafka.py").write_text("raise ModuleNotFoundError('x', name='aiokafka')")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path.cwd()}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_lsh.cli", "topics", "show"],
+        capture_output=True, env=environment, timeout=60, check=False, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "pip install 'stream-lsh[kafka]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pipe_that_stays_open_is_sent_on_at_once_and_ctrl_c_ends_it(settings: KafkaSettings) -> None:
+    environment = os.environ | {"STREAM_LSH_TOPIC_PREFIX": settings.topic_prefix}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "stream_lsh.cli", "produce", "-", "--bootstrap-servers", settings.bootstrap_servers],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+    )  # fmt: skip
+    try:
+        assert running.stdin is not None
+
+        async def arrived() -> int:
+            async with AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers) as consumer:
+                partitions = [TopicPartition(Topics.of(settings).documents, number) for number in range(3)]
+                return sum((await consumer.end_offsets(partitions)).values())
+
+        # What has arrived need not be acknowledged yet; but only then the next one goes to the same partition.
+        for number in (1, 2):
+            running.stdin.write(lines(0, 1)[0] + b"\n")
+            running.stdin.flush()
+            end = time.monotonic() + PATIENCE
+            while asyncio.run(arrived()) < number:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+        running.send_signal(2)
+        assert running.wait(PATIENCE) == 130
+        assert running.stderr is not None
+        assert re.search(rb"[12] documents? acknowledged", running.stderr.read())
+    finally:
+        running.kill()
+        running.communicate()
