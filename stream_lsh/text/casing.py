@@ -45,7 +45,7 @@ def _find_rare(text, ends, rare):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit
+@njit(allocates=True)
 def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: ignore[no-untyped-def]
     write = 0
     read = 0

@@ -1,8 +1,8 @@
 """Writes the character table that ships with the package: `python -m stream_lsh.text.make_unicode`.
 
-The table is made once, from the Unicode data of the Python that runs this, so that every later Python gives the
-same tokens and the same lower case. Changing it changes signatures: with another table `FORMAT` of the index must be
-raised.
+The table is made once, from the Unicode data of the Python that runs this, so that every later Python gives the same
+tokens, the same lower case and the same NFKC. Changing it changes signatures: with another table `FORMAT` of the index
+must be raised.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 import sys
 import unicodedata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ def flags_of(char: str) -> int:
     return flags
 
 
+def unassigned() -> list[tuple[int, int]]:
+    """The first and the last of each row of code points without a category."""
+    points = [point for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point)) == "Cn"]
+    firsts = [point for before, point in pairwise([-2, *points]) if point != before + 1]
+    lasts = [point for point, behind in pairwise([*points, -2]) if behind != point + 1]
+    return list(zip(firsts, lasts, strict=True))
+
+
 def build() -> dict[str, NDArray[Any]]:
     """records[pages[point >> PAGE_BITS] << PAGE_BITS | low bits of point] is the index of flags and lower."""
     kinds: dict[tuple[int, int], int] = {}
@@ -88,6 +97,7 @@ def build() -> dict[str, NDArray[Any]]:
         "records": np.concatenate(records).astype(np.uint16),
         "flags": np.array([flags for flags, _ in kinds], dtype=np.uint8),
         "lower": np.array([distance for _, distance in kinds], dtype=np.int32),
+        "unassigned": np.array(unassigned(), dtype=np.int32),
     }
 
 

@@ -1,23 +1,32 @@
-"""The rarely used steps before the kernels: HTML away, entities decoded, compatibility forms folded."""
+"""The rarely used steps before the kernels: HTML away, entities decoded, compatibility forms folded.
+
+What comes out depends on the shipped table's version of Unicode, not on that of the Python that runs.
+"""
 
 from __future__ import annotations
 
 import html
 import re
+import sys
 import unicodedata
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.text.settings import SigningSettings
+from stream_lsh.text.unicode import unicode_data
 
 # What stands inside of a line and does not end a word.
 _INLINE = frozenset((
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins", "kbd",
     "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var", "wbr",
 ))  # fmt: skip
-_RAW = ("script", "style")
 _TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]*)|<[!?]")
+# ASCII letters only: what else is the lower case of an "s" is for each Unicode to say.
+_RAW = {name: re.compile(f"</{name}", re.IGNORECASE | re.ASCII) for name in ("script", "style")}
+_CLOSE, _COMMENT_CLOSE = re.compile(">"), re.compile("-->")
+_MANY_DIGITS = re.compile("&#([0-9]{8,})")  # more than a code point has; from some thousands on Python refuses them
 
 
 def strip_markup(text: str) -> str:
@@ -27,35 +36,70 @@ def strip_markup(text: str) -> str:
     """
     parts: list[str] = []
     place = 0
-    missing: set[str] = set()  # what is not found once is not looked for again
+    missing: set[re.Pattern[str]] = set()  # what is not found once is not looked for again
 
-    def find(what: str, start: int) -> int:
+    def find(what: re.Pattern[str], start: int) -> re.Match[str] | None:
         if what in missing:
-            return -1
-        found = folded.find(what, start)
-        if found < 0:
+            return None
+        found = what.search(text, start)
+        if found is None:
             missing.add(what)
         return found
 
-    folded = text.lower() if len(text.lower()) == len(text) else text
     while (match := _TAG.search(text, place)) is not None:
         start = match.start()
         parts.append(text[place:start])
         name = (match.group(1) or "").lower()
-        close = "-->" if text.startswith("<!--", start) else ">"
-        end = find(close, match.end())
-        if end < 0:
+        end = find(_COMMENT_CLOSE if text.startswith("<!--", start) else _CLOSE, match.end())
+        if end is None:
             parts.append(text[start : match.end()])  # never closed: text like any other
             place = match.end()
             continue
-        place = end + len(close)
+        place = end.end()
         if name in _RAW and text[start + 1] != "/":
-            stop = find(f"</{name}", place)
-            place = len(text) if stop < 0 else stop
+            stop = find(_RAW[name], place)
+            place = len(text) if stop is None else stop.start()
         if name not in _INLINE:
             parts.append(" ")
     parts.append(text[place:])
-    return html.unescape("".join(parts))
+    return decode_entities("".join(parts))
+
+
+def decode_entities(text: str) -> str:
+    """The text with HTML's character references replaced, as the standard says; never an error."""
+    return html.unescape(_MANY_DIGITS.sub(_few_digits, text) if "&#" in text else text)
+
+
+def _few_digits(reference: re.Match[str]) -> str:
+    digits = reference.group(1).lstrip("0") or "0"
+    return "&#" + (digits if len(digits) < 8 else "9999999")  # beyond all code points: U+FFFD
+
+
+def nfkc(text: str) -> str:
+    """The text in Unicode's form NFKC, of the shipped table's version.
+
+    The characters that this version had assigned have the same form in every later one (Unicode's stability policy).
+    One that it had not is no mark, has no other form and becomes part of none: it stays, and what is before it and
+    behind it do not meet.
+    """
+    if text.isascii():
+        return text
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    parts: list[str] = []
+    place = 0
+    for stop in np.flatnonzero(unassigned()[points]).tolist():
+        parts += unicodedata.normalize("NFKC", text[place:stop]), text[stop]
+        place = stop + 1
+    return "".join([*parts, unicodedata.normalize("NFKC", text[place:])])
+
+
+@cache
+def unassigned() -> NDArray[np.bool_]:
+    """bool[0x110000]: the code points that were no characters in the shipped table's version of Unicode."""
+    found = np.zeros(sys.maxunicode + 1, np.bool_)
+    for first, last in unicode_data().unassigned.tolist():
+        found[first : last + 1] = True
+    return found
 
 
 def prepare(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) -> tuple[bytes, NDArray[np.int64]]:
@@ -70,7 +114,7 @@ def prepare(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) ->
         if settings.markup:
             text = "\x1f".join(map(strip_markup, text.split("\x1f"))) if settings.kind == "set" else strip_markup(text)
         if settings.nfkc:
-            text = unicodedata.normalize("NFKC", text)
+            text = nfkc(text)
         out.append(text.encode("utf-8", "surrogatepass"))
         start = end
     return b"".join(out), np.cumsum([len(part) for part in out], dtype=np.int64)

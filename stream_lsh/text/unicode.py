@@ -36,13 +36,17 @@ ASCII_SLOW = 1 << 15
 
 @dataclass(frozen=True)
 class UnicodeData:
-    """The shipped table: record = records[pages[code point >> 7] << 7 | code point & 127]."""
+    """The shipped table: record = records[pages[code point >> 7] << 7 | code point & 127].
+
+    unassigned: int32[n, 2], the first and the last of each row of code points that this version says nothing of.
+    """
 
     version: str
     pages: NDArray[np.uint16]
     records: NDArray[np.uint16]
     flags: NDArray[np.uint8]
     lower: NDArray[np.int32]
+    unassigned: NDArray[np.int32]
 
     def record(self, point: int) -> int:
         """The record of one code point (an index of `flags` and `lower`)."""
@@ -65,7 +69,8 @@ class Tables:
 def unicode_data() -> UnicodeData:
     """The shipped table, read once (a few milliseconds)."""
     with np.load(Path(__file__).with_name(TABLE_FILE), allow_pickle=False) as table:
-        return UnicodeData(str(table["version"]), table["pages"], table["records"], table["flags"], table["lower"])
+        arrays = (table[name] for name in ("pages", "records", "flags", "lower", "unassigned"))
+        return UnicodeData(str(table["version"]), *arrays)
 
 
 def tables_for(settings: SigningSettings) -> Tables:
