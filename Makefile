@@ -3,13 +3,16 @@ BIN ?= .venv/bin
 OUT ?= results
 
 help:
-	@echo "make test | lint | format | type | bench | bench-kafka | demo | clean"
+	@echo "make test | test-long | lint | format | type | bench | bench-kafka | demo | clean"
 
 .venv:
 	python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'
 
 test:
 	$(BIN)/pytest
+
+test-long:
+	$(BIN)/pytest -m long -n 2 --dist loadfile
 
 lint:
 	$(BIN)/ruff check .
@@ -23,6 +26,7 @@ type:
 
 bench:
 	$(BIN)/python -m bench.peers --out $(OUT)
+	$(BIN)/python -m bench.dense --out $(OUT)
 	$(BIN)/python -m bench.stages --out $(OUT)
 	$(BIN)/python -m bench.first_verdict --out $(OUT)
 	$(BIN)/python -m bench.growth --out $(OUT)
@@ -40,4 +44,4 @@ demo:
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 
-.PHONY: help test lint format type bench bench-kafka demo clean
+.PHONY: help test test-long lint format type bench bench-kafka demo clean

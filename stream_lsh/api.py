@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import orjson
 
-from stream_lsh.documents.columns import Columns, Document, columns
+from stream_lsh.documents.columns import Columns, Document, Rejection, columns
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StateError, UsageError
+from stream_lsh.index import layout
 from stream_lsh.index.index import Index
-from stream_lsh.judging.verdicts import Judgement, Kind, judge
+from stream_lsh.judging.verdicts import Judgement, Kind, judge, reasons
 from stream_lsh.settings import Settings
 
 BATCH = 1024
 COMMIT_SECONDS = 0.5
+MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +53,25 @@ class Pair:
 class Verdict:
     """The verdict on one document.
 
-    kind: "unique", "near_duplicate", "exact_duplicate", "redelivered" or "rejected" (then `reason` says why).
-    of: id of the oldest match, similarity: with that one. matches: best first; truncated: how many more there are.
+    Attributes:
+        kind: "unique", "near_duplicate", "exact_duplicate", "redelivered" or "rejected" (then `reason` says why).
+        first_kind: of a redelivered document the kind that it had first, with `of`, `similarity` and `group` of then.
+        of: id of the oldest match; similarity: with that one.
+        group: number of the document that founded the group, its own if it was kept; None against "any".
+        matches: best first; truncated: how many more there are.
+        incomplete: how many things it was not compared with, although they might have matched.
     """
 
     id: str | int | None
     seq: int
     kind: str
+    first_kind: str | None
     of: str | int | None
     similarity: float | None
+    group: int | None
     matches: tuple[Match, ...]
     truncated: int
+    incomplete: int
     reason: str | None
     verified: str
 
@@ -80,102 +92,171 @@ class Deduplicator:
             for verdict in deduplicator.process(documents):
                 ...
 
+    Several threads may use one Deduplicator: `process` takes the documents of a batch together, and batches of several
+    threads follow one another in the order in which they come.
+
     Args:
-        settings: all defaults if not given. state: folder of the persistent index; without it the index is temporary.
-        read_only: for `query` only; nothing is stored.
+        settings: those that are not given are the index's own; of a new index, the defaults. state: folder of the
+            persistent index; without it the index is temporary.
+        read_only: for `query` and `facts` only: the index as it was committed last when this was opened, also while
+            another process writes to it.
+        commit: "auto": everything processed becomes durable twice a second and at the end. "manual": only `commit()`
+            makes it durable. As with a database's transaction, what was not committed is gone after `close`, a `with`
+            that ends, or a crash; until then it is held in memory. Whoever commits his own position as `facts`, after
+            using the verdicts, goes on from there after a crash and gets the verdicts that he has not used again.
+
+    Attributes:
+        settings: those of the index.
 
     Raises:
         StateError: if the folder is in use, damaged, or was made with other settings.
+        UsageError: read_only without a folder, or there is no such way to commit.
     """
 
     def __init__(
-        self, settings: Settings | None = None, state: str | Path | None = None, *, read_only: bool = False
+        self,
+        settings: Settings | None = None,
+        state: str | Path | None = None,
+        *,
+        read_only: bool = False,
+        commit: Literal["auto", "manual"] = "auto",
     ) -> None:
-        self.settings = settings or Settings()
+        if commit not in ("auto", "manual"):
+            raise UsageError(f"commit = {commit!r}: there are 'auto' and 'manual'")
+        if read_only and state is None:
+            raise UsageError("read_only = True is for an index that is there: give its folder as state")
+        self._lock = threading.RLock()
         self._temporary = temporary_folder() if state is None else None
         folder = Path(state) if state is not None else Path(self._temporary.name if self._temporary else "")
-        self._index = Index(self.settings, folder, durable=state is not None)
+        self._index = Index(
+            settings or Settings(), folder, durable=state is not None, read_only=read_only, now=time.time()
+        )
+        self.settings = self._index.settings
         self._read_only = read_only
-        job = self._index.store.named("job") or {}
-        if job.get("open") and not read_only:
+        self._automatic = commit == "auto"
+        try:
+            job = self._index.store.named("job") or {}
+            self._facts: bytes = orjson.dumps(self._index.store.named("facts") or {})
+            if job.get("open") and not read_only:
+                raise StateError(
+                    f"the index in {folder} belongs to an interrupted run of the command line; "
+                    "finish that run first, or use another folder"
+                )
+        except BaseException:
             self._index.close()
-            raise StateError(
-                f"the index in {folder} belongs to an interrupted run of the command line; "
-                "finish that run first, or use another folder"
-            )
+            raise
         self._job = job
         self._seq: int = job.get("next_seq", 0)
         self._committed = time.monotonic()
+        self._untaken = 0  # verdicts that `process` has, and nobody has seen yet
         self._closed = False
         self._torn = False
 
     def process(self, documents: Iterable[Document], *, batch: int | None = None) -> Iterator[Verdict]:
-        """The verdict on each document, in order; every document is compared with all before it and then stored.
+        """The verdict on each document, in order; every document is compared with those before it and then stored.
 
         Args:
             batch: documents taken at a time. By default 1024 from a sequence, and one by one from anything else, so
                 that a live feed has each verdict at once.
+
+        Raises:
+            UsageError: it is read-only. StateError: it is closed, or a batch or a commit was broken off.
         """
         if self._read_only:
             raise UsageError("this Deduplicator is read-only: it answers queries and stores nothing")
         size = batch or (BATCH if isinstance(documents, Sequence) else 1)
         iterator = iter(documents)
         while taken := list(islice(iterator, min(size, BATCH))):
-            yield from self._process(taken)
+            with self._lock:
+                verdicts = self._process(taken)
+                self._untaken += len(verdicts)
+                pause = self._index.pause * len(taken) / 1000
+            left = len(verdicts)
+            try:
+                for verdict in verdicts:
+                    left -= 1
+                    self._take(1)
+                    yield verdict
+            finally:
+                self._take(left)  # whoever breaks off does not want them
+            if pause:  # merges have to keep up
+                time.sleep(pause)
 
-    def _process(self, documents: Sequence[Document]) -> Iterator[Verdict]:
+    def _take(self, count: int) -> None:
+        with self._lock:
+            self._untaken -= count
+
+    def _process(self, documents: Sequence[Document]) -> list[Verdict]:
         self._check_whole()
         found = self._columns(documents)
         seqs = np.arange(self._seq, self._seq + len(documents))
         signed = self._index.sign(found)
         self._torn = True  # a commit sees all of a batch or nothing
         matches = self._index.match(signed, seqs)
-        judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._id_of)
+        judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)
         self._seq += len(documents)
         self._torn = False
-        if self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS:
+        if self._automatic and (self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS):
             self.commit()
-        reasons = {i: rejection.reason for i, rejection in found.rejected.items()}
-        return iter([self._verdict(judgement, i, reasons) for i in range(len(documents))])
+        why = reasons(judgement, found.rejected)
+        return [self._verdict(judgement, i, why) for i in range(len(documents))]
 
     def query(self, text: str | Sequence[str]) -> list[Match]:
         """Documents similar to a text (or to a set of strings, under `set_field`), best first; nothing is stored."""
-        self._check_whole()
         document = Document(0, text) if isinstance(text, str) else Document(0, set=text)
         found = self._columns([document])
-        judgement = judge(
-            self._index.query(self._index.sign(found)),
-            found.ids,
-            np.array([self._seq]),
-            self.settings.max_matches,
-            self._id_of,
-        )
-        return list(self._matches(judgement, 0))
+        with self._lock:
+            self._check_whole()
+            matches = self._index.query(self._index.sign(found))
+            judgement = judge(matches, found.ids, np.array([self._seq]), self.settings.max_matches, self._index)
+            return list(self._matches(judgement, 0))
 
-    def commit(self) -> None:
-        """Make everything processed so far durable; it happens by itself twice a second and at the end.
+    def commit(self, facts: dict[str, Any] | None = None) -> None:
+        """Make everything processed so far durable; with commit="auto" it also happens by itself.
+
+        Args:
+            facts: a JSON object of the caller's, at most 64 KB as JSON: his position in the feed, say. It becomes
+                durable in the same atomic step, in the place of the one before; None leaves that one as it is.
 
         Raises:
-            StateError: an error or Ctrl-C broke off a batch or a commit; what was committed before is kept.
+            UsageError: the facts are no JSON object or too large, it is read-only, or with commit="manual" verdicts of
+                a batch have not been taken from `process` yet; nothing is committed.
+            StateError: it is closed, or an error or Ctrl-C broke off a batch or a commit; what was committed before is
+                kept.
         """
-        self._check_whole()
-        self._torn = True
-        self._index.commit(
-            {
+        if self._read_only:
+            raise UsageError("this Deduplicator is read-only: it commits nothing")
+        encoded = None if facts is None else _encoded(facts)
+        with self._lock:
+            self._check_whole()
+            if self._untaken and not self._automatic:
+                raise UsageError(
+                    f"{self._untaken:,} verdicts have not been taken from `process` yet, and would be lost in a crash: "
+                    "commit behind the loop over them, or let `process` take fewer documents at a time (batch=...)"
+                )
+            values: dict[str, Any] = {
                 "job": {
-                    "open": False,
-                    "outputs": {},
-                    "done_in_job": 0,
-                    **self._job,
-                    "next_seq": self._seq,
+                    "open": False, "outputs": {}, "done_in_job": 0, **self._job, "next_seq": self._seq,
                     "time": int(time.time()),
                 }
-            }
-        )
-        self._torn = False
-        self._committed = time.monotonic()
+            }  # fmt: skip
+            if encoded is not None:
+                values["facts"] = orjson.loads(encoded)
+            self._torn = True
+            self._index.commit(values)
+            self._torn = False
+            self._facts = encoded or self._facts
+            self._committed = time.monotonic()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts that were committed last, by this or an earlier Deduplicator; {} if there are none."""
+        value: dict[str, Any] = orjson.loads(self._facts)
+        return value
 
     def _check_whole(self) -> None:
+        if self._closed:
+            raise StateError("this Deduplicator is closed: make a new one")
         if self._torn:
             raise StateError(
                 f"a batch or a commit of the index in {self._index.folder} was broken off: close this Deduplicator and "
@@ -183,21 +264,24 @@ class Deduplicator:
             )
 
     def close(self) -> None:
-        """Commit and close; a second call does nothing. What an error broke off is not committed."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if not (self._read_only or self._torn):
-                self.commit()
-        finally:
-            self._index.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()
+        """Close, with commit="auto" after a last commit; a second call does nothing. What an error broke off is not
+        committed."""
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                if self._automatic and not (self._read_only or self._torn):
+                    self.commit()
+            finally:
+                self._closed = True
+                self._index.close()
+                if self._temporary is not None:
+                    self._temporary.cleanup()
 
     def __len__(self) -> int:
         """Number of documents in the index."""
-        return self._index.count
+        with self._lock:
+            return self._index.count
 
     def __enter__(self) -> Self:
         return self
@@ -211,20 +295,43 @@ class Deduplicator:
         sets = self.settings.set_field is not None
         return columns(documents, sets=sets, max_document_bytes=self.settings.max_document_bytes)
 
-    def _id_of(self, shard: int, row: int) -> bytes:
-        return self._index.shards[shard].ids.read(row)
-
     def _matches(self, judgement: Judgement, i: int) -> Iterator[Match]:
         for m in range(int(judgement.starts[i]), int(judgement.starts[i + 1])):
-            yield Match(
-                orjson.loads(judgement.older_ids[m]), int(judgement.older_seqs[m]), float(judgement.similarities[m])
-            )
+            id = self._index.id_of(int(judgement.matched_shards[m]), int(judgement.matched_rows[m]))
+            yield Match(orjson.loads(id), int(judgement.matched_seqs[m]), float(judgement.matched_similarities[m]))
 
-    def _verdict(self, judgement: Judgement, i: int, reasons: dict[int, str]) -> Verdict:
-        kind = Kind(int(judgement.kinds[i]))
-        of, similarity = judgement.oldest.get(i, (b"null", None))
-        reason = reasons.get(i, "id_reused" if i in judgement.id_reused else "empty") if kind is Kind.REJECTED else None
+    def _verdict(self, judgement: Judgement, i: int, why: Mapping[int, Rejection]) -> Verdict:
+        kind, first, group = Kind(int(judgement.kinds[i])), int(judgement.first_kinds[i]), int(judgement.groups[i])
+        of = judgement.oldest(i)
         return Verdict(
-            orjson.loads(judgement.ids[i]), int(judgement.seqs[i]), kind.label, orjson.loads(of), similarity,
-            tuple(self._matches(judgement, i)), int(judgement.truncated[i]), reason, self.settings.verify,
-        )  # fmt: skip
+            id=orjson.loads(judgement.ids[i]),
+            seq=int(judgement.seqs[i]),
+            kind=kind.label,
+            first_kind=None if first == layout.UNKNOWN else Kind(first).label,
+            of=orjson.loads(of) if of else None,
+            similarity=float(judgement.similarities[i]) if of else None,
+            group=None if group == layout.NO_GROUP else group,
+            matches=tuple(self._matches(judgement, i)),
+            truncated=int(judgement.truncated[i]),
+            incomplete=int(judgement.incomplete[i]),
+            reason=why[i].reason if i in why else None,
+            verified=self.settings.verify,
+        )
+
+
+def _encoded(facts: dict[str, Any]) -> bytes:
+    """The caller's facts as JSON.
+
+    Raises:
+        UsageError: they are not what a JSON object can hold, or too large.
+    """
+    if not isinstance(facts, dict):
+        raise UsageError(f"facts: a JSON object is needed, a dict; this is a {type(facts).__name__}")
+    try:
+        json.dumps(facts, allow_nan=False)  # refuses what the other would quietly turn into something else
+        encoded = orjson.dumps(facts)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"facts: they must be JSON: {error}") from None
+    if len(encoded) > MOST_FACTS:
+        raise UsageError(f"facts: {len(encoded):,} bytes as JSON, at most {MOST_FACTS:,} are kept")
+    return encoded

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, get_args
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding, choose
 from stream_lsh.text.settings import SigningSettings
 
@@ -25,9 +25,12 @@ PREFIX = "STREAM_LSH_"
 STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
 # What an answer depends on: an index made with other values of these gives other answers.
 ANSWERS = (
-    "threshold", "signing", "verify", "against", "shards", "bucket_size", "followers",
-    "id_field", "text_field", "set_field",
+    "threshold", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify", "against",
+    "bucket_size", "candidates", "verify_matches", "shards", "generation_documents", "id_field", "text_field",
+    "set_field",
 )  # fmt: skip
+_BANDING = ("signature_size", "bands", "rows")
+_MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
 
 class Settings(BaseSettings):
@@ -64,8 +67,8 @@ class Settings(BaseSettings):
     verify: Literal["exact", "signature"] = Field(
         default="exact", description="exact Jaccard of the shingles, or the signature's estimate"
     )
-    against: Literal["any", "unique"] = Field(
-        default="any", description="compare with every earlier document, or only with unique ones"
+    against: Literal["unique", "any"] = Field(
+        default="unique", description="compare with what was kept (unique), or with every earlier document (any)"
     )
     id_field: str = Field(
         default="id", min_length=1, description="field of the id (dotted path); @line: input and line number"
@@ -80,12 +83,16 @@ class Settings(BaseSettings):
         default=None, min_length=1, description="field with a list, compared as a set instead of a text"
     )
     shards: int = Field(default=1, ge=1, le=64, description="parts of the index, worked on side by side")
-    max_matches: int = Field(default=100, ge=0, description="best matches reported per document; 0 = all")
-    bucket_size: int = Field(
-        default=256, ge=2, le=4096, description="documents kept in a bucket: the oldest and the newest half"
+    max_matches: int = Field(default=10, ge=0, description="best matches listed per document; 0 = all found")
+    verify_matches: int = Field(
+        default=10, ge=0, description="matches after which no more candidates are verified; 0 = verify all (any only)"
     )
-    followers: int = Field(
-        default=1024, ge=2, le=1048576, description="followers read per leader: the oldest and the newest half"
+    candidates: int = Field(
+        default=32, ge=1, le=65536, description="most candidates verified per document, the best by signature"
+    )
+    bucket_size: int = Field(default=64, ge=2, le=4096, description="documents of a bucket that are read, the newest")
+    generation_documents: int | None = Field(
+        default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"
     )
     memory_documents: int = Field(
         default=65536, ge=16, le=4194304, description="documents whose postings stay in memory until they are flushed"
@@ -121,6 +128,21 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
+        if self.against == "unique" and self.shards > 1:
+            raise ValueError(
+                f"against = 'unique' with shards = {self.shards} is not possible yet: a shard would have to know what "
+                "the others have kept. Set shards = 1, or against = 'any'"
+            )
+        if self.against == "unique" and self.verify_matches == 0:
+            raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
+        keys = self.banding.bands + 3
+        if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:
+            raise ValueError(
+                f"generation_documents: at most {_MOST_POSTINGS // keys:,} with {self.banding.bands} bands"
+            )
+        if 4 * (self.memory_documents + 4096) * keys > _MOST_POSTINGS:
+            most = _MOST_POSTINGS // (4 * keys) - 4096
+            raise ValueError(f"memory_documents: at most {most:,} with {self.banding.bands} bands")
         return self
 
     @cached_property
@@ -148,39 +170,101 @@ class Settings(BaseSettings):
         )  # fmt: skip
 
     @cached_property
+    def documents_of_a_generation(self) -> int:
+        """As set, or as many as postings can be counted of with 32 bits."""
+        return self.generation_documents or min(2**27, _MOST_POSTINGS // (self.banding.bands + 3))
+
+    @cached_property
     def answers(self) -> dict[str, Any]:
-        """The part of the settings that fixes the answers, ready for JSON."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in ANSWERS if name != "signing"}
-        signing = {name: getattr(self.signing, name) for name in SigningSettings.__dataclass_fields__}
-        return json.loads(json.dumps(values | signing))  # type: ignore[no-any-return]  # tuples become lists
+        """The settings that fix the answers, every one with the value that it comes to, ready for JSON."""
+        signing = self.signing
+        shingles = f"{signing.kind}:{signing.k}/{signing.continuous_k}" if signing.kind == "words" else self.shingles
+        values: dict[str, Any] = {name: getattr(self, name) for name in ANSWERS} | {
+            **self.banding._asdict(), "shingles": shingles, "tokens": signing.tokens,
+            "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
+            "generation_documents": self.documents_of_a_generation,
+        }  # fmt: skip
+        return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of `answers`, 16 hexadecimal digits: equal where the same documents get the same verdicts."""
         return hashlib.sha256(json.dumps(self.answers, sort_keys=True).encode()).hexdigest()[:16]
 
-    @classmethod
-    def load(cls, config: Path | None = None, **given: Any) -> Self:
-        """The settings from all sources; `given` (the command line) wins over the environment, that over the file.
-
-        One file serves the embedded engine and Kafka: the former leaves out what only the latter knows.
+    def where_not_given(self, **values: Any) -> Self:
+        """These settings with other values for those that were not given.
 
         Raises:
-            UsageError: naming the setting, its value, where it came from and what is allowed.
+            UsageError: they do not go together.
         """
-        sources: dict[str, str] = {}
-        values: dict[str, Any] = {}
-        file = _without_foreign(_read_toml(config), cls) if config is not None else {}
-        for origin, found in ((f"{config}", file), ("environment", _environment(cls)), ("command line", given)):
-            for name, value in found.items():
-                values[name] = value
-                sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return self._made({**values, **given}, {}) if values.keys() - given.keys() else self
+
+    @classmethod
+    def _made(cls, values: Mapping[str, Any], sources: Mapping[str, str]) -> Self:
+        """Settings with these values, each of which comes from a source."""
         try:
             return cls(**values)
         except ValidationError as error:
             raise UsageError(_explain(error, values, sources, cls)) from None
         except ValueError as error:  # raised by `signing`
             raise UsageError(str(error)) from None
+
+    def of_index(self, stored: Mapping[str, Any], where: str) -> Self:
+        """These settings for an index that was made with the answers `stored`: what was not given is the index's own.
+
+        Args:
+            where: the index, for messages.
+
+        Raises:
+            StateError: something that was given is another there, with its name and both values.
+        """
+        # A setting that a later version has added means, where it is missing, what was done before.
+        known = {name: stored.get(name, type(self).model_fields[name].default) for name in ANSWERS}
+        given = self.model_fields_set
+        own = {
+            name: value for name, value in known.items()
+            if name not in given
+            and not (name == "tokens" and "shingles" in given)
+            and not (name in _BANDING and "recall" in given)
+        }  # fmt: skip
+        mine, compared, clash = self, set(known), ""
+        try:
+            mine = self.where_not_given(**own)
+        except UsageError as error:  # what was given does not go together with what the index has
+            compared, clash = set(known) & given, str(error)
+        other = [
+            f"{name} = {value!r} (now {mine.answers[name]!r})"
+            for name, value in known.items()
+            if name in compared and mine.answers[name] != value
+        ]
+        if clash and not other:
+            raise StateError(f"{where} has settings with which those given do not go together: {clash}")
+        if other:
+            raise StateError(
+                f"{where} was made with other settings: {', '.join(other)}; use those, leave them out, or use another "
+                "folder"
+            )
+        return mine
+
+    @classmethod
+    def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:
+        """The settings from all sources; `given` (the command line) wins over the environment, that over the file.
+
+        One file serves the embedded engine and Kafka: the former leaves out what only the latter knows. `defaults`:
+        what counts where no source has a value, instead of the model's own.
+
+        Raises:
+            UsageError: naming the setting, its value, where it came from and what is allowed.
+        """
+        sources: dict[str, str] = {}
+        values: dict[str, Any] = dict(defaults or {})
+        file = _without_foreign(_read_toml(config), cls) if config is not None else {}
+        for origin, found in ((f"{config}", file), ("environment", _environment(cls)), ("command line", given)):
+            for name, value in found.items():
+                values[name] = value
+                sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
+        return cls._made(values, sources)
 
 
 def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:

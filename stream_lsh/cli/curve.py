@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stream_lsh.cli.extra import require_plot
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.families.tuning import Banding
 
@@ -46,9 +47,14 @@ def _cell(filled: float, unicode: bool) -> str:
 
 
 def check_plot(path: Path) -> None:
-    """Raises UsageError unless the suffix says which image to write."""
+    """Check, before there is anything to draw, that it can be drawn.
+
+    Raises:
+        UsageError: the suffix does not say which image to write. StreamLshError: what draws is not installed.
+    """
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {path}: the suffix says what to write, and it must be {' or '.join(SUFFIXES)}.")
+    require_plot()
 
 
 def write_plot(

@@ -32,7 +32,7 @@ stream-lsh evaluate products.jsonl --truth products.pairs.jsonl --threshold 0.3 
 SETTINGS = (
     "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
     "id_field", "text_field", "set_field", "max_document_bytes",
-    "shards", "bucket_size", "followers", "memory_documents",
+    "shards", "bucket_size", "memory_documents",
 )  # fmt: skip
 LONG = 3.0  # seconds of comparing that are announced
 WORKERS = 2
@@ -79,7 +79,7 @@ def evaluate(
     quiet: bool,
     **_: Any,
 ) -> None:
-    settings = load_settings(context)
+    settings = load_settings(context, defaults={"against": "any"})
     names = chosen_inputs(inputs, "stream-lsh evaluate feed.jsonl")
     # Here, because they take numba and RocksDB with them.
     from stream_lsh.evaluation.collection import collect, copied_settings

@@ -1,9 +1,10 @@
-"""The commands for Kafka need packages that a plain installation leaves out."""
+"""The commands for Kafka, and plots, need packages that a plain installation leaves out."""
 
 from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Sequence
 
 from stream_lsh.errors import StreamLshError
 
@@ -17,12 +18,25 @@ def require_kafka(*packages: str) -> None:
     Raises:
         StreamLshError: with the command that installs them.
     """
-    for package in packages or PACKAGES[:1]:
+    _require("this command", "kafka", packages or PACKAGES[:1])
+    # What goes wrong is said once, in our words; aiokafka's log would say it many times before.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def require_plot() -> None:
+    """Check that what draws is installed.
+
+    Raises:
+        StreamLshError: with the command that installs it.
+    """
+    _require("--plot", "plot", ("matplotlib",))
+
+
+def _require(what: str, extra: str, packages: Sequence[str]) -> None:
+    for package in packages:
         try:
             importlib.import_module(package)
         except ModuleNotFoundError as error:
             raise StreamLshError(
-                f"this command needs the package {error.name}, which is not installed: pip install 'stream-lsh[kafka]'"
+                f"{what} needs the package {error.name}, which is not installed: pip install 'stream-lsh[{extra}]'"
             ) from None
-    # What goes wrong is said once, in our words; aiokafka's log would say it many times before.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

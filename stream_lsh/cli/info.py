@@ -82,7 +82,8 @@ def rows(section: Mapping[str, object], sizes: bool) -> Iterator[tuple[str, str]
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
             for item in value:
                 first, *rest = item.items()
-                yield str(first[1]), ", ".join(f"{name} {worded(name, part, sizes)}" for name, part in rest)
+                title = f"{first[0]} {first[1]}" if isinstance(first[1], int) else str(first[1])
+                yield title, ", ".join(f"{name.replace('_', ' ')} {worded(name, part, sizes)}" for name, part in rest)
         else:
             yield str(key).replace("_", " "), worded(str(key), value, sizes)
 
@@ -96,7 +97,7 @@ def worded(name: str, value: object, sizes: bool = False) -> str:
     if isinstance(value, int | float):
         if name.startswith("seconds"):
             return duration(value)
-        if sizes:
+        if sizes or name == "bytes":
             return size(round(value))
         return f"{value:,}" if isinstance(value, int) else f"{value:g}"
     if isinstance(value, list | tuple):

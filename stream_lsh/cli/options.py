@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, overload
 
@@ -22,10 +22,10 @@ KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames
 SECTIONS = {
     SIMILARITY: (
         "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
-        "against", "max_matches",
+        "against", "max_matches", "verify_matches", "candidates",
     ),
     DOCUMENTS: ("id_field", "text_field", "time_field", "set_field", "max_document_bytes"),
-    INDEX: ("shards", "bucket_size", "followers", "memory_documents"),
+    INDEX: ("shards", "bucket_size", "generation_documents", "memory_documents"),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
@@ -158,15 +158,20 @@ def settings_options(names: Iterable[str] = SETTINGS, model: type[Settings] = Se
 
 
 @overload
-def load_settings(context: click.Context) -> Settings: ...
+def load_settings(context: click.Context, *, defaults: Mapping[str, Any] | None = None) -> Settings: ...
 
 
 @overload
-def load_settings(context: click.Context, model: type[Model]) -> Model: ...
+def load_settings(
+    context: click.Context, model: type[Model], *, defaults: Mapping[str, Any] | None = None
+) -> Model: ...
 
 
-def load_settings(context: click.Context, model: type[Settings] = Settings) -> Settings:
-    """The settings of a command with `settings_options`; only what stands on the line is given.
+def load_settings(
+    context: click.Context, model: type[Settings] = Settings, *, defaults: Mapping[str, Any] | None = None
+) -> Settings:
+    """The settings of a command with `settings_options`; only what stands on the line is given. defaults: the command's
+    own, instead of the model's.
 
     Raises:
         UsageError: naming the setting, its value and where it came from.
@@ -176,4 +181,4 @@ def load_settings(context: click.Context, model: type[Settings] = Settings) -> S
         for name in SETTINGS + KAFKA_SETTINGS
         if name in context.params and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    return model.load(context.params.get("config"), **given)
+    return model.load(context.params.get("config"), defaults, **given)

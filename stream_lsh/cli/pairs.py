@@ -9,6 +9,8 @@ import click
 from stream_lsh.cli.group import Command
 from stream_lsh.cli.running import INPUT_HELP, job_options, run_job
 
+# Whoever asks for pairs wants all of them; a bound remains, or one text a million times would make 10^12.
+MOST = 1000
 EXAMPLES = """
 stream-lsh pairs feed.jsonl > pairs.jsonl
 stream-lsh pairs archive/ --threshold 0.5 --max-matches 0 --pairs pairs.jsonl.gz
@@ -22,9 +24,16 @@ producer | stream-lsh pairs --state index - | consumer
     help="Report every pair of a document and an earlier one that are near-duplicates, each as soon as it is found.\n"
     + INPUT_HELP
     + """
-The pairs go to standard output, unless --pairs names a file or another output is given as -.""",
+The pairs go to standard output, unless --pairs names a file or another output is given as -.
+
+A new index compares with every earlier document (--against any) and verifies up to 1,000 candidates of each, and
+up to 1,000 matches of a document are listed. On an index that `dedup` made (--against unique) these are the pairs with
+kept documents only.""",
 )
 @job_options("pairs")
 @click.pass_context
 def pairs(context: click.Context, /, **_: Any) -> None:
-    run_job(context, "pairs", "stream-lsh pairs feed.jsonl > pairs.jsonl")
+    run_job(
+        context, "pairs", "stream-lsh pairs feed.jsonl > pairs.jsonl",
+        always={"max_matches": MOST}, when_new={"against": "any", "verify_matches": MOST, "candidates": MOST},
+    )  # fmt: skip

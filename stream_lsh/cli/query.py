@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,11 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import setting, state_option, with_options
+from stream_lsh.cli.options import OUTPUTS, quiet_option, setting, state_option, with_options
+from stream_lsh.cli.progress import progress_display
+from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_settings
+from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.wording import count
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 stream-lsh query "the text to look for" --state index
 stream-lsh query article.txt --state index --max-matches 5
+stream-lsh query --input feed.jsonl.gz --state index --output verdicts.jsonl
 cat article.txt | stream-lsh query - --state index --json | head -1
 """
 TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
@@ -32,27 +36,75 @@ TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show which documents of an index are similar to a text, the most similar first. Nothing is added.
+    help="""Show which documents of an index are similar to a text, the most similar first. Nothing is added. Another
+process may be writing to the index: it is seen as it was committed last.
 
 TEXT is the text itself, a file with it, or - for standard input. It is compared as the documents of the index were,
 with the settings that the index was made with. Where these are sets (--set-field), TEXT is a list of elements, one a
 line or with commas between them.
 
-On a terminal the matches are a table, elsewhere JSON lines.""",
+On a terminal the matches are a table, elsewhere JSON lines.
+
+With --input instead of TEXT, every document of a feed gets the verdict that it would get if it came next, a line each,
+in the order of the feed; its documents are not compared with each other. What cannot be processed is `rejected`, with
+the reason.""",
 )
-@click.argument("text", metavar="TEXT|FILE|-")
+@click.argument("text", metavar="[TEXT|FILE|-]", required=False)
 @with_options(
     [
         state_option(required=True),
         setting("max_matches"),
-        Option(["--json", "as_json"], is_flag=True, section="Output", help="JSON lines, on a terminal too"),
+        Option(
+            ["--input", "inputs"], metavar="FILE", multiple=True, section="Documents",
+            help="JSON lines (also .gz, .xz, .zst), a folder of text files, or - for standard input; repeatable",
+        ),
+        Option(
+            ["--output"], metavar="FILE", section=OUTPUTS,
+            help="with --input, where the verdicts go; a file that is there is replaced; default: standard output",
+        ),
+        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, on a terminal too"),
+        quiet_option(),
     ]
-)
-def query(text: str, state: Path, max_matches: str | None, as_json: bool) -> None:
+)  # fmt: skip
+def query(
+    text: str | None,
+    state: Path,
+    max_matches: str | None,
+    inputs: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    if (text is None) is not bool(inputs):
+        raise UsageError("give either a text to look for, or --input FILE with documents")
+    if output is not None and not inputs:
+        raise UsageError("--output is for --input; the matches of a single text go to standard output")
+    given = {} if max_matches is None else {"max_matches": max_matches}
+    if text is None:
+        query_documents(chosen_inputs(inputs, ""), output or STANDARD, state, given, quiet)
+    else:
+        query_text(text, state, given, as_json)
+
+
+def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapping[str, str], quiet: bool) -> None:
+    """The verdicts on the documents of some inputs, with progress and summary on standard error."""
+    settings = stored_settings(state, **given)
+
+    from stream_lsh.embedded.querying import query  # here, because it takes numba and RocksDB with it
+
+    with progress_display(quiet=quiet, writes_standard_output=output == STANDARD) as progress:
+        summary = query(settings, inputs, output, state, progress)
+    if not quiet:
+        lines = summary_lines(summary, max_matches=settings.max_matches, dead_letters=None, queried=True)
+        complain("\n  ".join(lines))
+
+
+def query_text(text: str, state: Path, given: Mapping[str, str], as_json: bool) -> None:
+    """The matches of one text on standard output."""
     wanted = read_text(text)
     if not wanted.strip():
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
-    settings = stored_settings(state, **({} if max_matches is None else {"max_matches": max_matches}))
+    settings = stored_settings(state, **given)
 
     from stream_lsh import Deduplicator
 

@@ -30,7 +30,7 @@ from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.wording import count, duration, per_second
 
 EXAMPLES = """
-stream-lsh reindex --to-prefix news-2 --shards 4
+stream-lsh reindex --to-prefix news-2 --against any --shards 4
 stream-lsh reindex --to-prefix news-2 --topic-prefix news --threshold 0.7 --data-folder /var/lib/stream-lsh-2
 """
 LEFT_OUT = ("partitions", "http_port", "http_host")  # of no use here, or in the way of the worker beside

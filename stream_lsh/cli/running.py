@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
@@ -26,11 +27,14 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.progress import progress_display
+from stream_lsh.cli.stored import stored_answers
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+ONLY_KEPT = "the index compares with what was kept (against unique): these are the pairs with kept documents only"
+BOUNDS = ("against", "verify_matches", "candidates")  # what is allowed for one of them depends on the others
 OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
@@ -57,8 +61,18 @@ def job_options(standard: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def run_job(context: click.Context, standard: str, example: str) -> None:
+def run_job(
+    context: click.Context,
+    standard: str,
+    example: str,
+    *,
+    always: Mapping[str, Any] = MappingProxyType({}),
+    when_new: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Run the job that the command line describes, with progress and summary on standard error.
+
+    Args:
+        always: the command's own defaults. when_new: those of an index that it makes; one that is there has its own.
 
     Raises:
         StreamLshError, KeyboardInterrupt, OSError: for `failures.guarded` to explain.
@@ -66,9 +80,15 @@ def run_job(context: click.Context, standard: str, example: str) -> None:
     given = context.params
     inputs = chosen_inputs(given["inputs"], example)
     outputs = chosen_outputs(given, standard, inputs)
-    settings = load_settings(context)
     state: Path | None = given["state"]
     set_resumes(context, state)
+
+    stored = stored_answers(state)
+    own = when_new if stored is None else {name: stored[name] for name in BOUNDS}
+    settings = load_settings(context, defaults={**always, **own})
+    asked = standard == "pairs"
+    if asked and not given["quiet"] and settings.against == "unique":
+        complain(ONLY_KEPT)
 
     from stream_lsh.embedded.job import Job  # here, because it takes numba and RocksDB with it
 
@@ -76,7 +96,9 @@ def run_job(context: click.Context, standard: str, example: str) -> None:
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
         summary = job.run(progress)
     if not given["quiet"]:
-        lines = summary_lines(summary, max_matches=settings.max_matches, dead_letters=outputs.get("dead_letters"))
+        lines = summary_lines(
+            summary, max_matches=settings.max_matches, dead_letters=outputs.get("dead_letters"), pairs=asked
+        )
         complain("\n  ".join(lines))
 
 

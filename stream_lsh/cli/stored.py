@@ -1,11 +1,26 @@
-"""The settings that an index was made with."""
+"""What an index that is there was made with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.settings import STEPS, Settings
+from stream_lsh.errors import StateError
+from stream_lsh.settings import Settings
+
+
+def stored_answers(state: Path | None) -> Mapping[str, Any] | None:
+    """The settings that fix the answers of the index in a folder, None if there is none.
+
+    Raises:
+        StateError: it cannot be read, or has another format.
+    """
+    if state is None or not (state / "db" / "CURRENT").exists():
+        return None
+    from stream_lsh.embedded import information  # here, because it takes RocksDB with it
+
+    return information.stored_answers(state)
 
 
 def stored_settings(state: Path, **given: Any) -> Settings:
@@ -14,18 +29,7 @@ def stored_settings(state: Path, **given: Any) -> Settings:
     Raises:
         StateError: there is no index, or it cannot be read.
     """
-    from stream_lsh.embedded.information import information
-
-    answers = information(state, False)["settings"]
-    assert isinstance(answers, dict)
-    return Settings.load(None, **settings_from(answers), **given)
-
-
-def settings_from(answers: dict[str, Any]) -> dict[str, Any]:
-    """Fields of `Settings` with the same `answers`: the inverse of `Settings.answers`."""
-    fields = {name: value for name, value in answers.items() if name in Settings.model_fields}
-    fields["text_field"] = tuple(answers["text_field"])
-    fields["normalize"] = ",".join(step for step in STEPS if answers[step]) or "none"
-    if answers["kind"] != "set":
-        fields["shingles"] = f"{answers['kind']}:{answers['k']}/{answers['continuous_k']}"
-    return fields
+    answers = stored_answers(state)
+    if answers is None:
+        raise StateError(f"there is no index in {state}; a run with --state {state} makes one")
+    return Settings.load(None, **answers, **given)

@@ -20,20 +20,33 @@ REASONS = {
 }
 
 
-def summary_lines(summary: Summary, *, max_matches: int, dead_letters: str | None) -> Iterator[str]:
-    """The summary of a run, line by line; counts of zero that say nothing are left out."""
+def summary_lines(
+    summary: Summary, *, max_matches: int, dead_letters: str | None, pairs: bool = False, queried: bool = False
+) -> Iterator[str]:
+    """The summary of a run, line by line; counts of zero that say nothing are left out.
+
+    pairs: they were asked for. queried: nothing was added, and there are no dead letters.
+    """
     for name in summary.already_done:
-        yield f"{name} was finished by an earlier run: nothing to add"
+        if name not in summary.unfinished:
+            yield f"{name} was finished by an earlier run: nothing to add"
     if summary.resumed_from:
         yield f"went on after {count(summary.resumed_from, 'document')} of an earlier run"
     if summary.documents or not summary.already_done:
-        yield from _documents(summary, max_matches, dead_letters)
-    if summary.state is not None:
+        yield from _documents(summary, max_matches, pairs)
+        if not queried and summary.rejected:
+            yield _rejected(summary, dead_letters)
+    for name, left in summary.unfinished.items():
+        are = "is" if left == 1 else "are"
+        yield f"the last line of {name} has no end yet: its {count(left, 'byte')} {are} left to the next run"
+    if queried:
+        yield f"nothing was added to the index: {count(summary.index_documents, 'document')}"
+    elif summary.state is not None:
         space = f", {size(summary.index_bytes)}" if summary.index_bytes else ""
         yield f"index {summary.state}: {count(summary.index_documents, 'document')}{space}"
 
 
-def _documents(summary: Summary, max_matches: int, dead_letters: str | None) -> Iterator[str]:
+def _documents(summary: Summary, max_matches: int, pairs: bool) -> Iterator[str]:
     rate = f" ({per_second(summary.documents / summary.seconds)})" if summary.seconds and summary.documents else ""
     yield f"{count(summary.documents, 'document')} in {duration(summary.seconds)}{rate}"
     rejected = sum(summary.rejected.values())
@@ -49,22 +62,26 @@ def _documents(summary: Summary, max_matches: int, dead_letters: str | None) -> 
         if number or always:
             part = f" {share(number, summary.documents):>6}" if summary.documents else ""
             yield f"  {number:>{width},}{part}  {text}"
-    yield f"{count(summary.pairs, 'pair')} of similar documents"
-    if rejected and dead_letters is None and summary.state is not None:
-        yield f"rejected documents are in {summary.state}/dead-letters.jsonl"
-    elif rejected and dead_letters is None:
-        yield "rejected documents are kept, with the reason, if --dead-letters FILE or --state DIR is given"
-    elif rejected:
-        yield f"rejected documents are in {'standard output' if dead_letters == '-' else dead_letters}"
+    with_kept = " with kept ones only (against unique)" if pairs and summary.against == "unique" else ""
+    yield f"{count(summary.pairs, 'pair')} of similar documents{with_kept}"
     if summary.truncated:
         have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"
         most = count(max_matches, "match", "matches")
         yield f"{have} more than {most}, of which the best are reported; --max-matches 0 reports all"
-    if summary.unread:
+    if summary.incomplete:
+        have = "1 document was" if summary.incomplete == 1 else f"{summary.incomplete:,} documents were"
         yield (
-            f"{count(summary.unread, 'candidate')} in crowded buckets not looked at; "
-            "larger --bucket-size and --followers look at more"
+            f"{have} not compared with all that might match (`incomplete` in the verdict); "
+            "larger --bucket-size and --candidates compare with more"
         )
+
+
+def _rejected(summary: Summary, dead_letters: str | None) -> str:
+    if dead_letters is not None:
+        return f"rejected documents are in {'standard output' if dead_letters == '-' else dead_letters}"
+    if summary.state is not None:
+        return f"rejected documents are in {summary.state}/dead-letters.jsonl"
+    return "rejected documents are kept, with the reason, if --dead-letters FILE or --state DIR is given"
 
 
 def _reasons(rejected: dict[str, int]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CREATE_EXAMPLES = """
 stream-lsh topics create
-stream-lsh topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --shards 4 --partitions 16
+stream-lsh topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --against any --shards 4 --partitions 16
 stream-lsh topics create --topic-prefix news --documents-topic crawl --replication-factor 3
 """
 SHOW_EXAMPLES = """
@@ -42,7 +42,7 @@ def topics() -> None:
 
 def _options() -> list[Option]:
     shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object a topic")
-    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "shards", "max_document_bytes")
+    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "against", "shards", "max_document_bytes")
     return [*settings_options(names, KafkaSettings), shape]
 
 

@@ -27,13 +27,13 @@ EXAMPLES = (
 # Right-to-left and Indic text shifts the columns of many terminals; it is in the feed all the same.
 ALIGNED = ("zh", "ja", "de", "fr", "es")
 LEGEND = (
-    "similar: still at the threshold or above, by comparing with all earlier documents; mistakes: reported for what "
-    "they are not; similarity: lowest, middle and highest with what they were made from"
+    "similar: at the threshold or above to one kept before, by comparing with all of these; mistakes: reported for "
+    "what they are not; similarity: lowest, middle and highest with what they were made from"
 )
 VERDICTS = {
-    "unique": "nothing like it before; passed on",
-    "near_duplicate": "similar to an earlier one",
-    "exact_duplicate": "the same text as an earlier one, but for white space and capitals",
+    "unique": "nothing like it was kept before; kept and passed on",
+    "near_duplicate": "similar to one that was kept; dropped",
+    "exact_duplicate": "the same text as one that was kept, but for white space and capitals; dropped",
     "redelivered": "the same id with the same text again",
     "rejected": "not a document; kept with the reason as a dead letter",
 }
@@ -185,17 +185,17 @@ def _kind_cells(row: KindScore) -> Iterator[str | Text]:
 
 
 def quality(run: Run) -> Group:
-    """Recall, precision and speed, in words."""
-    pairs = run.score.pairs
+    """How many were rightly dropped, and speed, in words."""
+    dropped = run.score.dropped
     rate = len(run.feed.entries) / run.seconds if run.seconds else 0.0
     lines = [
         Text.assemble(
-            ("Recall ", "bold"), _percent(pairs.recall), f": found {pairs.correct:,} of the "
-            f"{count(pairs.truth, 'pair')} that comparing every document with every other finds",
+            ("Recall ", "bold"), _percent(dropped.recall), f": dropped {dropped.correct:,} of the "
+            f"{count(dropped.truth, 'document')} that are similar to one kept before, by comparing with all of these",
         ),
         Text.assemble(
-            ("Precision ", "bold"), _percent(pairs.precision), f": {pairs.correct:,} of the "
-            f"{count(pairs.found, 'pair')} reported are among them",
+            ("Precision ", "bold"), _percent(dropped.precision), f": {dropped.correct:,} of the "
+            f"{count(dropped.found, 'document')} dropped are similar to the one named for it, and that one was kept",
         ),
         Text.assemble(
             ("Speed ", "bold"), f"{per_second(rate)}: {count(len(run.feed.entries), 'document')} in "
@@ -207,7 +207,7 @@ def quality(run: Run) -> Group:
 
 def _percent(ratio: float | None) -> str:
     if ratio is None:
-        return "(no pairs)"
+        return "(none)"
     # Never 100 where one is missing.
     return "100 %" if ratio == 1 else f"{min(100 * ratio, 99.99):.2f} %"
 

@@ -38,9 +38,9 @@ def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progre
     truth = find_truth(feed, settings)
     _write_truth(folder / "truth.tsv", feed, truth)
     (folder / "article.txt").write_text(_article(feed), encoding="utf-8")
-    verdicts, pairs = _read(outputs["verdicts"]), _read(outputs["pairs"])
+    verdicts = _read(outputs["verdicts"])
     return Run(
-        feed, verdicts, truth, score(feed, truth, verdicts, pairs), settings.threshold, summary.seconds,
+        feed, verdicts, truth, score(feed, truth, verdicts), settings.threshold, summary.seconds,
         folder if kept else None,
     )  # fmt: skip
 

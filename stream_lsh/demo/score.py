@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.demo.feed import SHARES, UNRELATED, Entry, Feed
 from stream_lsh.evaluation.exact import exact_pairs
-from stream_lsh.evaluation.metrics import Quality, compare, pair_keys
+from stream_lsh.evaluation.metrics import Quality
 from stream_lsh.families.signer import Signer
 from stream_lsh.settings import Settings
 
@@ -39,9 +39,10 @@ class Truth:
 class KindScore:
     """What became of the documents to which one thing was done.
 
-    expected: how many the right answer reports: as near-duplicates for edits that leave a similarity at the threshold,
-    as redelivered or rejected where that was the point, none for unrelated ones. right: how many of these were so
-    reported. mistaken: documents reported for something that they are not. similarities: to what each was made from.
+    expected: how many the right answer reports: as near-duplicates where a document that was kept has a similarity at
+    the threshold, as redelivered or rejected where that was the point, none for unrelated ones. right: how many of
+    these were so reported. mistaken: documents reported for something that they are not. similarities: to what each was
+    made from.
     """
 
     kind: str
@@ -54,9 +55,10 @@ class KindScore:
 
 @dataclass(frozen=True)
 class Score:
-    """The figures of a run."""
+    """The figures of a run. dropped: of documents, truth those that are similar to one that was kept before, found
+    those that were dropped, correct those dropped for one that was kept and is similar."""
 
-    pairs: Quality
+    dropped: Quality
     kinds: tuple[KindScore, ...]
 
 
@@ -76,13 +78,21 @@ def find_truth(feed: Feed, settings: Settings) -> Truth:
     return Truth(places[found.older], places[found.newer], found.jaccard, shingles)
 
 
-def score(feed: Feed, truth: Truth, verdicts: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> Score:
-    """Compare verdicts (one for each line of the feed) and pairs, as the job writes them, with the truth."""
-    older = np.array([pair["older_seq"] for pair in pairs], dtype=np.int64)
-    newer = np.array([pair["newer_seq"] for pair in pairs], dtype=np.int64)
-    quality = compare(pair_keys(older, newer), pair_keys(truth.older, truth.newer)).quality
+def score(feed: Feed, truth: Truth, verdicts: Sequence[Mapping[str, Any]]) -> Score:
+    """Compare verdicts, one for each line of the feed, as the job writes them, with the truth."""
     true_pairs = set(zip(truth.older.tolist(), truth.newer.tolist(), strict=True))
-    similar = {new for old, new in true_pairs if feed.entries[old].story == feed.entries[new].story}
+    kept = {place for place, verdict in enumerate(verdicts) if verdict["kind"] == "unique"}
+    similar = {new for old, new in true_pairs if old in kept}
+    dropped = {place for place, verdict in enumerate(verdicts) if verdict["kind"] in DUPLICATE}
+    # The number of a group is that of the document that was kept, which the verdict names as `of`.
+    correct = {
+        place
+        for place in dropped
+        if (founder := verdicts[place]["group"]) in kept
+        and feed.entries[founder].id == verdicts[place]["of"]
+        and (founder, place) in true_pairs
+    }
+    quality = Quality(truth=len(similar), found=len(dropped), correct=len(correct))
     position_of = {entry.id: position for position, entry in reversed(list(enumerate(feed.entries)))}
     rows = []
     for kind in ("story", *SHARES):

@@ -298,7 +298,7 @@ def _scan_line(
         state = _NEXT
 
 
-@njit
+@njit(allocates=True)
 def scan_lines(
     data: Bytes, starts: Ints, ends: Ints, names: Bytes, name_ends: Ints, spans: Ints, kinds: Bytes, status: Bytes
 ) -> None:

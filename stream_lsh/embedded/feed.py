@@ -32,7 +32,7 @@ class Source:
         identity = self.identity
         value = {
             "path": identity.path, "head": identity.head, "head_bytes": identity.head_bytes, "size": identity.size,
-            "offset": self.reached.offset, "line": self.reached.line, "done": self.done,
+            "offset": self.reached.offset, "line": self.reached.line, "done": self.done, "left": self.input.left,
         }  # fmt: skip
         return _name(identity.path), value
 
@@ -40,13 +40,17 @@ class Source:
 class Feed:
     """All inputs of a job, checked, with the positions that the index remembers.
 
+    growing: what can be read again may be a file that somebody is writing: its last line may not be whole yet.
+
     Raises:
         InputError: for what cannot be read, or is not the file that was being read when a run was interrupted.
     """
 
-    def __init__(self, arguments: Sequence[str], fields: Fields, store: Store) -> None:
+    def __init__(self, arguments: Sequence[str], fields: Fields, store: Store, *, growing: bool = False) -> None:
         self.sources = [_source(open_input(argument, fields), store) for argument in arguments]
         self.pipes = any(source.identity is None for source in self.sources)
+        for source in self.sources:
+            source.input.growing = growing and source.identity is not None
 
     def batches(self) -> Iterator[tuple[Source, Batch]]:
         """The documents that the index has not seen yet."""
@@ -84,6 +88,8 @@ def _source(input: Input, store: Store) -> Source:
     before = InputIdentity(known["path"], known["head"], known["head_bytes"], known["size"])
     if input.matches(before):
         unchanged = known["done"] and identity.size == known["size"]
+        if unchanged:
+            input.left = known.get("left", 0)
         return Source(input, identity, Position(known["offset"], known["line"]), unchanged)
     if not known["done"]:
         raise InputError(

@@ -1,130 +1,192 @@
-"""What an index holds, for `stream-lsh info`: documents, sizes, settings, age, health."""
+"""What an index holds, for `stream-lsh info`: documents, generations, sizes, settings, age, health."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.errors import StateError, StreamLshError
-from stream_lsh.families.tuning import component_bytes
-from stream_lsh.index import seal
-from stream_lsh.index.index import FORMAT, disk_bytes
-from stream_lsh.index.rows import row_width, rows_checksum
-from stream_lsh.index.runs import PAGE, REMEDY, Run, read_header
+from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.index.generation import FOLDER, folder_of
+from stream_lsh.index.index import TRIES, check_format, disk_bytes
+from stream_lsh.index.rows import REMEDY, RowFile, Shape
+from stream_lsh.index.runs import REMEDY as REBUILD
+from stream_lsh.index.runs import Run, read_header
 from stream_lsh.index.store import Store
+from stream_lsh.settings import Settings
 
-SHOWN_INPUTS = 20
+SHOWN = 20  # inputs and generations, the latest
+
+
+def stored_answers(state: Path) -> Mapping[str, Any] | None:
+    """The settings that fix the answers of the index in a state folder, as `Settings.answers` has them; None if its
+    store holds none yet. Another process may be writing to it.
+
+    Raises:
+        StateError: there is no store in the folder, it cannot be read, or has another format.
+    """
+    with _reading(state) as store:
+        index = store.named("index")
+        if index is not None:
+            check_format(index, store.path)
+        return None if index is None else dict(index["settings"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the store says of an index."""
+
+    index: Mapping[str, Any]
+    job: Mapping[str, Any]
+    shards: list[Mapping[str, Any]]
+    inputs: list[Mapping[str, Any]]
+    settings: Settings = field(compare=False)
 
 
 def information(state: Path, check: bool = False) -> dict[str, object]:
-    """Nested facts about the index in a state folder.
+    """Nested facts about the index in a state folder, as it was committed last; another process may be writing to it.
 
     Args:
-        check: verify every derived file to the last byte (reads them all).
+        check: verify every file to the last byte (reads them all).
 
     Raises:
-        StateError: if there is no index, another process has it, or its store is damaged.
+        StateError: if there is no index, it has another format, or its store is damaged.
     """
-    seal.check(state / "db")
-    if not (state / "db" / "CURRENT").exists():  # opening it would make one
-        raise StateError(f"there is no index in {state}; a run with --state {state} makes one")
-    store = Store(state / "db")
+    for left in range(TRIES - 1, -1, -1):
+        with _reading(state) as store:
+            found = _stored(store, state)
+            problems = list(_problems(state, found, store if check else None))
+        if not problems or not left:
+            break
+        with _reading(state) as store:
+            # Whoever writes may have replaced files between our look at the manifest and the opening of them.
+            if _stored(store, state) == found:
+                break
+    return _worded(state, found, problems, check)
+
+
+@contextmanager
+def _reading(state: Path) -> Iterator[Store]:
+    store = _opened(state / "db")
     try:
-        index = store.named("index")
-        if index is None:
-            raise StateError(f"{state} holds no index: the run that made it wrote nothing, or its files were lost")
-        if index.get("format") != FORMAT:
-            raise StateError(
-                f"the index in {state} has format {index.get('format')}, this version reads {FORMAT}; "
-                "start a new folder and feed it again"
-            )
-        job = store.named("job") or {}
-        shards = [
-            store.named(f"shard/{number}") or {"rows": 0, "flushed": 0, "runs": []}
-            for number in range(index["settings"]["shards"])
-        ]
-        inputs = [value for _, value in store.items("input/")]
-        problems = (
-            _check(state / "postings", index["settings"], shards, store)
-            if check
-            else _missing(state / "postings", index["settings"], shards)
-        )
+        yield store
     finally:
         store.close()
+
+
+def _opened(path: Path) -> Store:
+    for _ in range(TRIES - 1):
+        with suppress(DamagedError):  # whoever writes may have replaced files meanwhile
+            return Store(path, read_only=True)
+    return Store(path, read_only=True)
+
+
+def _stored(store: Store, state: Path) -> _Stored:
+    index = store.named("index")
+    if index is None:
+        raise StateError(f"{state} holds no index: the run that made it wrote nothing, or its files were lost")
+    check_format(index, store.path)
+    settings = Settings().of_index(index["settings"], f"the index in {state}")
+    shards = [
+        store.named(f"shard/{number}") or {"rows": 0, "generations": []} for number in range(settings.shards)
+    ]  # fmt: skip
+    return _Stored(index, store.named("job") or {}, shards, [value for _, value in store.items("input/")], settings)
+
+
+def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]:
+    """What is wrong with the files; without a store only a look at names and sizes."""
+    if store is not None and (problem := store.verify()) is not None:
+        yield problem
+    for number, shard in enumerate(found.shards):
+        for generation in shard["generations"]:
+            try:
+                yield from _of_generation(state, found, store, number, generation)
+            except StreamLshError as error:
+                yield str(error)
+
+
+def _of_generation(
+    state: Path, found: _Stored, store: Store | None, shard: int, known: Mapping[str, Any]
+) -> Iterator[str]:
+    folder, runs = folder_of(state, known["number"]), known["runs"]
+    for item in runs:
+        path = folder / "postings" / item["file"]
+        try:
+            if store is None:
+                read_header(path)
+            else:
+                Run.open(path, check=True)
+        except OSError as error:
+            yield f"{path}: {error.strerror}; {REBUILD.format(path.parent)}"
+        except StreamLshError as error:
+            yield str(error)
+    flushed = runs[-1]["last"] if runs else 0
+    rows = RowFile(folder / f"rows-{shard}.bin", Shape(found.settings), flushed, read_only=True)
+    try:
+        first = 0
+        while store is not None and first < flushed:
+            flush = store.named(f"flush/{shard}/{known['number']}/{first}")
+            if flush is None or rows.checksum(first, flush["last"]) != flush["crc"]:
+                yield f"{rows.path} is damaged in the rows from {first}; {REMEDY}"
+                return
+            first = flush["last"]
+    finally:
+        rows.close()
+
+
+def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> dict[str, object]:
+    index, job = found.index, found.job
     created, committed = index["created"], job.get("time", index["created"])
-    rows = sum(shard["rows"] for shard in shards)
-    bytes_on_disk = {name: disk_bytes(state / name) for name in ("db", "postings") if (state / name).is_dir()}
+    rows = sum(shard["rows"] for shard in found.shards)
+    bytes_on_disk = {name: disk_bytes(state / name) for name in ("db", FOLDER) if (state / name).is_dir()}
     total = sum(bytes_on_disk.values())
+    generations = _generations(state, found)
     return {
-        "documents": {"stored": rows, "seen": job.get("next_seq", rows), "shards": [shard["rows"] for shard in shards]},
+        "documents": {
+            "stored": rows, "seen": job.get("next_seq", rows), "shards": [shard["rows"] for shard in found.shards]
+        },
         "bytes": {**bytes_on_disk, "total": total, "per_document": round(total / rows, 1) if rows else None},
+        "generations": {"number": len(generations), "latest": generations[-SHOWN:]},
         "age": {
             "created": _when(created),
             "last_commit": _when(committed),
             "seconds_since_commit": max(0, int(time.time()) - committed),
         },
-        "settings": {**index["settings"], "fingerprint": index["fingerprint"]},
+        "settings": {**found.settings.answers, "fingerprint": found.settings.fingerprint},
         "inputs": {
-            "known": len(inputs),
+            "known": len(found.inputs),
             "latest": [
-                {"path": item["path"], "line": item["line"], "done": item["done"]} for item in inputs[-SHOWN_INPUTS:]
+                {"path": item["path"], "line": item["line"], "done": item["done"]} for item in found.inputs[-SHOWN:]
             ],
         },
         "outputs": {place: state["length"] for place, state in job.get("outputs", {}).items()},
-        "postings": {
-            "runs": [len(shard["runs"]) for shard in shards],
-            "flushed": [shard["flushed"] for shard in shards],
-        },
         "health": {
             "interrupted": bool(job.get("open")),
             "checked": "every byte" if check else "names and sizes (use --check for every byte)",
             "problems": problems,
         },
-    }
+    }  # fmt: skip
 
 
-def _missing(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -> list[str]:
-    """What a look at names and sizes finds."""
-    problems = []
-    for number, shard in enumerate(shards):
-        for run in shard["runs"]:
-            try:
-                read_header(folder / run["file"])
-            except StreamLshError as error:
-                problems.append(str(error))
-            except OSError as error:
-                problems.append(f"{folder / run['file']}: {error.strerror}; {REMEDY.format(folder)}")
-        path = folder / f"rows-{number}.bin"
-        expected = PAGE + shard["flushed"] * _width(settings) * 8
-        if shard["flushed"] and (not path.exists() or path.stat().st_size < expected):
-            problems.append(f"{path} is missing or too short; {REMEDY.format(folder)}")
-    return problems
-
-
-def _width(settings: dict[str, Any]) -> int:
-    return row_width(settings["signature_size"], settings["bands"], component_bytes(settings["rows"]))
-
-
-def _check(folder: Path, settings: dict[str, Any], shards: list[dict[str, Any]], store: Store) -> list[str]:
-    width = _width(settings)
-    found = store.verify()
-    problems = [] if found is None else [found]
-    for number, shard in enumerate(shards):
-        for item in shard["runs"]:
-            try:
-                Run.open(folder / item["file"], check=True)
-            except StreamLshError as error:
-                problems.append(str(error))
-        first = 0
-        while first < shard["flushed"]:
-            flush = store.named(f"flush/{number}/{first}")
-            path = folder / f"rows-{number}.bin"
-            if flush is None or rows_checksum(path, width, first, flush["last"]) != flush["crc"]:
-                problems.append(f"{path} is damaged in the rows from {first}; {REMEDY.format(folder)}")
-                break
-            first = flush["last"]
-    return problems
+def _generations(state: Path, found: _Stored) -> list[dict[str, Any]]:
+    """Each generation with the documents of all shards, how many of them are in files, and its runs of postings."""
+    sums: dict[int, dict[str, int]] = {}
+    for shard in found.shards:
+        known = shard["generations"]
+        for item, later in zip_longest(known, known[1:]):
+            end = shard["rows"] if later is None else later["first"]
+            values = sums.setdefault(item["number"], {"documents": 0, "in_files": 0, "runs": 0})
+            values["documents"] += end - item["first"]
+            values["in_files"] += item["runs"][-1]["last"] if item["runs"] else 0
+            values["runs"] += len(item["runs"])
+    return [
+        {"generation": number, **values, "bytes": disk_bytes(folder_of(state, number))}
+        for number, values in sorted(sums.items())
+    ]
 
 
 def _when(seconds: int) -> str:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_lsh.documents.columns import Batch, Fields, Position, parse_lines
+from stream_lsh.documents.fields import Refused
+from stream_lsh.documents.json_reader import read_object
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import InputError
@@ -45,6 +47,10 @@ class Input(ABC):
         self.fields = fields
         self.raw_position = 0
         """Raw (compressed) bytes read so far, of `size`."""
+        self.growing = False
+        """Whether a last line without newline that is no complete document yet is left to a later run."""
+        self.left = 0
+        """Bytes of such a line that were left."""
 
     @abstractmethod
     def check(self) -> None:
@@ -165,8 +171,11 @@ class LineInput(Input):
                     blocks, mid_line = self._skip(blocks, position)
                 else:
                     mid_line = self._seek(descriptor, position)
-            splitter = LineSplitter(position, self.fields.max_document_bytes, max_documents, mid_line=mid_line)
+            whole = is_document if self.growing else None
+            limit = self.fields.max_document_bytes
+            splitter = LineSplitter(position, limit, max_documents, mid_line=mid_line, whole=whole)
             yield from splitter.split(blocks)
+            self.left = splitter.left
         except Damaged as error:
             read = f"{splitter.position.line} lines before it were read" if splitter else "nothing new was read"
             raise InputError(
@@ -257,6 +266,15 @@ class LineInput(Input):
             f"{self.name} has become shorter: {position.offset} bytes of it were read before, now it has {size}. "
             "Put the file back, or start with an empty state directory."
         )
+
+
+def is_document(line: bytes) -> bool:
+    """Whether a JSON object is at its end: whatever is added to the line, it is no other one."""
+    try:
+        read_object(line)
+    except Refused as refused:
+        return refused.reason not in ("not_json", "not_utf8")
+    return True
 
 
 def _with_first(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -13,19 +13,18 @@ import numpy as np
 from stream_lsh.documents.columns import Batch, Fields
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.pipeline import Stage, chain
-from stream_lsh.embedded.report import Counts, Progress, Summary
+from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index, disk_bytes
-from stream_lsh.judging.verdicts import Kind, judge
+from stream_lsh.judging.verdicts import judge
 from stream_lsh.settings import Settings
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
 COMMIT_DOCUMENTS = 16384  # most documents between commits: they are held in memory until then
-PROGRESS_SECONDS = 0.2
 DEAD_LETTERS = "dead-letters.jsonl"
 
 _Item = tuple[Source, Batch, SignedBatch]
@@ -77,10 +76,10 @@ class Job:
             self._settings.id_field, self._settings.text_field, self._settings.time_field, self._settings.set_field,
             self._settings.max_document_bytes,
         )  # fmt: skip
-        index = Index(self._settings, folder, durable=persistent)
+        index = Index(self._settings, folder, durable=persistent, now=time.time())
         with _closing(index):
             job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
-            feed = Feed(self._inputs, fields, index.store)
+            feed = Feed(self._inputs, fields, index.store, growing=persistent)
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
@@ -185,13 +184,7 @@ class _Run:
         self._torn = True
         seqs = np.arange(self._seq, self._seq + len(batch))
         found = self._index.match(signed, seqs)
-        judgement = judge(
-            found,
-            batch.ids,
-            seqs,
-            self._index.settings.max_matches,
-            lambda s, row: self._index.shards[s].ids.read(row),
-        )
+        judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
         reasons = self._sink.write(batch, judgement)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
@@ -199,6 +192,8 @@ class _Run:
         self._moved[id(source)] = source
         self._dirty = True
         self._torn = False
+        if pause := self._index.pause * len(batch) / 1000:  # merges have to keep up
+            time.sleep(pause)
 
     def _commit(self, *, open: bool) -> None:
         # If it is broken off (a second Ctrl-C, a full disk), only the disk knows how far it came: another commit would
@@ -241,30 +236,18 @@ class _Run:
                 raise
 
     def _show(self) -> None:
-        counts = self._counts
-        progress = Progress(
-            counts.documents, counts.duplicates, counts.kinds[Kind.REJECTED], counts.kinds[Kind.REDELIVERED],
-            counts.pairs, self._feed.read, self._feed.total, time.monotonic() - self._started,
-        )  # fmt: skip
-        self._progress(progress)
+        seconds = time.monotonic() - self._started
+        self._progress(self._counts.progress(self._feed.read, self._feed.total, seconds))
 
     def _summary(self, already: Iterable[str], state: Path | None) -> Summary:
         self._show()
-        counts = self._counts
-        return Summary(
-            documents=counts.documents,
-            unique=counts.kinds[Kind.UNIQUE],
-            near_duplicates=counts.kinds[Kind.NEAR_DUPLICATE],
-            exact_duplicates=counts.kinds[Kind.EXACT_DUPLICATE],
-            redelivered=counts.kinds[Kind.REDELIVERED],
-            rejected=counts.rejected,
-            pairs=counts.pairs,
-            truncated=counts.truncated,
-            unread=int(sum(shard.unread.sum() for shard in self._index.shards)),
+        return self._counts.summary(
             index_documents=self._index.count,
             index_bytes=disk_bytes(state) if state is not None else None,
             seconds=time.monotonic() - self._started,
             resumed_from=self._resumed_from,
             already_done=tuple(already),
+            unfinished={source.input.name: source.input.left for source in self._feed.sources if source.input.left},
+            against=self._index.settings.against,
             state=str(state) if state is not None else None,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from stream_lsh.documents.columns import Position, Rejection
 from stream_lsh.documents.dead_letters import KEPT_BYTES
 
 _BOM = b"\xef\xbb\xbf"
+_WHITE = b" \t\r"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,15 +33,29 @@ class LineSplitter:
 
     A line longer than `max_line` bytes is skipped to its end; only its beginning is kept. The last line needs no
     newline. Blank lines are counted, and left out. A byte order mark at the very beginning is left out.
+
+    Attributes:
+        left: bytes of the last line that were left to a later run (`whole`), white space at its ends not counted.
     """
 
-    def __init__(self, position: Position, max_line: int, max_lines: int, *, mid_line: bool = False) -> None:
-        """mid_line: the byte before the position is not a newline, so that one right behind it ends no line."""
+    def __init__(
+        self,
+        position: Position,
+        max_line: int,
+        max_lines: int,
+        *,
+        mid_line: bool = False,
+        whole: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        """mid_line: the byte before the position is not a newline, so that white space behind it is no line. whole:
+        asked of a last line without a newline whether it is to be taken; by default it always is."""
         self._offset = position.offset
         self._line = position.line
         self._max_line = max_line
         self._max_lines = max_lines
         self._mid_line = mid_line
+        self._whole = whole
+        self.left = 0
         # The line that has begun: its pieces; of one that is too large only the beginning.
         self._pieces: list[bytes] = []
         self._size = 0
@@ -53,11 +68,6 @@ class LineSplitter:
     def split(self, blocks: Iterable[bytes]) -> Iterator[Lines]:
         """The lines of each block as soon as it is there."""
         for block in blocks:
-            if self._mid_line and block:
-                self._mid_line = False
-                if block[0] == 10:
-                    self._offset += 1
-                    block = block[1:]
             last = block.rfind(b"\n")
             if last < 0:
                 self._keep(block)
@@ -74,12 +84,24 @@ class LineSplitter:
             if data:
                 yield from self._complete(data)
             self._keep(block[last + 1 :])
+        if self._whole is not None and self._size and not self._is_whole(self._whole):
+            return
         if self._size > self._limit:
             yield from self._too_large(0)
         elif self._size:
             data = b"".join(self._pieces)
             self._pieces, self._size = [], 0
             yield from self._complete(data)
+
+    def _is_whole(self, whole: Callable[[bytes], bool]) -> bool:
+        """Whether the last line, which has no newline, is to be taken."""
+        line = b"".join(self._pieces)
+        if self._offset == 0:
+            line = line.removeprefix(_BOM)
+        if self._size <= self._limit and whole(line):
+            return True
+        self.left = len(line.strip(_WHITE)) and self._size
+        return False
 
     def _keep(self, piece: bytes) -> None:
         """Adds a piece without newline to the line that has begun."""
@@ -107,6 +129,7 @@ class LineSplitter:
             offset, size = len(_BOM), size - len(_BOM)
         data = data[:KEPT_BYTES]
         self._line += 1
+        self._mid_line = False
         self._pieces, self._size = [], 0
         yield Lines(
             data,
@@ -132,6 +155,9 @@ class LineSplitter:
         all_starts[0] = 0
         all_starts[1:] = all_ends[:-1] + 1
         begin, line = self._offset, self._line
+        if self._mid_line:  # white space behind the line that was taken before belongs to it
+            self._mid_line = False
+            line -= not data[: int(all_ends[0])].strip(_WHITE)
         if begin == 0 and data.startswith(_BOM):
             all_starts[0] = len(_BOM)
         for first in range(0, len(all_ends), self._max_lines):
@@ -142,7 +168,7 @@ class LineSplitter:
             # A blank line begins with white space; what else does is rare enough to look at one by one.
             blank = starts == ends
             for i in np.flatnonzero(~blank & (buffer[np.minimum(starts, len(data) - 1)] <= 32)).tolist():
-                blank[i] = not data[int(starts[i]) : int(ends[i])].strip(b" \t\r")
+                blank[i] = not data[int(starts[i]) : int(ends[i])].strip(_WHITE)
             if blank.any():
                 starts, ends, numbers = starts[~blank], ends[~blank], numbers[~blank]
                 if not len(starts):

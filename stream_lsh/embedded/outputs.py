@@ -17,6 +17,7 @@ from pathlib import Path
 import zstandard
 
 from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.index.files import sync_folder
 
 FRAME_BYTES = 256 * 1024
 """A compressed output begins a new frame behind the line that reaches this many uncompressed bytes."""
@@ -57,7 +58,8 @@ class Output:
         name = str(path)
         try:
             descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            _sync_folder(Path(name).parent)
+            with contextlib.suppress(OSError):  # the folder may be one that we can write into, but not read
+                sync_folder(Path(name).parent)
         except FileExistsError:
             descriptor = cls._open_existing(name, overwrite)
         except (OSError, ValueError) as error:
@@ -318,16 +320,6 @@ def _wait(descriptor: int) -> None:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     poll.poll()
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file's name is on the disk too."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _refused(what: str, name: str, error: OSError | ValueError) -> OutputError:

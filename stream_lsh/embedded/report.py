@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
 from stream_lsh.judging.verdicts import Judgement, Kind
+
+PROGRESS_SECONDS = 0.2  # between two reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,11 @@ class Progress:
 class Summary:
     """A finished (or interrupted) run.
 
-    truncated: documents whose matches are not all listed. unread: entries of full buckets that were not compared.
+    truncated: documents whose matches are not all listed. incomplete: documents that were not compared with all they
+    met.
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
+    unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
+    against: what documents were compared with, "unique" or "any".
     """
 
     documents: int
@@ -39,12 +46,14 @@ class Summary:
     rejected: dict[str, int]
     pairs: int
     truncated: int
-    unread: int
+    incomplete: int
     index_documents: int
     index_bytes: int | None
     seconds: float
     resumed_from: int
     already_done: tuple[str, ...]
+    unfinished: dict[str, int]
+    against: str
     state: str | None
 
 
@@ -57,6 +66,7 @@ class Counts:
     rejected: dict[str, int] = field(default_factory=dict)
     pairs: int = 0
     truncated: int = 0
+    incomplete: int = 0
 
     def add(self, judgement: Judgement, reasons: list[str]) -> None:
         self.documents += len(judgement.ids)
@@ -64,8 +74,47 @@ class Counts:
             self.kinds[kind] += count
         for reason in reasons:
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
-        self.pairs += len(judgement.older_ids)
+        self.pairs += len(judgement.matched_rows)
         self.truncated += int(np.count_nonzero(judgement.truncated))
+        self.incomplete += int(np.count_nonzero(judgement.incomplete))
+
+    def progress(self, bytes_read: int, bytes_total: int | None, seconds: float) -> Progress:
+        return Progress(
+            self.documents, self.duplicates, self.kinds[Kind.REJECTED], self.kinds[Kind.REDELIVERED], self.pairs,
+            bytes_read, bytes_total, seconds,
+        )  # fmt: skip
+
+    def summary(
+        self,
+        *,
+        index_documents: int,
+        seconds: float,
+        against: str,
+        index_bytes: int | None = None,
+        resumed_from: int = 0,
+        already_done: tuple[str, ...] = (),
+        unfinished: Mapping[str, int] = MappingProxyType({}),
+        state: str | None = None,
+    ) -> Summary:
+        return Summary(
+            documents=self.documents,
+            unique=self.kinds[Kind.UNIQUE],
+            near_duplicates=self.kinds[Kind.NEAR_DUPLICATE],
+            exact_duplicates=self.kinds[Kind.EXACT_DUPLICATE],
+            redelivered=self.kinds[Kind.REDELIVERED],
+            rejected=self.rejected,
+            pairs=self.pairs,
+            truncated=self.truncated,
+            incomplete=self.incomplete,
+            index_documents=index_documents,
+            index_bytes=index_bytes,
+            seconds=seconds,
+            resumed_from=resumed_from,
+            already_done=already_done,
+            unfinished=dict(unfinished),
+            against=against,
+            state=state,
+        )
 
     @property
     def duplicates(self) -> int:

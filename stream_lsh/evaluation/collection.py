@@ -84,8 +84,9 @@ def copied_settings(settings: Settings) -> Settings:
         "text_field": ("text",),
         "time_field": None,
         "set_field": "set" if settings.set_field is not None else None,
-        "max_matches": 0,
         "against": "any",
+        "verify_matches": 0,
+        "max_matches": 0,
         "max_document_bytes": 2**30,  # escapes can make a line longer than the original
     }
     return Settings(**{**settings.model_dump(), **changes})

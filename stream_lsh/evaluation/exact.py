@@ -130,7 +130,7 @@ def overlap(documents: Ranked, first: NDArray[np.int64], second: NDArray[np.int6
     return np.asarray(_compare(documents.ranks, documents.offsets, first, second))
 
 
-@njit
+@njit(allocates=True)
 def _number(shingles):  # type: ignore[no-untyped-def]
     """Different values numbered as they come (int32 [total]), and how often each comes (int32 [distinct])."""
     total = len(shingles)
@@ -164,7 +164,7 @@ def _number(shingles):  # type: ignore[no-untyped-def]
     return numbers, frequencies[:distinct].copy()
 
 
-@njit
+@njit(allocates=True)
 def _sort_each(ranks, offsets):  # type: ignore[no-untyped-def]
     for i in range(len(offsets) - 1):
         ranks[offsets[i] : offsets[i + 1]].sort()
@@ -182,7 +182,7 @@ def _prefix(threshold, size):  # type: ignore[no-untyped-def]
     return min(size, size - _at_least(threshold, size) + 1)
 
 
-@njit
+@njit(allocates=True)
 def _index(ranks, offsets, distinct, threshold):  # type: ignore[no-untyped-def]
     """For each shingle the documents with it in their prefix, ascending: int64 [distinct + 1], int32 [postings]."""
     documents = len(offsets) - 1
@@ -205,7 +205,7 @@ def _index(ranks, offsets, distinct, threshold):  # type: ignore[no-untyped-def]
     return starts, postings
 
 
-@njit
+@njit(allocates=True)
 def _join(ranks, offsets, distinct, starts, postings, threshold, numbers):  # type: ignore[no-untyped-def]
     """Compare the documents `numbers` with all older ones: (older, newer, overlap) of the pairs, int64 each."""
     met = np.full(len(offsets) - 1, -1, dtype=np.int32)  # the document that met this one last
@@ -257,14 +257,14 @@ def _join(ranks, offsets, distinct, starts, postings, threshold, numbers):  # ty
     return older[:found].copy(), newer[:found].copy(), overlaps[:found].copy()
 
 
-@njit
+@njit(allocates=True)
 def _grown(array, capacity):  # type: ignore[no-untyped-def]
     result = np.empty(capacity, dtype=array.dtype)
     result[: len(array)] = array
     return result
 
 
-@njit
+@njit(allocates=True)
 def _compare(ranks, offsets, first, second):  # type: ignore[no-untyped-def]
     result = np.zeros(len(first), dtype=np.float64)
     for c in range(len(first)):

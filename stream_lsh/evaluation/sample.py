@@ -130,7 +130,7 @@ def _priority(place: int) -> int:
     return value ^ (value >> 31)
 
 
-@njit
+@njit(allocates=True)
 def _all_pairs(ranks, offsets, distinct):  # type: ignore[no-untyped-def]
     """Histogram of all pairs by counting, shingle for shingle, how often older documents are met."""
     documents = len(offsets) - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,25 +12,20 @@ from stream_lsh.hashing.kernels import njit
 
 
 @njit
-def write_band_keys(signature, bands, rows, out):  # type: ignore[no-untyped-def]
-    """Writes the keys of one signature to `out` (uint64[bands])."""
-    for band in range(bands):
-        key = SEED_BAND ^ (np.uint64(band + 1) * SEED_COMPONENT)
-        for row in range(band * rows, band * rows + rows):
-            key = fold_multiply(key ^ np.uint64(signature[row]), SEED_MIX)
-        out[band] = key
-
-
-@njit
-def _write_all(signatures, bands, rows, out):  # type: ignore[no-untyped-def]
+def _write_all(signatures, bands, rows, secret, out):  # type: ignore[no-untyped-def]
     for i in range(signatures.shape[0]):
-        write_band_keys(signatures[i], bands, rows, out[i])
+        for band in range(bands):
+            key = secret ^ SEED_BAND ^ (np.uint64(band + 1) * SEED_COMPONENT)
+            for row in range(band * rows, band * rows + rows):
+                key = fold_multiply(key ^ np.uint64(signatures[i, row]), SEED_MIX)
+            out[i, band] = key
 
 
-def band_keys(signatures: NDArray[np.uint16] | NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
+def band_keys(signatures: NDArray[Any], bands: int, rows: int, secret: np.uint64 | int = 0) -> NDArray[np.uint64]:
     """The keys of all bands: [n, K] signatures -> uint64[n, bands], the band's number mixed in (MMDS 3.4.1).
 
-    Two documents meet in a bucket exactly where a key is the same; keys are uniform in all 64 bits.
+    Two documents meet in a bucket exactly where a key is the same; keys are uniform in all 64 bits. `secret`: the same
+    for all that are to meet; who does not know it cannot tell which key a band gets.
 
     Raises:
         ValueError: if bands * rows is more than K.
@@ -36,5 +33,5 @@ def band_keys(signatures: NDArray[np.uint16] | NDArray[np.uint32], bands: int, r
     if signatures.ndim != 2 or bands < 1 or rows < 1 or bands * rows > signatures.shape[1]:
         raise ValueError(f"{bands} bands of {rows} rows do not fit signatures of shape {signatures.shape}")
     out = np.empty((len(signatures), bands), dtype=np.uint64)
-    _write_all(np.ascontiguousarray(signatures), bands, rows, out)
+    _write_all(np.ascontiguousarray(signatures), bands, rows, np.uint64(secret), out)
     return out

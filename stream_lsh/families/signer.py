@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import UsageError
-from stream_lsh.families.bands import write_band_keys
 from stream_lsh.families.sketch import round_seeds, sketch
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.hashing.murmur import murmur_slice
+from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
 from stream_lsh.text.ascii import GROUP, quick_of
 from stream_lsh.text.casing import rewrite_rare
 from stream_lsh.text.markup import prepare
@@ -42,25 +42,23 @@ class Signed:
     """What n documents became, in columns.
 
     sizes: uint32[n], number of distinct shingles (elements of the bag); 0 = nothing in it to compare.
-    fingerprints: uint64[n, 2], murmur3 x64 128 of the normalised text in UTF-8.
-    signatures: [n, K], uint16 if rows >= 3 else uint32; zeros for an empty document.
-    keys: uint64[n, bands]; those of an empty document mean nothing.
+    fingerprints: uint64[n, 2], SipHash of the normalised text in UTF-8, under the signer's key.
+    signatures: [n, K] of `component_bytes`; zeros for an empty document.
     shingles: uint64, the distinct hashes document after document, not sorted; offsets: int64[n + 1], document i has
         shingles[offsets[i]:offsets[i + 1]]. Both empty when not wanted.
     """
 
     sizes: NDArray[np.uint32]
     fingerprints: NDArray[np.uint64]
-    signatures: NDArray[np.uint16] | NDArray[np.uint32]
-    keys: NDArray[np.uint64]
+    signatures: NDArray[np.unsignedinteger[Any]]
     shingles: NDArray[np.uint64]
     offsets: NDArray[np.int64]
 
 
-@njit
+@njit(allocates=True)
 def _sign(  # type: ignore[no-untyped-def]
     text, ends, quick, ascii_table, pages, records, flags, lower, kind, k, continuous_k, weights, bag, seeds,
-    bands, rows, sizes, fingerprints, signatures, keys, shingles, offsets,
+    key, sizes, fingerprints, signatures, shingles, offsets,
 ):  # fmt: skip
     longest = np.int64(0)
     start = np.int64(0)
@@ -83,7 +81,7 @@ def _sign(  # type: ignore[no-untyped-def]
     for document in range(ends.shape[0]):
         end = ends[document]
         size, bounds = normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans)
-        fingerprints[document, 0], fingerprints[document, 1] = murmur_slice(norm, 0, size)
+        fingerprints[document, 0], fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
         place = base
         if kind == _SET:
             place = shingle_elements(norm, spans, bounds, shingles, place)
@@ -104,7 +102,6 @@ def _sign(  # type: ignore[no-untyped-def]
             sketch(shingles, base, place, seeds, bins, signatures[document])
         else:
             signatures[document, :] = 0
-        write_band_keys(signatures[document], bands, rows, keys[document])
         if wanted:
             base = place
             offsets[document + 1] = place
@@ -115,14 +112,15 @@ def _sign(  # type: ignore[no-untyped-def]
 class Signer:
     """Signs documents in batches; holds tables only, so that any number of threads may use the same one."""
 
-    def __init__(self, settings: SigningSettings) -> None:
-        """Prepares the tables.
+    def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
+        """Prepares the tables. key: of the fingerprints.
 
         Raises:
             UsageError: settings that no signature can be made with.
         """
         _check(settings)
         self.settings = settings
+        self._key = key_words(key)
         self._tables = tables_for(settings)
         self._quick = quick_of(settings)
         self._weights = powers()
@@ -154,7 +152,6 @@ class Signer:
         sizes = np.empty(n, dtype=np.uint32)
         fingerprints = np.empty((n, 2), dtype=np.uint64)
         signatures = np.empty((n, settings.signature_size), dtype=self._component)
-        keys = np.empty((n, settings.bands), dtype=np.uint64)
         offsets = np.empty(n + 1 if want_shingles else 0, dtype=np.int64)
         if lengths.max(initial=0) > LONGEST:
             raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
@@ -165,10 +162,15 @@ class Signer:
         total = _sign(
             text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
             _KINDS.index(settings.kind), settings.k, settings.continuous_k, self._weights, settings.bag, self._seeds,
-            settings.bands, settings.rows, sizes, fingerprints, signatures, keys, shingles, offsets,
+            self._key, sizes, fingerprints, signatures, shingles, offsets,
         )  # fmt: skip
         kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps all of it alive
-        return Signed(sizes, fingerprints, signatures, keys, kept, offsets)
+        return Signed(sizes, fingerprints, signatures, kept, offsets)
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The shingle sets of texts, each ending at ends[i]: their hashes, and offsets int64[n + 1] in them."""
+        signed = self.sign(texts, ends, want_shingles=True)
+        return signed.shingles, signed.offsets
 
 
 def _check(settings: SigningSettings) -> None:

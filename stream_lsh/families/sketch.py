@@ -38,8 +38,8 @@ def sketch(shingles, start, end, seeds, bins, out):  # type: ignore[no-untyped-d
     """Writes the signature of the set shingles[start:end] (distinct, at least one) to `out`.
 
     Args:
-        shingles: uint64; seeds: `round_seeds(K)`; bins: uint64[K], scratch; out: uint16[K] or uint32[K], which
-            takes the low bits of a hash of each bin's smallest value.
+        shingles: uint64; seeds: `round_seeds(K)`; bins: uint64[K], scratch; out: uint8[K], uint16[K] or uint32[K],
+            which takes the low bits of a hash of each bin's smallest value.
     """
     size = bins.shape[0]
     bins[:] = _EMPTY

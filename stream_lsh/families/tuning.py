@@ -29,12 +29,17 @@ MOST_ROWS = 64
 
 FEWEST_GOOD_ROWS = 3
 """Below 3 rows a band is so weak a filter that unrelated documents meet in it all the time, and its components must be
-stored with 32 bits instead of 16. Rather than that the signature grows from 128 to the limit."""
+stored with 32 bits. Rather than that the signature grows from 128 to the limit."""
 
 
 def component_bytes(rows: int) -> int:
-    """Bytes in which a component of a signature is stored when bands have so many rows, see FEWEST_GOOD_ROWS."""
-    return 2 if rows >= FEWEST_GOOD_ROWS else 4
+    """Bytes in which a component of a signature is stored when bands have so many rows (b-bit minwise hashing, Li and
+    Koenig 2010).
+
+    Unrelated documents must not meet by accident: with probability 2^-32 a band of 4 rows of a byte, 2^-48 of 3 rows of
+    two, 2^-32 of a row of four.
+    """
+    return 1 if rows > FEWEST_GOOD_ROWS else 2 if rows == FEWEST_GOOD_ROWS else 4
 
 
 _EPSILON = 1e-12  # a recall that is met exactly in theory counts as met in floating point

@@ -1,4 +1,4 @@
-"""The three instructions that Python has no word for: the building blocks of the hashing kernels."""
+"""The instructions that Python has no word for: the building blocks of the kernels."""
 
 from __future__ import annotations
 
@@ -40,6 +40,52 @@ def _fold_multiply(typing_context: Any, a: Any, b: Any) -> Any:
         return builder.xor(high, builder.trunc(product, _I64))
 
     return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def _popcount(typing_context: Any, word: Any) -> Any:
+    """popcount(word: uint64) -> uint64: the number of bits that are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def _float_of(typing_context: Any, word: Any) -> Any:
+    """float_of(word: uint64) -> float64: the number with these bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.uint64), generate
+
+
+@intrinsic
+def _bits_of(typing_context: Any, number: Any) -> Any:
+    """bits_of(number: float64) -> uint64: its bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], _I64)
+
+    return types.uint64(types.float64), generate
+
+
+@intrinsic
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """prefetch(array: uint64[:], index): have the memory there on its way into the cache."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        flags = [ir.Constant(ir.IntType(32), flag) for flag in (0, 3, 1)]  # to be read, to be kept, data
+        builder.call(function, [place, *flags])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
 
 
 @intrinsic
@@ -99,6 +145,10 @@ def _store_sums(typing_context: Any, array: Any, index: Any, offsets: Any, row: 
 
 # Under names without a type: to mypy an intrinsic takes the typing context as well.
 fold_multiply: Any = _fold_multiply
+popcount: Any = _popcount
+prefetch: Any = _prefetch
+float_of: Any = _float_of
+bits_of: Any = _bits_of
 load64: Any = _load64
 store64: Any = _store64
 store_sums: Any = _store_sums

@@ -6,18 +6,28 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numba
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+config: Any = numba.config  # has its settings only when it is run
+ROOMS = ("hashing", "documents", "text", "families", "index", "evaluation")
+"""Where kernels are. Numba looks only at the file that a kernel stands in, not at those whose kernels it calls."""
+
 
 def _version() -> str:
-    """A hash of all sources with kernels. Numba looks only at the file a kernel stands in, not at those it calls."""
+    """A hash of all sources that may have kernels."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        source = path.read_bytes()
-        if b"njit" in source:
-            digest.update(source)
+    for room in ROOMS:
+        for path in sorted((package / room).glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -42,39 +52,53 @@ def _cache_folder() -> Path | None:
 
 def cold() -> bool:
     """Whether nothing is compiled yet, so that the first documents have to wait for it."""
-    return _folder is None or next(_folder.rglob("*.nbi"), None) is None
+    return FOLDER is None or next(FOLDER.rglob("*.nbi"), None) is None
 
 
-_folder = _cache_folder() if "NUMBA_CACHE_DIR" not in os.environ else Path(os.environ["NUMBA_CACHE_DIR"])
-if _folder is not None:
-    os.environ["NUMBA_CACHE_DIR"] = str(_folder)
-
-import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
-import numpy as np  # noqa: E402
-from numba.core import cgutils  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
-
+FOLDER = _cache_folder() if "NUMBA_CACHE_DIR" not in os.environ else Path(os.environ["NUMBA_CACHE_DIR"])
+"""Where compiled kernels are kept; None if nowhere."""
 F = TypeVar("F", bound=Callable[..., Any])
+_PATIENCE = 100  # reads that may fail in a row before it is no accident
 
 
-def njit(function: F | None = None, **options: Any) -> Any:
-    """`numba.njit` with `nogil` and, where a folder can be written, `cache`."""
-    settings = {"nogil": True, "cache": _folder is not None, **options}
-    return numba.njit(**settings) if function is None else numba.njit(**settings)(function)
+def njit(function: F | None = None, *, allocates: bool = False, **options: Any) -> Any:
+    """`numba.njit` with `nogil` and, where a folder can be written, a cache there.
+
+    allocates: the kernel makes arrays, or returns them. The others do not count references, which would take half of
+    the time of those that get structs of arrays, and half of the time to compile them.
+    The cache's folder is numba's for the moment of this call only: whoever imported numba before keeps his own.
+    """
+    if function is None:
+        return partial(njit, allocates=allocates, **options)
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(FOLDER or before)
+    try:
+        # Nobody calls a kernel as a C function: no code for that.
+        mine = {"nogil": True, "cache": FOLDER is not None, "_nrt": allocates, "no_cfunc_wrapper": True}
+        return numba.njit(**{**mine, **options})(function)
+    finally:
+        config.CACHE_DIR = before
 
 
-@intrinsic
-def _at(typing: Any, address: Any) -> Any:
-    """An address as a pointer."""
+def _loads(bits: int) -> Any:
+    """A function that loads an unsigned number of so many bits from an address (`array.ctypes.data` and so on).
 
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+    A kernel that gets a varying number of arrays takes a table of addresses: a tuple of arrays would be copied at every
+    call, and a typed list compiled at every start. The caller keeps the arrays alive.
+    """
 
-    return numba.types.voidptr(numba.types.int64), code
+    @intrinsic
+    def load(typing: Any, address: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = ir.IntType(bits)
+            return builder.load(builder.inttoptr(arguments[0], kind.as_pointer()), align=bits // 8)
+
+        return getattr(types, f"uint{bits}")(types.int64), code
+
+    return load
 
 
-_carray: Any = numba.carray  # type: ignore[attr-defined]
-_pointer: Any = _at
+word_at, half_at = _loads(64), _loads(32)
 
 
 _pread: Any = numba.types.ExternalFunction(
@@ -87,24 +111,19 @@ _pread: Any = numba.types.ExternalFunction(
 def read_at(file, address, size, position):  # type: ignore[no-untyped-def]
     """Read `size` bytes of a file (a descriptor) at a position to an address (`array.ctypes.data`).
 
+    A read that a signal interrupts, or that gives less than was asked for, is gone on with.
+
     Raises:
         OSError: the file has become shorter, or the disk fails.
     """
-    if _pread(np.int32(file), np.uintp(address), np.uintp(size), np.int64(position)) != size:
-        raise OSError("a file of the index cannot be read as far as it was written")
-
-
-@njit
-def words_at(address, size):  # type: ignore[no-untyped-def]
-    """The uint64[size] array at an address (`array.ctypes.data`), which the caller keeps alive.
-
-    A kernel that gets a varying number of arrays takes a table of addresses: a tuple of arrays would be copied
-    at every call, and a typed list compiled at every start.
-    """
-    return _carray(_pointer(address), (size,), np.uint64)
-
-
-@njit
-def halves_at(address, size):  # type: ignore[no-untyped-def]
-    """The uint32[size] array at an address; see `words_at`."""
-    return _carray(_pointer(address), (size,), np.uint32)
+    done = np.int64(0)
+    failures = np.int64(0)
+    while done < size:
+        got = _pread(np.int32(file), np.uintp(address + done), np.uintp(size - done), np.int64(position + done))
+        if got > 0:
+            done += got
+        else:
+            # Why it fails errno knows, which has another name on each system: a signal goes by, a broken disk does not.
+            failures += 1
+            if got == 0 or failures == _PATIENCE:
+                raise OSError("a file of the index cannot be read as far as it was written")

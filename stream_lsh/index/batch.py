@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,39 +13,48 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Columns
 from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.murmur import murmur128
-from stream_lsh.index.buckets import all_keys
-from stream_lsh.index.layout import Documents
+from stream_lsh.index import layout
+from stream_lsh.index.keys import Hashes, ends_of
 from stream_lsh.index.texts import TextFrame, compress
 from stream_lsh.settings import Settings
 
 COMPRESSION = 1
 
-Sets = tuple[NDArray[np.uint64], NDArray[np.int64]]
-"""Shingle hashes document after document, and offsets int64[n + 1] of each document's in them."""
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """Shingle sets of n documents, as far as they are at hand: document i has shingles[offsets[i]:offsets[i + 1]] if
+    have[i]."""
+
+    shingles: NDArray[np.uint64]
+    offsets: NDArray[np.int64]
+    have: NDArray[np.bool_]
 
 
 class Shingles(Protocol):
     """The shingle sets of a batch's documents, for exact verification."""
 
-    def of(self, documents: NDArray[np.int64]) -> Sets:
-        """The sets of at least these documents (positions in the batch); others may be empty."""
-
     def known(self) -> Sets:
         """The sets that are at hand without further work."""
+
+    def with_document(self, i: int) -> Sets:
+        """Those at hand, document i's among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllShingles:
     """Sets that signing has left: all of them."""
 
-    shingles: NDArray[np.uint64]
-    offsets: NDArray[np.int64]
-
-    def of(self, documents: NDArray[np.int64]) -> Sets:
-        return self.known()
+    sets: Sets
 
     def known(self) -> Sets:
-        return self.shingles, self.offsets
+        return self.sets
+
+    def with_document(self, i: int) -> Sets:
+        return self.sets
+
+
+NO_SHINGLES = AllShingles(Sets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,45 +67,96 @@ class SignedBatch:
 
     ids: list[bytes]
     owner: NDArray[np.int64]
-    documents: Documents
+    documents: layout.Batch
     frames: tuple[list[TextFrame], ...]
     shingles: Shingles
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def owned_by(self, shard: int) -> Documents:
+    def owned_by(self, shard: int) -> layout.Batch:
         """The documents as one shard sees them."""
-        return self.documents._replace(owned=self.documents.valid & (self.owner == shard))
+        what = self.documents.what | (self.owner == shard).astype(np.uint8) * np.uint8(layout.OWNED)
+        return self.documents.replaced(what=what)
 
 
-def sign_batch(signer: Signer, settings: Settings, columns: Columns, *, want_shingles: bool) -> SignedBatch:
-    """Signatures, fingerprints, keys and compressed texts of documents."""
-    signed = signer.sign(columns.texts, columns.ends, want_shingles=want_shingles)
-    valid = signed.sizes > 0
-    valid[list(columns.rejected)] = False
-    ids, owner = owners(columns.ids, settings.shards)
-    frames: tuple[list[TextFrame], ...] = tuple([] for _ in range(settings.shards))
-    if settings.verify == "exact":
-        frames = tuple(
-            compress(columns.texts, columns.ends, np.flatnonzero(valid & (owner == shard)), COMPRESSION)
-            for shard in range(settings.shards)
-        )
-    n = len(columns.ids)
-    documents = Documents(
-        valid, np.zeros(n, np.bool_), ids, signed.fingerprints, all_keys(signed.keys, ids, signed.fingerprints),
-        signed.signatures, signed.sizes, np.zeros(n, np.int64), columns.times,
+def sign_batch(
+    signer: Signer, hashes: Hashes, settings: Settings, columns: Columns, *, want_texts: bool = True
+) -> SignedBatch:
+    """Signatures, hashes, keys and (if wanted) compressed texts of documents."""
+    exact = settings.verify == "exact"
+    signed = signer.sign(columns.texts, columns.ends, want_shingles=exact)
+    sizes = signed.sizes
+    sizes[list(columns.rejected)] = 0
+    owner = owners(columns.ids, settings.shards)
+    frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
+    documents = batch_of(hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times)
+    shingles = NO_SHINGLES
+    if exact:
+        shingles = AllShingles(Sets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_)))
+    return SignedBatch(columns.ids, owner, documents, frames, shingles)
+
+
+def text_frames(
+    settings: Settings, columns: Columns, sizes: NDArray[np.uint32], owner: NDArray[np.int64]
+) -> tuple[list[TextFrame], ...]:
+    """The texts of the documents that have a size, compressed, one list a shard; empty without exact verification."""
+    kept = sizes > 0 if settings.verify == "exact" else np.zeros(len(sizes), np.bool_)
+    return tuple(
+        compress(columns.texts, columns.ends, np.flatnonzero(kept & (owner == shard)), COMPRESSION)
+        for shard in range(settings.shards)
+    )
+
+
+def batch_of(
+    hashes: Hashes,
+    ids: list[bytes],
+    signatures: NDArray[Any],
+    fingerprints: NDArray[np.uint64],
+    sizes: NDArray[np.uint32],
+    times: NDArray[np.int64],
+) -> layout.Batch:
+    """Documents for the kernel; none is owned, those without a size are not valid, and their numbers are to be set."""
+    hashed = hashes.of_ids(ids)
+    keys, starts = hashes.keys(signatures, fingerprints, hashed)
+    words = np.zeros((len(ids), layout.MASK), np.uint64)
+    words[:, layout.TIME] = times.view(np.uint64)
+    words[:, layout.ID : layout.ID + 2] = hashed
+    words[:, layout.TEXT : layout.TEXT + 2] = fingerprints
+    words[:, layout.FLAGS] = sizes.astype(np.uint64) << layout.SIZE_BITS
+    what = (sizes > 0).astype(np.uint8) * np.uint8(layout.VALID)
+    return layout.Batch(
+        words=words, what=what, keys=keys, starts=starts, hits=np.zeros((len(keys), 0), np.uint64),
+        signatures=as_words(signatures).reshape(-1),
     )  # fmt: skip
-    return SignedBatch(columns.ids, owner, documents, frames, AllShingles(signed.shingles, signed.offsets))
 
 
-def shingle(signer: Signer, texts: bytes, ends: NDArray[np.int64]) -> Sets:
-    """The shingle sets of texts, each ending at ends[i]; for exact verification of what was stored or sent."""
-    signed = signer.sign(texts, ends, want_shingles=True)
-    return signed.shingles, signed.offsets
+def parts(places: NDArray[np.int64], documents: int) -> Iterator[tuple[int, int, int]]:
+    """Where a batch has to be cut because generations of so many documents begin: generation, start and stop.
+
+    places: int64[n], ascending: how many documents of the log came before each.
+    """
+    generations = places // documents
+    cuts = np.flatnonzero(np.diff(generations)) + 1
+    for start, stop in pairwise([0, *cuts.tolist(), len(places)]):
+        if start < stop:
+            yield int(generations[start]), start, stop
 
 
-def owners(ids: list[bytes], shards: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Hashes uint64[n, 2] of ids, and the shards that store them."""
-    hashes = murmur128(b"".join(ids), np.cumsum([len(i) for i in ids], dtype=np.int64))
-    return hashes, (hashes[:, 0] % np.uint64(shards)).astype(np.int64)
+def as_words(signatures: NDArray[Any]) -> NDArray[np.uint64]:
+    """Signatures [n, K] as uint64[n, S], padded with zeros."""
+    n, size = signatures.shape
+    octets = size * signatures.itemsize
+    if octets % 8:
+        padded = np.zeros((n, size + (-octets % 8) // signatures.itemsize), signatures.dtype)
+        padded[:, :size] = signatures
+        signatures = padded
+    return np.ascontiguousarray(signatures).view(np.uint64).reshape(n, -(-octets // 8))
+
+
+def owners(ids: list[bytes], shards: int) -> NDArray[np.int64]:
+    """The shards that store documents with these ids: by a hash without a key, as answers depend on it."""
+    if shards == 1:
+        return np.zeros(len(ids), np.int64)
+    hashed = murmur128(b"".join(ids), ends_of(ids))
+    return (hashed[:, 0] % np.uint64(shards)).astype(np.int64)

@@ -1,95 +1,82 @@
-"""Reading a bucket: the rows posted under a key, from the runs on disk and the segment in memory, bounded at both
-ends."""
+"""Reading a bucket: the rows posted under a key, newest first, from the segment in memory and the runs on disk."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.hashing.kernels import halves_at, njit, read_at, words_at
-from stream_lsh.index.layout import DIRECTORY, ENTRIES, FILE, FILTER, KEYS, POSTED, SHIFT, SIZE, WORDS
-from stream_lsh.index.memory import COUNT, EMPTY, HEAD, MIDDLE, find, not_empty
+from stream_lsh.hashing.kernels import half_at, njit, read_at, word_at
+from stream_lsh.index.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, LAST, POSTINGS, WORDS
+from stream_lsh.index.memory import empty, newest, posted, posting_key
 from stream_lsh.index.runs import filter_mask, filter_word
 
+__all__ = ["COPIES", "FOLLOWERS", "count", "empty", "key_behind", "key_range", "nowhere", "passing", "probe", "read"]
+
+FOLLOWERS, COPIES = np.uint64(1), np.uint64(2)  # what stands behind a row; under `unique` what was dropped for it
+_ONE = np.uint64(1)
+_HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1 << 32)
+
 
 @njit
-def link_key(row):  # type: ignore[no-untyped-def]
-    """The key under which the followers of a leader are posted (splitmix64's finaliser of the row)."""
-    x = (np.uint64(row) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+def key_behind(hashed, what):  # type: ignore[no-untyped-def]
+    """The key under which is posted what stands behind the row with this hash of the id (splitmix64's finaliser)."""
+    x = hashed ^ (what * np.uint64(0x9E3779B97F4A7C15))
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return not_empty(x ^ (x >> np.uint64(31)))
+    return posting_key(x ^ (x >> np.uint64(31)))
 
 
-@njit
-def all_keys(band_keys, ids, texts):  # type: ignore[no-untyped-def]
-    """Band keys, the id's and the text's side by side, none of them the empty key: uint64[n, b + 2]."""
-    n, b = band_keys.shape
-    keys = np.empty((n, b + 2), np.uint64)
-    for i in range(n):
-        for j in range(b):
-            keys[i, j] = not_empty(band_keys[i, j])
-        keys[i, b] = not_empty(ids[i, 0])
-        keys[i, b + 1] = not_empty(texts[i, 0])
-    return keys
-
-
-@njit
+@njit(allocates=True)
 def passing(keys, runs):  # type: ignore[no-untyped-def]
-    """Which runs may hold each key: a bit a run. One run after the other, so that the memory's latencies overlap."""
-    flat = keys.reshape(-1)
-    masks = np.zeros(len(flat), np.uint32)
+    """Which runs may hold each key: bits uint64[n, w], the newest run the lowest. One run after the other, so that the
+    memory's latencies overlap."""
+    out = np.zeros((len(keys), (len(runs) + 63) >> 6), np.uint64)
     for r in range(len(runs)):
-        filter = words_at(runs[r, FILTER], runs[r, WORDS])
-        words = np.uint64(runs[r, WORDS])
-        for i in range(len(flat)):
-            mask = filter_mask(flat[i])
-            hit = (filter[filter_word(flat[i], words)] & mask) == mask
-            masks[i] |= np.uint32(hit) << np.uint32(r)
-    return masks.reshape(keys.shape)
+        filter, words, bit = runs[r, FILTER], np.uint64(runs[r, WORDS]), np.uint64(r & 63)
+        for i in range(len(keys)):
+            mask = filter_mask(keys[i])
+            hit = (word_at(filter + 8 * filter_word(keys[i], words)) & mask) == mask
+            out[i, r >> 6] |= np.uint64(hit) << bit
+    return out
 
 
 @njit
-def _key_at(run, i, room):  # type: ignore[no-untyped-def]
-    """One key of a run."""
-    if run[FILE] < 0:
-        return words_at(run[KEYS], run[SIZE])[i]
-    read_at(run[FILE], room.ctypes.data, 8, run[KEYS] + 8 * i)
-    return room[0]
+def probe(key, runs, out):  # type: ignore[no-untyped-def]
+    """The same for one key; out: uint64[1, w]."""
+    mask = filter_mask(key)
+    for w in range(out.shape[1]):
+        out[0, w] = np.uint64(0)
+    for r in range(len(runs)):
+        place = filter_word(key, np.uint64(runs[r, WORDS]))
+        if (word_at(runs[r, FILTER] + 8 * place) & mask) == mask:
+            out[0, r >> 6] |= _ONE << np.uint64(r & 63)
+
+
+@njit(inline="always")
+def nowhere(hits, at):  # type: ignore[no-untyped-def]
+    """Whether no run may hold the key `at`, by `passing`."""
+    bits = np.uint64(0)
+    for w in range(hits.shape[1]):
+        bits |= hits[at, w]
+    return bits == 0
 
 
 @njit
-def key_range(run, key, room):  # type: ignore[no-untyped-def]
-    """Where `key` begins and ends among the keys of a run (a line of the table).
-
-    room: uint64[m], for keys read from the file: as a rule all that share the directory's entry, with one read.
-    """
-    entry = np.int64(key >> np.uint64(run[SHIFT]))
-    directory = halves_at(run[DIRECTORY], run[ENTRIES])
-    low, high = np.int64(directory[entry]), np.int64(directory[entry + 1])
-    if high - low > len(room):  # an entry with a bucket of very many postings
-        start = _first(run, low, high, key, room, False)
-        return start, _first(run, start, high, key, room, True)
-    if run[FILE] >= 0:
-        read_at(run[FILE], room.ctypes.data, 8 * (high - low), run[KEYS] + 8 * low)
-        keys = room[: high - low]
+def _load(runs, r, start, stop, room):  # type: ignore[no-untyped-def]
+    """The postings [start, stop) of a run in `room`: the rest of the key in the high half, the row in the low one."""
+    if runs[r, FILE] >= 0:
+        read_at(runs[r, FILE], room.ctypes.data, 8 * (stop - start), runs[r, POSTINGS] + 8 * start)
     else:
-        keys = words_at(run[KEYS] + 8 * low, high - low)
-    start = np.int64(0)
-    while start < high - low and keys[start] < key:
-        start += 1
-    stop = start
-    while stop < high - low and keys[stop] == key:
-        stop += 1
-    return low + start, low + stop
+        for k in range(stop - start):
+            room[k] = word_at(runs[r, POSTINGS] + 8 * (start + k))
 
 
 @njit
-def _first(run, start, stop, key, room, after):  # type: ignore[no-untyped-def]
-    """Position of the first key that is not smaller than `key`, or with `after`, larger."""
+def _bound(runs, r, start, stop, posting, room):  # type: ignore[no-untyped-def]
+    """Position of the first posting in [start, stop) that is not smaller than the given one."""
     while start < stop:
         middle = (start + stop) >> 1
-        found = _key_at(run, middle, room)
-        if found < key or (after and found == key):
+        _load(runs, r, middle, middle + 1, room)
+        if room[0] < posting:
             start = middle + 1
         else:
             stop = middle
@@ -97,75 +84,78 @@ def _first(run, start, stop, key, room, after):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _copy_rows(run, start, stop, out, n):  # type: ignore[no-untyped-def]
-    """Append the rows at [start, stop) of a run to the n in `out`; returns their number."""
-    if stop <= start:
-        return n
-    if run[FILE] >= 0:
-        read_at(run[FILE], out.ctypes.data + 4 * n, 4 * (stop - start), run[POSTED] + 4 * start)
-        return n + stop - start
-    rows = halves_at(run[POSTED], run[SIZE])
-    for i in range(start, stop):
-        out[n] = rows[i]
-        n += 1
+def key_range(runs, r, key, room):  # type: ignore[no-untyped-def]
+    """Where `key` begins and ends among the postings of run r of the table; the position of what is in `room`, or -1.
+
+    room: uint64[m], for what is read from the file: as a rule all that share the directory's entry, with one read.
+    """
+    bits = np.uint64(runs[r, BITS])
+    entry = np.int64(key >> (np.uint64(64) - bits))
+    rest = (key << bits) & _HIGH
+    low = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry))
+    high = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry + 4))
+    if high - low > len(room):  # an entry with a bucket of very many postings
+        start = _bound(runs, r, low, high, rest, room)
+        if rest == _HIGH:
+            return start, high, np.int64(-1)
+        return start, _bound(runs, r, start, high, rest + _LOWEST, room), np.int64(-1)
+    _load(runs, r, low, high, room)
+    start = np.int64(0)
+    while start < high - low and room[start] < rest:
+        start += 1
+    stop = start
+    while stop < high - low and room[stop] & _HIGH == rest:
+        stop += 1
+    return low + start, low + stop, low
+
+
+@njit
+def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-untyped-def]
+    """Append the rows at [start, stop) of a run, the last first, to the n in `out`; their new number. loaded: position
+    of what is in `room`, or -1."""
+    while stop > start:
+        begin = start
+        if loaded < 0:
+            begin = max(start, stop - len(room))
+            _load(runs, r, begin, stop, room)
+        first = begin - loaded if loaded >= 0 else np.int64(0)
+        for k in range(stop - begin - 1, -1, -1):
+            row = runs[r, FIRST] + np.int64(room[first + k] & _ROW)
+            if row >= runs[r, LAST]:  # nobody checks postings when they are read, but what would be read next is no row
+                raise OSError("a file of the index is damaged: it has postings of rows that are not there")
+            out[n] = row
+            n += 1
+        stop = begin
     return n
 
 
 @njit
-def gather(key, mask, runs, memory, oldest, newest, ranges, room, out):  # type: ignore[no-untyped-def]
-    """Rows posted under `key`, ascending: the `oldest` first and the `newest` last ones.
+def read(key, slot, hits, at, runs, memory, limit, room, out):  # type: ignore[no-untyped-def]
+    """The newest rows under `key`, at most `limit`, newest first, in `out`.
 
-    Returns their number, the (possibly larger) array that holds them, and the number of all.
+    slot: the key's in memory. hits[at]: the runs that may hold it, by `passing`.
+
+    Returns their number, and whether there are more.
     """
-    total = np.int64(0)
+    there = posted(memory, slot, key)
+    n = newest(memory, slot, key, limit, out)
+    if there > limit:
+        return n, True
     for r in range(len(runs)):
-        ranges[r, 0] = ranges[r, 1] = 0
-        if mask & (np.uint32(1) << np.uint32(r)):
-            ranges[r, 0], ranges[r, 1] = key_range(runs[r], key, room)
-            total += ranges[r, 1] - ranges[r, 0]
-    slot = find(memory.keys, memory.shift, key)
-    in_memory = np.int64(0)
-    if memory.keys[slot] != EMPTY:
-        in_memory = np.int64(memory.entries[slot, COUNT])
-    total += in_memory
-    if total == 0:
-        return np.int64(0), out, total
-    if total <= oldest + newest:
-        oldest, newest = total, np.int64(0)
-    if oldest + newest > len(out):
-        out = np.empty(2 * (oldest + newest), np.uint32)
-    n = np.int64(0)
-    at = np.int64(0)  # position of the source's first posting among all
-    for r in range(len(runs)):
-        size = ranges[r, 1] - ranges[r, 0]
-        if size > 0:
-            head = min(size, max(oldest - at, 0))
-            n = _copy_rows(runs[r], ranges[r, 0], ranges[r, 0] + head, out, n)
-            n = _copy_rows(runs[r], ranges[r, 0] + max(head, total - newest - at), ranges[r, 1], out, n)
-            at += size
-    if in_memory > 0:
-        head = min(in_memory, max(oldest - at, 0))
-        node = memory.entries[slot, HEAD]
-        for _ in range(head):
-            out[n] = memory.rows[node]
-            n += 1
-            node = memory.following[node]
-        if newest > 0 and head < in_memory:
-            if in_memory - head > newest:
-                node = memory.entries[slot, MIDDLE]
-            while node >= 0:
-                out[n] = memory.rows[node]
-                n += 1
-                node = memory.following[node]
-    return n, out, total
+        if hits[at, r >> 6] >> np.uint64(r & 63) & _ONE:
+            start, stop, loaded = key_range(runs, r, key, room)
+            if stop - start > limit - n:
+                return _rows_of(runs, r, stop - (limit - n), stop, loaded, room, out, n), True
+            n = _rows_of(runs, r, start, stop, loaded, room, out, n)
+    return n, False
 
 
 @njit
-def probe_filters(key, runs):  # type: ignore[no-untyped-def]
-    mask = np.uint32(0)
-    bits = filter_mask(key)
+def count(key, slot, hits, runs, memory, room):  # type: ignore[no-untyped-def]
+    """How many rows are posted under a key; hits: uint64[1, w], of `probe`."""
+    total = posted(memory, slot, key)
     for r in range(len(runs)):
-        filter = words_at(runs[r, FILTER], runs[r, WORDS])
-        if (filter[filter_word(key, np.uint64(runs[r, WORDS]))] & bits) == bits:
-            mask |= np.uint32(1) << np.uint32(r)
-    return mask
+        if hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
+            start, stop, _ = key_range(runs, r, key, room)
+            total += stop - start
+    return total

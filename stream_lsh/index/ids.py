@@ -1,9 +1,10 @@
-"""The ids of one shard's rows, as JSON text: recent ones in memory, earlier ones read from the store."""
+"""The ids of one shard's rows, as JSON text, each with that of the document it was dropped for: recent ones in memory,
+earlier ones read from the store."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -11,39 +12,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
+from stream_lsh.index.keys import ends_of
 from stream_lsh.index.store import IDS, Store, rows_key
 
 BLOCK = 512  # ids in one value
 CACHED = 65536  # ids read from the store that stay in memory
 _COUNT = struct.Struct("<I")
 
+Named = tuple[bytes, bytes]
+"""The id of a row, and of the first match that it had; b"" if it had none."""
+
 
 class Ids:
-    """Ids by row; rows are added in order."""
+    """Ids by row; rows are added in order. generation_of: the number of the generation that a row belongs to."""
 
-    def __init__(self, store: Store, shard: int) -> None:
+    def __init__(self, store: Store, shard: int, generation_of: Callable[[int], int]) -> None:
         self._store = store
         self._shard = shard
+        self._generation_of = generation_of
         self._base = 0  # row of the first id in `_recent`
-        self._recent: list[bytes] = []
+        self._recent: list[Named] = []
         self._stored = lru_cache(CACHED)(self._read_stored)
 
-    def add(self, ids: Iterable[bytes]) -> None:
-        self._recent.extend(ids)
+    def add(self, ids: Sequence[bytes], of: Sequence[bytes]) -> None:
+        """Add the ids of the next rows, and of their first matches."""
+        self._recent.extend(zip(ids, of, strict=True))
+
+    @property
+    def last(self) -> int:
+        """The row after the last one that has been added."""
+        return self._base + len(self._recent)
 
     def take(self, first: int) -> dict[bytes, bytes]:
         """Values with the ids from row `first` on, for the store."""
         values = {}
-        for at in range(first, self._base + len(self._recent), BLOCK):
-            ids = self._recent[at - self._base : at - self._base + BLOCK]
-            ends = np.cumsum([len(i) for i in ids]).astype(np.uint32)
-            values[rows_key(IDS, self._shard, at)] = b"".join((_COUNT.pack(len(ids)), ends.tobytes(), *ids))
+        at, last = first, self.last
+        while at < last:
+            number, end = self._generation_of(at), min(at + BLOCK, last)
+            while self._generation_of(end - 1) != number:  # a value belongs to one generation
+                end -= 1
+            named = self._recent[at - self._base : end - self._base]
+            names = [name for pair in named for name in pair]
+            ends = ends_of(names).astype(np.uint32)
+            values[rows_key(IDS, self._shard, number, at)] = b"".join((_COUNT.pack(len(named)), ends.tobytes(), *names))
+            at = end
         return values
 
     def forget(self, before: int) -> None:
         """Drop ids of rows before `before` from memory; they are in the store."""
-        del self._recent[: before - self._base]
-        self._base = before
+        del self._recent[: max(0, before - self._base)]
+        self._base = max(self._base, before)
 
     def restore(self, first: int, last: int) -> None:
         """Have the ids of the rows [first, last) in memory, from the store."""
@@ -51,25 +69,32 @@ class Ids:
         while first < last:
             start, value, ends, body = self._open(first)
             bounds = [body, *(ends + np.uint32(body)).tolist()]
-            ids = [value[a:b] for a, b in pairwise(bounds)]
-            self._recent.extend(ids[first - start :][: last - first])
-            first = start + len(ids)
+            names = [value[a:b] for a, b in pairwise(bounds)]
+            named = list(zip(names[::2], names[1::2], strict=True))
+            self._recent.extend(named[first - start :][: last - first])
+            first = start + len(named)
 
     def read(self, row: int) -> bytes:
         """The id of a row."""
+        return self.named(row)[0]
+
+    def named(self, row: int) -> Named:
+        """The id of a row, and of its first match."""
         return self._recent[row - self._base] if row >= self._base else self._stored(row)
 
-    def _read_stored(self, row: int) -> bytes:
+    def _read_stored(self, row: int) -> Named:
         first, value, ends, body = self._open(row)
-        at = row - first
-        return value[body + (int(ends[at - 1]) if at else 0) : body + int(ends[at])]
+        at = 2 * (row - first)
+        starts = [int(ends[k - 1]) if k else 0 for k in (at, at + 1)]
+        name, of = (value[body + a : body + int(ends[at + k])] for k, a in enumerate(starts))
+        return name, of
 
     def _open(self, row: int) -> tuple[int, bytes, NDArray[np.uint32], int]:
         """The value that holds a row's id: its first row, its bytes, the ids' ends and where the ids begin."""
-        first, value = self._store.holding(IDS, self._shard, row)
+        first, value = self._store.holding(IDS, self._shard, self._generation_of(row), row)
         try:
             (n,) = _COUNT.unpack_from(value)
-            ends = np.frombuffer(value, np.uint32, n, _COUNT.size)
+            ends = np.frombuffer(value, np.uint32, 2 * n, _COUNT.size)
         except (struct.error, ValueError):
             n, ends = 0, np.empty(0, np.uint32)
         body = _COUNT.size + ends.nbytes

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
+import secrets
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,149 +17,165 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Columns
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.families.signer import Signer
-from stream_lsh.index import layout
-from stream_lsh.index.batch import SignedBatch, shingle, sign_batch
-from stream_lsh.index.postings import Postings, Workers
-from stream_lsh.index.shard import Matches, Shard
-from stream_lsh.index.store import Store, name_key
+from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.index import compiling
+from stream_lsh.index.batch import SignedBatch, parts, sign_batch
+from stream_lsh.index.files import make_folder, raise_limit
+from stream_lsh.index.generation import FOLDER
+from stream_lsh.index.keys import Hashes
+from stream_lsh.index.layout import SEQ
+from stream_lsh.index.matches import Matches
+from stream_lsh.index.matching import Matching
+from stream_lsh.index.postings import Workers
+from stream_lsh.index.refusals import plainly
+from stream_lsh.index.shard import Shard
+from stream_lsh.index.store import Range, Store, name_key
 from stream_lsh.settings import Settings
 
-FORMAT = 1
+FORMAT = 2
+TRIES = 20  # to open what somebody is writing
 
 
 class Index:
     """Signing and matching against a persistent index.
 
     Args:
-        folder: where it lives (created if missing). durable: wait for the disk at every commit.
+        settings: those that are not given are the index's own. folder: where it lives (created if missing). durable:
+            wait for the disk at every commit. read_only: only `query`; as it was committed last, beside whoever writes
+            to it. now: seconds since 1970, kept as the time of its making.
+
+    Attributes:
+        settings: those of the index.
 
     Raises:
         StateError: for other settings, another format, another process, damage; the message names the file and the
         remedy.
     """
 
-    def __init__(self, settings: Settings, folder: Path, *, durable: bool = True) -> None:
-        self.settings = settings
+    def __init__(
+        self, settings: Settings, folder: Path, *, durable: bool = True, read_only: bool = False, now: float = 0
+    ) -> None:
         self.folder = folder
-        self._signer = Signer(settings.signing)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(f"state folder {folder} cannot be made: {error.strerror}") from None
+        self.read_only = read_only
         self._torn = False
-        self._workers = Workers()
         self.shards: list[Shard] = []
-        self.store = Store(folder / "db", sync=durable)
+        self._workers = None if read_only else Workers()
+        self._pool: ThreadPoolExecutor | None = None
+        raise_limit()
+        compiling.begin()
+        if not read_only:
+            with plainly(folder):
+                make_folder(folder)
+            self._open(settings, Store(folder / "db", sync=durable), now)
+            return
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                self._open(settings, Store(folder / "db", read_only=True), now)
+                return
+            except DamagedError:
+                # Whoever writes may have replaced files between our look at the manifest and the opening of them.
+                if not left:
+                    raise
+
+    def _open(self, settings: Settings, store: Store, now: float) -> None:
+        self.store = store
         try:
-            self._open_format()
-            postings = folder / "postings"
-            rebuild = not postings.exists()
-            postings.mkdir(exist_ok=True)
-            for number in range(settings.shards):
-                runs = Postings(postings, number, self.store, self._workers, rebuild=rebuild)
-                shingler = partial(shingle, self._signer)
-                self.shards.append(Shard(number, settings, self.store, postings, shingler, runs))
+            facts = self._facts(settings, now)
+            self.settings = settings.of_index(facts["settings"], f"the index in {self.folder}")
+            key = bytes.fromhex(facts["key"])
+            self._signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
+            self.shards = []
+            for number in range(self.settings.shards):
+                shard = Shard(
+                    number, self.settings, store, self.folder, self._hashes, self._signer.shingle, self._workers
+                )
+                self.shards.append(shard)
         except BaseException:
             self._release()
             raise
-        self._pool = ThreadPoolExecutor(settings.shards, "shard") if settings.shards > 1 else None
+        if self.settings.shards > 1:
+            self._pool = ThreadPoolExecutor(self.settings.shards, "shard")
 
-    def _open_format(self) -> None:
+    def _facts(self, settings: Settings, now: float) -> dict[str, Any]:
+        """What the index says of itself; of a new one, what is written now."""
         found = self.store.named("index")
-        if found is None:
-            if (self.folder / "postings").exists():
-                raise DamagedError(
-                    f"the index in {self.folder} is damaged: {self.store.path} is empty, but there are postings of "
-                    "what it held; restore the whole folder from a backup or start a new one"
-                )
-            facts = {
-                "format": FORMAT,
-                "created": int(time.time()),
-                "settings": self.settings.answers,
-                "fingerprint": self.settings.fingerprint,
-            }
-            self.store.write({name_key("index"): orjson.dumps(facts)})
-            return
-        if found.get("format") != FORMAT:
+        if found is not None:
+            check_format(found, self.store.path)
+            return dict(found)
+        if (self.folder / FOLDER).exists():
+            raise DamagedError(
+                f"the index in {self.folder} is damaged: {self.store.path} is empty, but there are files of what it "
+                "held; restore the whole folder from a backup or start a new one"
+            )
+        if self.read_only:
             raise StateError(
-                f"{self.store.path} has format {found.get('format')}, this version reads {FORMAT}; "
-                "start a new folder and feed it again"
+                f"{self.folder} holds no index: the run that made it wrote nothing, or its files were lost"
             )
-        if found["fingerprint"] != self.settings.fingerprint:
-            mine, theirs = self.settings.answers, found["settings"]
-            other = ", ".join(
-                f"{name} = {theirs.get(name)!r} (now {mine[name]!r})" for name in mine if theirs.get(name) != mine[name]
-            )
-            raise StateError(
-                f"the index in {self.folder} was made with other settings: {other}; use those, or another folder"
-            )
+        facts = {
+            "format": FORMAT, "created": int(now), "settings": settings.answers,
+            "key": secrets.token_bytes(KEY_BYTES).hex(),
+        }  # fmt: skip
+        self.store.write({name_key("index"): orjson.dumps(facts)})
+        return facts
 
     @property
     def count(self) -> int:
         """Number of documents stored."""
-        return sum(int(shard.rows.count[0]) for shard in self.shards)
+        return sum(shard.count for shard in self.shards)
 
-    def sign(self, columns: Columns) -> SignedBatch:
+    def id_of(self, shard: int, row: int) -> bytes:
+        """The id of a row, as JSON text."""
+        return self.shards[shard].ids.read(row)
+
+    def first_of(self, shard: int, row: int) -> bytes:
+        """The id of the first match that a row had, b"" if it had none."""
+        return self.shards[shard].ids.named(row)[1]
+
+    def sign(self, columns: Columns, *, want_texts: bool = True) -> SignedBatch:
         """A batch signed; may run beside `match` in another thread."""
-        return sign_batch(self._signer, self.settings, columns, want_shingles=self.settings.verify == "exact")
+        return sign_batch(self._signer, self._hashes, self.settings, columns, want_texts=want_texts)
 
-    def match(self, batch: SignedBatch, seqs: NDArray[np.int64]) -> list[Matches]:
+    def match(
+        self, batch: SignedBatch, seqs: NDArray[np.int64], places: NDArray[np.int64] | None = None
+    ) -> list[Matches]:
         """Match and store a batch whose documents have the (ascending) numbers `seqs`: one result a shard.
 
-        Batches must come in order, from one thread, and not while the index is `full`.
+        places: how many documents came before each, if the numbers do not say so because they have gaps.
+        Batches must come in order, from one thread.
         """
-        if self.full:
-            raise RuntimeError("the memory segment is full: commit before the next batch")
-        self._maintain()
-        batch.documents.seqs[:] = seqs
-        if self.settings.against == "unique":
-            found = self._match_stepwise(batch)
-        elif self._pool is None:
-            found = [self.shards[0].match(batch)]
-        else:
-            found = list(self._pool.map(lambda shard: shard.match(batch), self.shards))
-        for shard, matches in zip(self.shards, found, strict=True):
-            shard.keep(matches, batch)
-        return found
-
-    def query(self, batch: SignedBatch) -> list[Matches]:
-        """Match a batch without storing anything."""
-        return [self._look(shard, batch) for shard in self.shards]
-
-    def _look(self, shard: Shard, batch: SignedBatch) -> Matches:
-        step = shard.step(batch, batch.documents)
-        for i in range(len(batch)):
-            step.run(i, i + 1, layout.ASK)
-        return step.matches()
-
-    def _match_stepwise(self, batch: SignedBatch) -> list[Matches]:
-        """`against unique`: whether a document may be met by later ones is known only when all shards have answered
-        for it."""
-        n = len(batch)
-        steps = [shard.step(batch, batch.owned_by(shard.number)) for shard in self.shards]
-        if len(steps) == 1:
-            start, decision = 0, layout.OPEN
-            while True:
-                reached, matched = steps[0].run(start, n, decision)
-                if reached >= n:
-                    return [steps[0].matches()]
-                start, decision = reached, layout.NOT_UNIQUE if matched else layout.UNIQUE
-        for i in range(n):
-            matched = False
-            for step in steps:
-                matched |= step.run(i, i + 1, layout.ASK)[1]
-            owner = steps[batch.owner[i]]
-            if owner.status[i] == layout.NEW:
-                owner.run(i, i + 1, layout.NOT_UNIQUE if matched else layout.UNIQUE)
+        for shard in self.shards:
+            shard.poll()
+            if shard.full:
+                shard.flush()
+        batch.documents.words[:, SEQ] = seqs
+        steps = [Matching(shard, batch) for shard in self.shards]
+        places = seqs if places is None else places
+        for generation, start, stop in parts(places, self.settings.documents_of_a_generation):
+            for shard in self.shards:
+                shard.begin(generation)
+            if self._pool is None:
+                steps[0].run(start, stop)
+            else:
+                list(self._pool.map(lambda step, start=start, stop=stop: step.run(start, stop), steps))
+            for shard, step in zip(self.shards, steps, strict=True):
+                shard.keep(step.matches(), batch, start, stop)
         return [step.matches() for step in steps]
 
-    def _maintain(self) -> None:
-        for shard in self.shards:
-            shard.postings.poll()
+    def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
+        """Match a batch without storing anything; `known`: look its ids up as well."""
+        steps = [Matching(shard, batch, store=False, known=known) for shard in self.shards]
+        for step in steps:
+            step.run(0, len(batch))
+        return [step.matches() for step in steps]
+
+    @property
+    def pause(self) -> float:
+        """Seconds that whoever feeds it should wait for every 1,000 documents, so that merges keep up."""
+        return max(shard.pause for shard in self.shards)
 
     @property
     def full(self) -> bool:
-        """Whether `commit` is due before another batch, because memory segments must be flushed."""
+        """Whether a commit before the next batch spares it the wait for a flush."""
         return any(shard.full for shard in self.shards)
 
     def commit(self, facts: Mapping[str, Any]) -> None:
@@ -177,22 +192,27 @@ class Index:
         values = {name_key(name): orjson.dumps(value) for name, value in facts.items()}
         # The shards hand over their rows and call them committed; if these are not written, nothing may be any more.
         self._torn = True
+        self._write(values, [shard.take() for shard in self.shards])
         for shard in self.shards:
-            values.update(shard.take())
-            values.update(shard.postings.take())
-        self.store.write(values)
-        for shard in self.shards:
-            shard.postings.committed()
             if shard.full:
                 shard.flush()
         self._torn = False
+
+    def _write(self, values: dict[bytes, bytes], taken: list[tuple[dict[bytes, bytes], list[Range]]]) -> None:
+        ranges: list[Range] = []
+        for more, passed in taken:
+            values.update(more)
+            ranges += passed
+        self.store.write(values, ranges=ranges)
+        for shard in self.shards:
+            shard.committed()
 
     def close(self) -> None:
         """Close without committing: what was not committed is gone."""
         try:
             if self._pool is not None:
                 self._pool.shutdown()  # where `match` was interrupted, shards may be at work still
-            if not self._torn:
+            if not (self._torn or self.read_only):
                 self._write_manifest()
         finally:
             self._release()
@@ -200,15 +220,9 @@ class Index:
     def _write_manifest(self) -> None:
         """Let what the background threads have finished count."""
         for shard in self.shards:
-            shard.postings.finish()
-        if any(shard.postings.changed for shard in self.shards):
-            values: dict[bytes, bytes] = {}
-            for shard in self.shards:
-                values.update(shard.manifest())
-                values.update(shard.postings.take())
-            self.store.write(values)
-            for shard in self.shards:
-                shard.postings.committed()
+            shard.finish()
+        if any(shard.changed for shard in self.shards):
+            self._write({}, [shard.manifest() for shard in self.shards])
 
     def _release(self) -> None:
         """Close everything that is open, last the store; whatever of it fails, the rest is closed."""
@@ -216,10 +230,21 @@ class Index:
             stack.callback(self.store.close)
             for shard in self.shards:
                 stack.callback(shard.close)
+            if self._workers is None:
+                return
             stack.callback(self._workers.close)
             for shard in self.shards:
                 with suppress(StreamLshError):  # what went wrong before is what is to be told
-                    shard.postings.finish()
+                    shard.finish()
+
+
+def check_format(facts: Mapping[str, Any], path: Path) -> None:
+    """Raise StateError unless the facts of an index are of a format that this version reads."""
+    if facts.get("format") != FORMAT:
+        raise StateError(
+            f"{path} has format {facts.get('format')}, this version reads {FORMAT}; "
+            "start a new folder and feed it again"
+        )
 
 
 def disk_bytes(folder: Path) -> int:

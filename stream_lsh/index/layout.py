@@ -1,62 +1,111 @@
-"""What the kernels work on: columns of rows, documents, runs and candidates, and the limits they compare with."""
+"""What the kernels work on: the words of a row, the columns of tables, and the limits they compare with."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-# Words of a row: fixed ones, then the bit mask of the bands it is posted in, then the signature.
-SEQ, TIME, ID, TEXT, FLAGS, MASK = 0, 1, 2, 4, 6, 7
-# Columns of the table of runs: addresses and lengths. KEYS and POSTED are positions in the FILE, or addresses if it
-# is -1.
-FILTER, WORDS, DIRECTORY, ENTRIES, FILE, KEYS, POSTED, SIZE, SHIFT = range(9)
-COLUMNS = 9
-COPY, DUPLICATE = 1, 2  # flags: same text as an earlier row; judged a duplicate under `against unique`
-NEW, REDELIVERED, ID_REUSED, INVALID = 0, 1, 2, 3  # status of a document
-VERIFY, SAME_TEXT, COPY_OF = 0, 1, 2  # kind of a candidate
-NOT_UNIQUE, UNIQUE, OPEN, ASK = 0, 1, -1, -2  # decisions
-EVERYTHING = np.int64(1 << 62)
-# Columns of candidates int64[m, 6], in the order of the documents. OF: for COPY_OF the position of the candidate that
-# the row is a copy of. MORE: further copies of this candidate that are not listed.
-DOCUMENT, ROW, AGREEMENT, KIND, OF, MORE = range(6)
+from stream_lsh.hashing.structs import Bytes, Flag, Number, Numbers, Numbers2, Real, Struct, Unsigned, Words, Words2
 
 
-class Documents(NamedTuple):
-    """A batch as the kernel sees it; n documents, b bands, K components."""
-
-    valid: NDArray[np.bool_]  # not rejected
-    owned: NDArray[np.bool_]  # this shard is the one that stores it
-    ids: NDArray[np.uint64]  # [n, 2] hash of the id
-    texts: NDArray[np.uint64]  # [n, 2] fingerprint of the normalised text
-    keys: NDArray[np.uint64]  # [n, b + 2] band keys, then the id's and the text's
-    signatures: NDArray[np.uint16] | NDArray[np.uint32]  # [n, K]
-    sizes: NDArray[np.uint32]
-    seqs: NDArray[np.int64]
-    times: NDArray[np.int64]
+def _numbers(*values: int) -> tuple[np.int64, ...]:
+    """Constants for the kernels: of a plain int numba makes a type of its own, and compiles anew for each."""
+    return tuple(np.int64(value) for value in values)
 
 
-class Rows(NamedTuple):
-    """The shard's rows: those before `base` in a file, later ones in memory; each also as signature components."""
+# Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
+# stands behind, 0 if it stands for itself. SIMILARITY: with that one, a float's bits. GROUP: number of the founder.
+# MASK, under `any` only: the bands in which it is posted. The signature follows.
+SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
+# FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
+DROPPED, FOLLOWER, COPY = _numbers(1, 2, 4)
+KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
+UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
+NO_GROUP = -1
 
-    base: int
-    file: int  # descriptor
-    start: int  # position of row 0 in the file
-    line: NDArray[np.uint64]  # room for one row of the file
-    recent: NDArray[np.uint64]
-    line_components: NDArray[np.uint16] | NDArray[np.uint32]
-    recent_components: NDArray[np.uint16] | NDArray[np.uint32]
-    components_at: int
+VALID, OWNED = _numbers(1, 2)  # a document: it is not rejected; this shard is the one that stores it
+NEW, REDELIVERED, ID_REUSED, INVALID = _numbers(0, 1, 2, 3)  # what became of it
+
+# Columns of the table of generations.
+FIRST_ROW, ROW_FILE, ROWS_AT = _numbers(0, 1, 2)
+# Columns of the table of runs: addresses and lengths. POSTINGS: position in the FILE, or address if that is -1. FIRST:
+# row of the shard that the run counts its rows from; LAST: the row after its last one.
+FILTER, WORDS, DIRECTORY, BITS, FILE, POSTINGS, FIRST, LAST = _numbers(*range(8))
+COLUMNS = 8
+# Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1. KIND, OLDEST,
+# OLDEST_SEQ, GROUP_OF: the verdict as far as the shard knows it, and the first one of a redelivered document; row and
+# number are -1 where there is none. MORE: matches that are not listed. INCOMPLETE: what was not compared.
+STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
+# Columns of the matches found. SAME: whether it has the same text.
+DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
+
+HEAD_COMPONENTS = 128
+"""Components of a signature that candidates are ranked by."""
 
 
-class Limits(NamedTuple):
-    """What the kernel compares with; agreements are numbers of equal signature components."""
+class Batch(Struct):
+    """n documents as the kernel sees them; S words a signature.
 
-    floor: int  # least agreement of a candidate that is verified
-    follow: int  # agreement from which a document follows a leader
-    expand: int  # agreement from which a leader's followers are looked at
-    bucket_half: int
-    followers_half: int
-    copies: int  # copies listed for one candidate, the oldest; the rest is counted
-    unique_only: bool  # stop at every document with candidates, for a decision
+    words: those of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS. keys, starts:
+    document i has keys[starts[i]:starts[i + 1]]: those of its bands, then the text's and the id's. hits: the runs that
+    may hold each key (`buckets.passing`).
+    """
+
+    words: Words2  # [n, MASK]
+    what: Bytes  # VALID, OWNED
+    keys: Words
+    starts: Numbers
+    hits: Words2
+    signatures: Words  # [n * S]
+
+    @property
+    def sizes(self) -> Words:
+        """Numbers of distinct shingles."""
+        return self.words[:, FLAGS] >> SIZE_BITS
+
+
+class Rows(Struct):
+    """The shard's rows: those before `base` in the generations' files, later ones in memory; and the heads (the first
+    words of the signatures) of the latest ones in a ring, from row `kept` on as far as they are not overwritten.
+
+    total: number of rows of all generations. read: scratch, what is read of a row in a file. notes: what is known of
+    the rows in the ring, FOLLOWS and FOLLOWED.
+    """
+
+    base: Number
+    total: Number
+    recent: Words2  # [room, width]
+    generations: Numbers2  # [g, 3] oldest first
+    signature_at: Number  # word of a row at which its signature begins
+    read: Words
+    kept: Number
+    ring: Words  # [h * w]
+    notes: Bytes  # [h]
+
+
+FOLLOWS, FOLLOWED = _numbers(1, 2)  # it stands behind another one; others stand behind it
+
+
+class Limits(Struct):
+    """What the kernel compares with. Agreements are numbers of equal components of two heads, padding included."""
+
+    unique: Flag  # compare with what was kept, and post only that
+    exact: Flag  # verify by the shingles; else by the whole signature
+    alone: Flag  # there is no other shard: what is found here is the verdict
+    store: Flag  # else documents are only looked up
+    threshold: Real
+    full: Number  # agreement of equal signatures
+    floor: Number  # least agreement of a candidate that is verified
+    likely: Number  # agreement from which a candidate is thought to match
+    follow: Number  # agreement from which a document follows a leader
+    expand: Number  # agreement from which a leader's followers are looked at
+    bucket: Number  # rows of a bucket that are read
+    behind: Number  # followers of a leader that are read
+    candidates: Number  # candidates that are verified
+    matches: Number  # matches after which no more candidates are verified
+    copies: Number  # copies that are listed for a match
+    head: Number  # words of a head
+    signature: Number  # words of a signature: S
+    components: Number  # K
+    padding: Number  # components that signatures have more, so as to fill words; all equal
+    accident: Real  # probability that two components are equal by accident
+    tops: Unsigned  # the highest bit of each component in a word

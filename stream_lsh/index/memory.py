@@ -1,136 +1,200 @@
-"""Recent postings: a hash table in memory from key to the rows posted under it, oldest first.
+"""Recent postings: a hash table in memory from key to the rows posted under it.
 
 A slot is the key's high bits (linear probing), so that reading the slots in order gives the keys almost sorted, and a
-flush is one pass. Probing goes on at the first slot behind the last one: who knows the hashes may choose keys that all
-belong into the last slots. A bucket is a linked list of nodes; `MIDDLE` points to the first node
-of its newest half, so that both ends of a bucket of any length are read in time bounded by the limit.
+flush is one pass. Nearly all keys have one row, which stands in the slot itself. Those of a longer bucket stand in
+blocks that grow, each with a pointer to the one before: the newest rows of a bucket of any length are read first, side
+by side.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.structs import Halves, Number, Struct, Unsigned, Words2
 
-HEAD, TAIL, MIDDLE, COUNT = 0, 1, 2, 3  # columns of `entries`
 EMPTY = np.uint64(0)
+KEY_BITS = 48
+"""Bits of a key that count: runs keep no more. What meets by accident is compared all the same."""
+_LOWEST = np.uint64(1 << (64 - KEY_BITS))
+_MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (64 - KEY_BITS)) - 1))
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+# A block of the pool: where the block before begins (0: none), rows in it, rows it has room for, then the rows.
+_BEFORE, _USED, _ROOM, _ROWS = 0, 1, 2, 3
+_SMALLEST, _LARGEST = 4, 256
+POOL_WORDS = 4  # of the pool a posting takes at the most: two rows in a block of four
 
 
-class Memory(NamedTuple):
+class Memory(Struct):
     """The arrays of one memory segment; some slots are always empty.
 
-    keys: uint64[slots], 0 where empty. entries: int32[slots, 4]. rows: uint32[nodes]. following: int32[nodes], -1 at
-    the end. used: int64[1], nodes in use. shift: home slot of a key = key >> shift.
+    slots: uint64[s, 2], key and value; the key is 0 where the slot is empty. The value's high half is the newest block,
+    the low half the number of rows; without a block the low half is the row. pool: the blocks; used: its words in use.
+    postings: their number. shift: home slot of a key = key >> shift. first: the shard's row that rows are counted from.
     """
 
-    keys: NDArray[np.uint64]
-    entries: NDArray[np.int32]
-    rows: NDArray[np.uint32]
-    following: NDArray[np.int32]
-    used: NDArray[np.int64]
-    shift: np.uint64
+    slots: Words2
+    pool: Halves
+    used: Number
+    postings: Number
+    shift: Unsigned
+    first: Number
 
     @classmethod
-    def of(cls, nodes: int) -> Self:
-        """An empty segment for at most `nodes` postings, at most two thirds full."""
-        bits = max(10, int(np.ceil(np.log2(nodes * 1.5))))
-        slots = 1 << bits
+    def of(cls, postings: int) -> Self:
+        """An empty segment for at most so many postings, at most two thirds full."""
+        bits = max(10, int(np.ceil(np.log2(postings * 1.5))))
         return cls(
-            np.zeros(slots, np.uint64),
-            np.empty((slots, 4), np.int32),
-            np.empty(nodes, np.uint32),
-            np.empty(nodes, np.int32),
-            np.zeros(1, np.int64),
-            np.uint64(64 - bits),
-        )
+            slots=np.zeros((1 << bits, 2), np.uint64), pool=np.empty(POOL_WORDS * postings + 1, np.uint32), used=1,
+            postings=0, shift=np.uint64(64 - bits), first=0,
+        )  # fmt: skip
 
     def clear(self) -> None:
-        self.keys.fill(0)
-        self.used[0] = 0
+        self.slots.fill(0)
+        self.used, self.postings = 1, 0
 
     def sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         """All postings by key, then row: keys uint64[n], rows uint32[n]."""
-        keys = np.empty(int(self.used[0]), np.uint64)
-        rows = np.empty(int(self.used[0]), np.uint32)
-        _sorted(self.keys, self.entries, self.rows, self.following, self.shift, keys, rows)
+        keys, rows = np.empty(int(self.postings), np.uint64), np.empty(int(self.postings), np.uint32)
+        _sorted(self.slots, self.pool, self.shift, keys, rows)
         return keys, rows
 
 
 @njit(inline="always")
-def not_empty(key):  # type: ignore[no-untyped-def]
-    """The key itself, or 1 for the value that marks an empty slot."""
-    return key if key != EMPTY else np.uint64(1)
+def posting_key(hashed):  # type: ignore[no-untyped-def]
+    """A hash as a key: the bits that count, and never 0, which marks an empty slot."""
+    return max(hashed & _MASK, _LOWEST)
 
 
 @njit
-def find(keys, shift, key):  # type: ignore[no-untyped-def]
+def find(memory, key):  # type: ignore[no-untyped-def]
     """The key's slot, or the empty slot where it belongs."""
-    slot = np.int64(key >> shift)
-    while keys[slot] != EMPTY and keys[slot] != key:
+    return _from(memory.slots, np.int64(key >> memory.shift), key)
+
+
+@njit(inline="always")
+def _from(slots, slot, key):  # type: ignore[no-untyped-def]
+    while slots[slot, 0] != EMPTY and slots[slot, 0] != key:
         slot += 1
-        if slot == len(keys):
+        if slot == len(slots):
             slot = np.int64(0)
     return slot
 
 
 @njit
-def append(keys, entries, rows, following, used, slot, key, row, half):  # type: ignore[no-untyped-def]
-    """Post `row` (larger than all before it) under `key`, probing from `slot` on.
-
-    half: half the limit that the key's bucket is read with.
-    """
-    while keys[slot] != EMPTY and keys[slot] != key:
-        slot += 1
-        if slot == len(keys):
-            slot = np.int64(0)
-    node = np.int32(used[0])
-    used[0] += 1
-    rows[node] = row
-    following[node] = -1
-    if keys[slot] == EMPTY:
-        keys[slot] = key
-        entries[slot, HEAD] = node
-        entries[slot, MIDDLE] = node
-        entries[slot, COUNT] = 0
-    else:
-        following[entries[slot, TAIL]] = node
-    entries[slot, TAIL] = node
-    entries[slot, COUNT] += 1
-    if entries[slot, COUNT] > half:
-        entries[slot, MIDDLE] = following[entries[slot, MIDDLE]]
+def append(memory, slot, key, row):  # type: ignore[no-untyped-def]
+    """Post `row` (larger than all before it) under `key`, probing from `slot` on."""
+    slots, pool = memory.slots, memory.pool
+    slot = _from(slots, slot, key)
+    memory.postings += 1
+    if slots[slot, 0] == EMPTY:
+        slots[slot, 0] = key
+        slots[slot, 1] = np.uint64(row)
+        return
+    value = slots[slot, 1]
+    block = np.int64(value >> _HALF)
+    count = value & _LOW
+    if block == 0:
+        block = _new_block(memory, np.int64(0), np.int64(_SMALLEST))
+        pool[block + _ROWS] = np.uint32(count)  # the row that stood in the slot
+        pool[block + _USED] = 1
+        count = np.uint64(1)
+    elif pool[block + _USED] == pool[block + _ROOM]:
+        block = _new_block(memory, block, min(2 * np.int64(pool[block + _ROOM]), np.int64(_LARGEST)))
+    pool[block + _ROWS + np.int64(pool[block + _USED])] = np.uint32(row)
+    pool[block + _USED] += np.uint32(1)
+    slots[slot, 1] = np.uint64(block) << _HALF | (count + np.uint64(1))
 
 
 @njit
-def _sorted(keys, entries, rows, following, shift, out_keys, out_rows):  # type: ignore[no-untyped-def]
-    order = np.empty(len(out_keys), np.int64)
+def _new_block(memory, before, room):  # type: ignore[no-untyped-def]
+    block, pool = memory.used, memory.pool
+    memory.used = block + _ROWS + room
+    pool[block + _BEFORE] = np.uint32(before)
+    pool[block + _USED] = 0
+    pool[block + _ROOM] = np.uint32(room)
+    return block
+
+
+@njit(inline="always")
+def empty(memory, slot):  # type: ignore[no-untyped-def]
+    """Whether nothing is posted there."""
+    return memory.slots[slot, 0] == EMPTY
+
+
+@njit
+def posted(memory, slot, key):  # type: ignore[no-untyped-def]
+    """How many rows are posted under the key whose slot this is."""
+    if memory.slots[slot, 0] != key:
+        return np.int64(0)
+    value = memory.slots[slot, 1]
+    return np.int64(value & _LOW) if value >> _HALF else np.int64(1)
+
+
+@njit
+def newest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
+    """The newest rows under a key, at most `limit`, newest first, in `out`; their number."""
+    if limit <= 0 or memory.slots[slot, 0] != key:
+        return np.int64(0)
+    value, pool, first = memory.slots[slot, 1], memory.pool, memory.first
+    block = np.int64(value >> _HALF)
+    if block == 0:
+        out[0] = first + np.int64(value & _LOW)
+        return np.int64(1)
+    n = np.int64(0)
+    while block != 0 and n < limit:
+        place = block + _ROWS + np.int64(pool[block + _USED]) - 1
+        for _ in range(min(limit - n, np.int64(pool[block + _USED]))):
+            out[n] = first + np.int64(pool[place])
+            n += 1
+            place -= 1
+        block = np.int64(pool[block + _BEFORE])
+    return n
+
+
+@njit(allocates=True)
+def _sorted(slots, pool, shift, keys, rows):  # type: ignore[no-untyped-def]
+    order = np.empty(len(keys), np.int64)
     n = 0
-    for slot in range(len(keys)):
-        if keys[slot] != EMPTY and np.int64(keys[slot] >> shift) <= slot:
-            n = _placed(keys, order, n, slot)
+    for slot in range(len(slots)):
+        if slots[slot, 0] != EMPTY and np.int64(slots[slot, 0] >> shift) <= slot:
+            n = _placed(slots, order, n, slot)
     # The largest keys stand at the beginning if there was no room for them at the end.
     first = np.int64(0)
-    while keys[first] != EMPTY:
-        if np.int64(keys[first] >> shift) > first:
-            n = _placed(keys, order, n, first)
+    while slots[first, 0] != EMPTY:
+        if np.int64(slots[first, 0] >> shift) > first:
+            n = _placed(slots, order, n, first)
         first += 1
-    written = 0
+    written = np.int64(0)
     for i in range(n):
-        node = entries[order[i], HEAD]
-        while node >= 0:
-            out_keys[written] = keys[order[i]]
-            out_rows[written] = rows[node]
+        key, value = slots[order[i], 0], slots[order[i], 1]
+        block = np.int64(value >> _HALF)
+        if block == 0:
+            keys[written] = key
+            rows[written] = np.uint32(value & _LOW)
             written += 1
-            node = following[node]
+            continue
+        count = np.int64(value & _LOW)
+        place = written + count
+        while block != 0:
+            used = np.int64(pool[block + _USED])
+            place -= used
+            for k in range(used):
+                keys[place + k] = key
+                rows[place + k] = pool[block + _ROWS + k]
+            block = np.int64(pool[block + _BEFORE])
+        written += count
 
 
 @njit
-def _placed(keys, order, n, slot):  # type: ignore[no-untyped-def]
+def _placed(slots, order, n, slot):  # type: ignore[no-untyped-def]
     """Enter a slot where its key belongs. Probing displaces a key by a few slots at most: insertion sort is linear."""
     at = n
-    while at > 0 and keys[order[at - 1]] > keys[slot]:
+    while at > 0 and slots[order[at - 1], 0] > slots[slot, 0]:
         order[at] = order[at - 1]
         at -= 1
     order[at] = slot

@@ -1,14 +1,14 @@
-"""The postings of one shard on disk: runs, written and merged in the background, and the manifest that says which
-ones count.
+"""The postings of one generation of a shard on disk: runs, written and merged in the background.
 
-A flush makes a run in memory that answers at once and is written by another thread; four adjacent runs of a level are
-merged into one of the next. The manifest goes into the store with the next commit, and files are deleted only after
-it; whatever else lies in the folder after a crash is swept.
+A flush makes a run in memory that answers at once and is written by another thread. The manifest, which says what runs
+count, goes into the store with the next commit, and files are deleted only after it; whatever else lies in the folder
+after a crash is swept. Which runs are merged says `policy`.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,104 +16,132 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import DamagedError, OutputError, StateError
+from stream_lsh.errors import DamagedError, OutputError
 from stream_lsh.index.heap import trim
-from stream_lsh.index.layout import COLUMNS
+from stream_lsh.index.policy import next_merge
 from stream_lsh.index.refusals import refused, remedy
-from stream_lsh.index.rows import RowTable
 from stream_lsh.index.runs import REMEDY, Run, merge
-from stream_lsh.index.store import Store, name_key
-
-FANOUT = 4
-MOST = 32  # runs of a shard: bits of the kernel's masks
 
 
 @dataclass
 class Workers:
-    """The two background threads of an index: short writes never wait for a long merge."""
+    """The background threads of an index: nothing short ever waits for a long merge."""
 
     writes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "write"))
-    merges: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "merge"))
+    short: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "merge"))
+    long: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "merge-long"))
 
     def close(self) -> None:
-        self.writes.shutdown()
-        self.merges.shutdown()
+        for pool in (self.writes, self.short, self.long):
+            pool.shutdown()
+
+
+@dataclass(slots=True)
+class _Merging:
+    runs: list[Run]
+    result: Future[Run]
 
 
 class Postings:
-    """The runs of one shard, oldest first."""
+    """The runs of one generation of a shard, oldest first.
+
+    Args:
+        folder: where its files are. shard: that they are named by. listed: the runs that the manifest names. next:
+            number of the next file. workers: None = read only.
+
+    Attributes:
+        changed: whether the manifest is another than was committed last. rows: how many of the generation's rows are
+        committed; what covers later ones does not count yet.
+
+    Raises:
+        DamagedError: a run is missing, or damaged; the message names the file.
+    """
 
     def __init__(
-        self, folder: Path, shard: int, store: Store, workers: Workers, *, rebuild: bool, base: int = 0
+        self, folder: Path, shard: int, listed: Iterable[dict[str, Any]], next: int, workers: Workers | None
     ) -> None:
         self._folder = folder
         self._shard = shard
         self._workers = workers
-        state = None if rebuild else store.named(f"shard/{shard}")
-        self.flushed: int = state["flushed"] if state else base
-        self._next: int = state["next"] if state else 0
-        names = [item["file"] for item in state["runs"]] if state else []
-        self._runs = [Run.open(folder / name) for name in names]
-        if state:
-            self._verify(state["runs"])
+        self._next = next
+        self._runs = [self._open(item) for item in listed]
+        self.rows = self._runs[-1].last if self._runs else 0
         self._writing: Future[Run] | None = None
-        self._merging: Future[Run] | None = None
+        self._merging: dict[bool, _Merging] = {}  # the short one, the long one
         self._stop = Event()  # merges that are under way end without a result, and no others begin
-        self._merged: list[Run] = []
         self._garbage: list[Path] = []
-        self._values: dict[bytes, bytes] = {}
-        self.changed = rebuild
-        for path in folder.glob(f"run-{shard}-*"):
+        self.closed = False
+        self.changed = False
+
+    def _open(self, item: dict[str, Any]) -> Run:
+        run = Run.open(self._folder / item["file"])
+        if (run.level, run.first, run.last) != (item["level"], item["first"], item["last"]):
+            raise DamagedError(f"{run.path} is not the file that the index wrote; {REMEDY.format(self._folder)}")
+        return run
+
+    def sweep(self) -> None:
+        """Delete what a crash has left: files of the shard that do not count."""
+        names = {run.path.name for run in self._runs if run.path is not None}
+        for path in self._folder.glob(f"run-{self._shard}-*"):
             if path.name not in names:
                 path.unlink()
-        self.runs = self._view()
 
-    def _verify(self, listed: list[dict[str, Any]]) -> None:
-        for run, item in zip(self._runs, listed, strict=True):
-            if (run.level, run.first, run.last) != (item["level"], item["first"], item["last"]):
-                raise DamagedError(f"{run.path} is not the file that the index wrote; {REMEDY.format(self._folder)}")
+    # -- flushing and merging ---------------------------------------------------------------------------------------
 
     def add(
-        self, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int, checksum: int, table: RowTable
+        self, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int, before: Callable[[], object]
     ) -> None:
-        """Add the run of a flush: it answers at once; rows and run become durable in the background."""
+        """Add the run of a flush: it answers at once, and is on the disk later. before: what must be durable first."""
         self.settle()
         run = Run.of(keys, rows, first, last)
         self._runs.append(run)
+        if self._workers is None:
+            return
         path = self._name()
 
         def write() -> Run:
-            table.sync()
+            before()
             run.write(path)
             return Run.open(path)
 
-        self._values[name_key(f"flush/{self._shard}/{first}")] = orjson.dumps({"last": last, "crc": checksum})
-        self._writing = self._workers.writes.submit(write)
-        self._begin_merge()  # one that was dropped when this was closed
-        while len(self._runs) >= MOST - 1 and self._merging is not None:
-            self._merging.exception()
-            self.poll()
-        self.runs = self._view()
+        self._writing = self._pools.writes.submit(write)
+        self.poll()
 
-    def poll(self) -> None:
-        """Take over what the background threads have finished; call it between batches."""
+    def poll(self) -> bool:
+        """Take over what the background threads have finished, begin what is to be done next; whether runs are others
+        now. Call it between batches."""
+        changed = False
         if self._writing is not None and self._writing.done():
-            run = self._result(self._writing)
-            self._writing = None
+            run, self._writing = self._result(self._writing), None
             self._runs = [run if old.path is None and old.first == run.first else old for old in self._runs]
-            self.flushed = run.last
-            self._took_over()
-        if self._merging is not None and self._merging.done():
-            run = self._result(self._merging)
-            self._merging = None
-            at = self._runs.index(self._merged[0])
-            self._runs[at : at + len(self._merged)] = [run]
-            self._garbage += [old.path for old in self._merged if old.path is not None]
-            self._merged = []
-            self._took_over()
+            changed = True
+        for short, merging in list(self._merging.items()):
+            if merging.result.done():
+                del self._merging[short]
+                run = self._result(merging.result)
+                at = self._runs.index(merging.runs[0])
+                self._runs[at : at + len(merging.runs)] = [run]
+                self._garbage += [old.path for old in merging.runs if old.path is not None]
+                changed = True
+        self.changed |= changed
+        self._begin_merges()
+        return changed
+
+    def _begin_merges(self) -> None:
+        if self._stop.is_set():
+            return
+        for short in (True, False):
+            if short in self._merging:
+                continue
+            taken = [run for merging in self._merging.values() for run in merging.runs]
+            busy = [run.path is None or run.last > self.rows or run in taken for run in self._runs]
+            found = next_merge(self.levels, busy, closed=self.closed, short=short)
+            if found is not None:
+                runs = self._runs[found.first : found.last]
+                pool = self._pools.short if short else self._pools.long
+                self._merging[short] = _Merging(runs, pool.submit(_merge_file, runs, self._name(), self._stop))
 
     def settle(self) -> None:
         """Wait until the last flush is on disk."""
@@ -121,46 +149,45 @@ class Postings:
             self._writing.exception()
             self.poll()
 
+    def merged(self) -> None:
+        """Wait until nothing is left to be merged."""
+        self.settle()
+        while self._merging:
+            wait([merging.result for merging in self._merging.values()])
+            self.poll()
+
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more; one that is not at its end is dropped, to
-        be done again after the next flush of who opens this."""
+        be done again by who opens this next."""
         self._stop.set()
-        merging = self._merging
-        if merging is not None and not merging.cancel():
-            wait([merging])
-        if merging is not None and (merging.cancelled() or isinstance(merging.exception(), InterruptedError)):
-            self._merging, self._merged = None, []
+        for short, merging in list(self._merging.items()):
+            if not merging.result.cancel():
+                wait([merging.result])
+            if merging.result.cancelled() or isinstance(merging.result.exception(), InterruptedError):
+                del self._merging[short]
         self.settle()
         self.poll()
 
-    def _took_over(self) -> None:
-        self.changed = True
-        self._begin_merge()
-        self.runs = self._view()
+    # -- what counts ------------------------------------------------------------------------------------------------
 
-    def _begin_merge(self) -> None:
-        if self._merging is not None or self._stop.is_set():
-            return
-        for end in range(len(self._runs), FANOUT - 1, -1):
-            last = self._runs[end - FANOUT : end]
-            if all(run.path is not None and run.level == last[0].level for run in last):
-                self._merged = last
-                self._merging = self._workers.merges.submit(_merge_file, last, self._name(), self._stop)
-                return
+    @property
+    def levels(self) -> list[int]:
+        """Levels of the runs, oldest first."""
+        return [run.level for run in self._runs]
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs, newest first."""
+        return self._runs[::-1]
 
     def manifest(self) -> dict[str, Any]:
         """What the store must say so that the runs on disk count."""
         runs = [
             {"file": run.path.name, "level": run.level, "first": run.first, "last": run.last}
             for run in self._runs
-            if run.path is not None
+            if run.path is not None and run.last <= self.rows
         ]
-        return {"flushed": self.flushed, "next": self._next, "runs": runs}
-
-    def take(self) -> dict[bytes, bytes]:
-        """Further values for the next commit: checksums of flushed rows."""
-        values, self._values = self._values, {}
-        return values
+        return {"next": self._next, "runs": runs}
 
     def committed(self) -> None:
         """The manifest is durable: files that it no longer names can go."""
@@ -173,14 +200,10 @@ class Postings:
         self._next += 1
         return self._folder / f"run-{self._shard}-{self._next:06d}.bin"
 
-    def _view(self) -> NDArray[np.int64]:
-        """The table of runs that the kernel reads; `self._runs` keeps the arrays alive."""
-        runs = self._runs
-        if len(runs) > MOST:
-            raise StateError(
-                f"shard {self._shard} has {len(runs)} runs, more than {MOST}; {REMEDY.format(self._folder)}"
-            )
-        return np.array([run.line() for run in runs], np.int64).reshape(len(runs), COLUMNS)
+    @property
+    def _pools(self) -> Workers:
+        assert self._workers is not None, "the index is open to be read"
+        return self._workers
 
     def _result(self, future: Future[Run]) -> Run:
         try:

@@ -1,7 +1,7 @@
-"""The rows of one shard as fixed-width words: the latest in memory, earlier ones in a file that only grows.
+"""The file with the rows of one generation of a shard: what was flushed is the truth and lies nowhere else.
 
-The file is derived: it can be rebuilt from the store's row values, and what stands behind the flushed rows is
-overwritten. Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...).
+Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...). It only grows; what stands
+behind the flushed rows is overwritten.
 """
 
 from __future__ import annotations
@@ -16,141 +16,123 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, OutputError
+from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index import layout
+from stream_lsh.index.files import PAGE, checksum
 from stream_lsh.index.refusals import plainly, remedy
-from stream_lsh.index.runs import PAGE, checksum
+from stream_lsh.settings import Settings
+
+FORMAT = 2
+REMEDY = "restore the folder from a backup or start a new one"
 
 
-class RowTable:
-    """Rows [0, base) in the file, [base, count) in `recent`.
+class Shape:
+    """How the rows of an index are laid out, which follows from its settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        signing = settings.signing
+        self.component = np.dtype(f"u{component_bytes(signing.rows)}")
+        self.components = signing.signature_size
+        self.signature_words = -(-self.components * self.component.itemsize // 8)
+        self.mask_words = 0 if settings.against == "unique" else (signing.bands + 63) // 64
+        self.signature_at = int(layout.MASK) + self.mask_words
+        self.width = self.signature_at + self.signature_words
+        # Of a signature, the words that candidates are ranked by.
+        self.head_words = min(self.signature_words, layout.HEAD_COMPONENTS * self.component.itemsize // 8)
+
+    def signatures(self, rows: NDArray[np.uint64]) -> NDArray[Any]:
+        """Signatures [n, K] of rows uint64[n, width]."""
+        words = np.ascontiguousarray(rows[:, self.signature_at :])
+        return np.ascontiguousarray(words.view(self.component)[:, : self.components])
+
+
+class RowFile:
+    """The file, open.
 
     Args:
-        path: the file, created if missing.
-        capacity: rows that `recent` holds.
-        size, bands: K and b. kind: type of a signature component.
+        flushed: rows that it holds, by what was committed. read_only: another process may be writing it.
+
+    Raises:
+        DamagedError: it is missing though it should hold rows, too short, or of another format.
     """
 
-    def __init__(self, path: Path, capacity: int, size: int, bands: int, kind: type[np.unsignedinteger[Any]]) -> None:
+    def __init__(self, path: Path, shape: Shape, flushed: int, *, read_only: bool = False) -> None:
         self.path = path
-        self._kind = kind
-        item = np.dtype(kind).itemsize
-        self._components_at = _signature_at(bands) * 8 // item
-        self.width = row_width(size, bands, item)
-        self._size = size
-        self.recent = np.zeros((capacity, self.width), np.uint64)
-        self.base = 0
-        self.count = np.zeros(1, np.int64)
-        self._line = np.zeros(self.width, np.uint64)
-        self._fd = self._open()
-
-    def _open(self) -> int:
-        with plainly(self.path):
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.shape = shape
+        self.flushed = flushed
+        self.start = PAGE
+        with plainly(path):
+            if flushed and not path.exists():
+                raise DamagedError(f"{path} is missing; {REMEDY}")
+            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+            self.file = -1 if read_only and not flushed else os.open(path, flags | os.O_CLOEXEC, 0o644)
         try:
-            with plainly(self.path):
-                self._check(fd)
+            with plainly(path):
+                self._check()
         except BaseException:
-            os.close(fd)
+            self.close()
             raise
-        return fd
 
-    def _check(self, fd: int) -> None:
-        """Check the header, and write that of a new file."""
-        expected = {"format": 1, "width": self.width, "size": self._size}
+    def _check(self) -> None:
+        """Check header and length, and write the header of a new file."""
+        if self.file < 0:
+            return
+        expected = {"format": FORMAT, "width": self.shape.width, "components": self.shape.components}
         try:
-            if os.fstat(fd).st_size == 0:
-                os.pwrite(fd, orjson.dumps(expected).ljust(PAGE, b" "), 0)
-            header = orjson.loads(os.pread(fd, PAGE, 0))
+            if os.fstat(self.file).st_size == 0 and not self.flushed:
+                os.pwrite(self.file, orjson.dumps(expected).ljust(PAGE, b" "), 0)
+            header = orjson.loads(os.pread(self.file, PAGE, 0))
         except orjson.JSONDecodeError as error:
-            raise DamagedError(f"{self.path} cannot be used: {error}; {self._remedy}") from None
+            raise DamagedError(f"{self.path} cannot be used: {error}; {REMEDY}") from None
         if header != expected:
-            raise DamagedError(f"{self.path} has format {header} instead of {expected}; {self._remedy}")
-
-    @property
-    def _remedy(self) -> str:
-        return f"delete the folder {self.path.parent} and start again: it is rebuilt from the rows"
-
-    def set_flushed(self, flushed: int) -> None:
-        """Say that the file holds the first `flushed` rows."""
-        size = PAGE + flushed * self.width * 8
-        found = os.fstat(self._fd).st_size
+            raise DamagedError(f"{self.path} has format {header} instead of {expected}; {REMEDY}")
+        size, found = self._place(self.flushed), os.fstat(self.file).st_size
         if found < size:
-            raise DamagedError(f"{self.path} has {found} bytes instead of {size}; {self._remedy}")
-        self.base = flushed
+            raise DamagedError(f"{self.path} has {found} bytes instead of {size}; {REMEDY}")
 
-    def leave_out(self, base: int) -> None:
-        """Have room for rows before `base` that do not exist: a hole in the file, zeros when it is read."""
-        if base and os.fstat(self._fd).st_size < (size := PAGE + base * self.width * 8):
-            os.ftruncate(self._fd, size)
+    def _place(self, row: int) -> int:
+        return self.start + row * self.shape.width * 8
 
-    def flush(self) -> int:
-        """Append the recent rows to the file; returns their checksum. `sync` makes them durable."""
-        rows = self.recent[: int(self.count[0]) - self.base]
-        view = rows.data.cast("B")
-        crc = zlib.crc32(view)
-        at = PAGE + self.base * self.width * 8
+    def append(self, rows: NDArray[np.uint64]) -> int:
+        """Write rows uint64[n, width] behind the flushed ones; returns their CRC-32. `sync` makes them durable."""
+        view = rows.data.cast("B") if len(rows) else memoryview(b"")
+        crc, at = zlib.crc32(view), self._place(self.flushed)
         try:
             while view:
-                written = os.pwrite(self._fd, view, at)
+                written = os.pwrite(self.file, view, at)
                 at += written
                 view = view[written:]
         except OSError as error:
             raise OutputError(
                 f"{self.path} cannot be written: {error.strerror}; {remedy(error)} and start again to go on"
             ) from None
-        self.set_flushed(int(self.count[0]))
+        self.flushed += len(rows)
         return crc
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        os.fdatasync(self.file)
 
-    def view(self) -> layout.Rows:
-        """The rows as the kernel sees them."""
-        return layout.Rows(
-            self.base,
-            self._fd,
-            PAGE,
-            self._line,
-            self.recent,
-            self._line.view(self._kind),
-            self.recent.view(self._kind),
-            self._components_at,
-        )
+    def read(self, first: int, last: int) -> NDArray[np.uint64]:
+        """The rows [first, last) of the generation.
 
-    def words(self, rows: NDArray[np.int64], column: int) -> NDArray[np.uint64]:
-        """One word of each of the given rows."""
-        out = np.empty(len(rows), np.uint64)
-        old = rows < self.base
-        for i in np.flatnonzero(old).tolist():
-            at = PAGE + (int(rows[i]) * self.width + column) * 8
-            out[i] = int.from_bytes(os.pread(self._fd, 8, at), "little")
-        out[~old] = self.recent[rows[~old] - self.base, column]
+        Raises:
+            DamagedError: the file has become shorter.
+        """
+        out = np.empty((last - first, self.shape.width), np.uint64)
+        view, at = out.data.cast("B"), self._place(first)
+        while view:
+            got = os.preadv(self.file, [view], at)
+            if not got:
+                raise DamagedError(f"{self.path} has become shorter; {REMEDY}")
+            at += got
+            view = view[got:]
         return out
 
-    def signatures(self, first: int, last: int) -> NDArray[Any]:
-        """Signatures of recent rows [first, last)."""
-        components = self.recent[first - self.base : last - self.base].view(self._kind)
-        return np.ascontiguousarray(components[:, self._components_at : self._components_at + self._size])
+    def checksum(self, first: int, last: int) -> int | None:
+        """CRC-32 of the rows [first, last), as `append` returned it; None if it does not hold them."""
+        return checksum(self.file, self._place(first), (last - first) * self.shape.width * 8)
 
     def close(self) -> None:
-        os.close(self._fd)
-
-
-def _signature_at(bands: int) -> int:
-    """The word of a row at which its signature begins."""
-    return layout.MASK + (bands + 63) // 64
-
-
-def row_width(size: int, bands: int, component_bytes: int) -> int:
-    """Words of a row."""
-    return _signature_at(bands) + -(-size * component_bytes // 8)
-
-
-def rows_checksum(path: Path, width: int, first: int, last: int) -> int | None:
-    """Checksum of the rows [first, last) of a row file, as `RowTable.flush` returned it; None if it does not hold
-    them."""
-    try:
-        with path.open("rb") as file:
-            return checksum(file.fileno(), PAGE + first * width * 8, (last - first) * width * 8)
-    except OSError:
-        return None
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1

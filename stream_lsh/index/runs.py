@@ -1,11 +1,11 @@
-"""A run: sorted, immutable postings of a range of rows, in a file that never changes.
+"""A run: sorted, immutable postings of a range of rows of a generation, in a file that never changes.
 
 Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1],
-where the keys with given d high bits begin), the keys (uint64[n], ascending) and the rows (uint32[n]), each section
-padded to 4096 bytes. Filter and directory are read into memory when the file is opened; keys and rows are read where
-they are needed, by `pread`. (Mapped, a look-up would cost a page fault, and the pages that it maps count as memory of
-the process: hundreds of megabytes.) Keys are uniform hashes, so a filter's word and a directory's entry are simply a
-key's high bits, and building both from sorted keys is sequential.
+where the keys with given d high bits begin) and the postings (uint64[n]: the 32 bits of the key behind those d in the
+high half, the row in the low one), each section padded to 4096 bytes. Filter and directory are read into memory when
+the file is opened; postings are read where they are needed, by `pread`. (Mapped, a look-up would cost a page fault, and
+the pages that it maps count as memory of the process: hundreds of megabytes.) Keys are uniform hashes, so a filter's
+word and a directory's entry are simply a key's high bits, and building both from sorted keys is sequential.
 """
 
 from __future__ import annotations
@@ -24,22 +24,28 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.files import PAGE, checksum, sync_folder
+from stream_lsh.index.layout import COLUMNS
+from stream_lsh.index.memory import KEY_BITS
 from stream_lsh.index.refusals import refused
 
-PAGE = 4096
-MAGIC = b"stream_lsh run 1\n"
-FILTER_BITS = 12  # per key; four bits of one 64-bit word are set: about 1 % of foreign keys pass
-SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("keys", np.uint64), ("rows", np.uint32))
+MAGIC = b"stream_lsh run 2\n"
+FILTER_BITS = 10  # per key; four bits of one 64-bit word are set: under 2 % of foreign keys pass
+ENTRY_KEYS = 32  # of a directory's entry, about
+FEWEST_BITS = KEY_BITS - 32  # of the directory: what it does not say of a key has 32 bits
+MOST_POSTINGS = (1 << 32) - 1  # of a generation: places in a run have 32 bits
+SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("postings", np.uint64))
 CHUNK = 1 << 20  # postings merged at a time
+_HIGH = np.uint64(0xFFFFFFFF00000000)
 REMEDY = "delete the folder {} and start again: postings are rebuilt from the rows"
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Postings of the rows [first, last): in memory, or in a file that is open.
+    """Postings of the rows [first, last) of a generation: in memory, or in a file that is open.
 
-    keys, rows: the arrays of a run in memory, else None. file: descriptor, -1 in memory. starts: positions of keys
-    and rows.
+    size: number of postings. postings: those of a run in memory, else None. file: descriptor, -1 in memory. start:
+    position of the postings in it.
     """
 
     level: int
@@ -48,38 +54,36 @@ class Run:
     size: int
     filter: NDArray[np.uint64]
     directory: NDArray[np.uint32]
-    keys: NDArray[np.uint64] | None = None
-    rows: NDArray[np.uint32] | None = None
+    postings: NDArray[np.uint64] | None = None
     path: Path | None = None
     file: int = -1
-    starts: tuple[int, int] = (0, 0)
+    start: int = 0
 
     @property
-    def shift(self) -> int:
-        return 64 - (len(self.directory) - 1).bit_length() + 1
+    def bits(self) -> int:
+        """High bits of a key that the directory knows."""
+        return (len(self.directory) - 2).bit_length()
 
     @classmethod
     def of(cls, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int) -> Self:
         """A run in memory from postings sorted by key, then row."""
-        words, directory, shift = _tables(len(keys))
-        filter = np.zeros(words, np.uint64)
-        _add(keys, filter, 0, words, directory, np.uint64(shift))
+        words, bits = filter_words(len(keys)), directory_bits(len(keys))
+        filter, directory = np.zeros(words, np.uint64), np.zeros((1 << bits) + 1, np.uint32)
+        postings = np.empty(len(keys), np.uint64)
+        _add(keys, rows, filter, 0, words, directory, bits, postings)
         _close(directory)
-        return cls(0, first, last, len(keys), filter, directory, keys, rows)
+        return cls(0, first, last, len(keys), filter, directory, postings)
 
     def write(self, path: Path) -> None:
         """Write the file of a run in memory; it has its name only when it is complete and on disk."""
-        with _Writer(
-            path, self.level, self.first, self.last, self.size, len(self.filter), len(self.directory)
-        ) as writer:
-            writer.put("keys", self.slice_keys(0, self.size))
-            writer.put("rows", self.slice_rows(0, self.size))
+        with _Writer(path, self.level, self.first, self.last, self.size) as writer:
+            writer.put("postings", self._slice(0, self.size))
             writer.put("filter", self.filter)
             writer.put("directory", self.directory)
 
     @classmethod
     def open(cls, path: Path, check: bool = False) -> Self:
-        """Open a run's file. Header, filter and directory are verified, with `check` keys and rows too.
+        """Open a run's file. Header, filter and directory are verified, with `check` the postings too.
 
         Raises:
             DamagedError: naming the file, if it is missing, short, or damaged.
@@ -96,35 +100,34 @@ class Run:
     def _open(cls, path: Path, check: bool) -> Self:
         header = read_header(path)
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        keys, rows = header["keys"]["start"], header["rows"]["start"]
-        tables = {}
-        run = cls(header["level"], header["first"], header["last"], header["keys"]["count"], *_NOTHING, path=path)
-        run.file, run.starts = file, (keys, rows)
+        nothing = np.empty(0, np.uint64), np.zeros(2, np.uint32)
+        run = cls(header["level"], header["first"], header["last"], header["postings"]["count"], *nothing, path=path)
+        run.file, run.start = file, header["postings"]["start"]
         for name, kind in SECTIONS:
             start, count, crc = (header[name][part] for part in ("start", "count", "crc"))
             if name in ("filter", "directory"):
-                tables[name] = run._read(start, count, kind)
-                found: int | None = zlib.crc32(tables[name].data)
+                values = run._read(start, count, kind)
+                setattr(run, name, values)
+                found: int | None = zlib.crc32(values.data)
             elif check:
                 found = checksum(file, start, count * np.dtype(kind).itemsize)
             else:
                 continue
             if found != crc:
                 raise DamagedError(f"{path} is damaged ({name}); {REMEDY.format(path.parent)}")
-        run.filter, run.directory = tables["filter"], tables["directory"]
         return run
 
-    def slice_keys(self, start: int, stop: int) -> NDArray[np.uint64]:
-        """The keys at [start, stop)."""
-        if self.keys is not None:
-            return self.keys[start:stop]
-        return self._read(self.starts[0] + 8 * start, stop - start, np.uint64)
+    def between(self, start: int, stop: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """The keys, whole, and the rows at [start, stop)."""
+        entry = int(np.searchsorted(self.directory, start, "right")) - 1
+        keys, rows = np.empty(stop - start, np.uint64), np.empty(stop - start, np.uint32)
+        _take_apart(self.directory, entry, start, self._slice(start, stop), self.bits, keys, rows)
+        return keys, rows
 
-    def slice_rows(self, start: int, stop: int) -> NDArray[np.uint32]:
-        """The rows at [start, stop)."""
-        if self.rows is not None:
-            return self.rows[start:stop]
-        return self._read(self.starts[1] + 4 * start, stop - start, np.uint32)
+    def _slice(self, start: int, stop: int) -> NDArray[np.uint64]:
+        if self.postings is not None:
+            return self.postings[start:stop]
+        return self._read(self.start + 8 * start, stop - start, np.uint64)
 
     def _read(self, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
         """An array from the file.
@@ -143,39 +146,26 @@ class Run:
         return out
 
     def position(self, bound: int) -> int:
-        """How many keys are smaller than `bound`."""
-        entry = bound >> self.shift
-        low, high = int(self.directory[entry]), int(self.directory[entry + 1])
-        return low + int(np.searchsorted(self.slice_keys(low, high), np.uint64(bound)))
+        """Number of keys below `bound`."""
+        if bound >> 64:
+            return self.size
+        entry = bound >> (64 - self.bits)
+        start, stop = int(self.directory[entry]), int(self.directory[entry + 1])
+        return start + int(np.searchsorted(self.between(start, stop)[0], np.uint64(bound)))
 
-    def line(self) -> list[int]:
-        """The run's line in the kernel's table (columns of `layout`); the run keeps the arrays alive."""
-        keys, rows = self.starts
-        if self.keys is not None and self.rows is not None:
-            keys, rows = self.keys.ctypes.data, self.rows.ctypes.data
-        tables = self.filter.ctypes.data, len(self.filter), self.directory.ctypes.data, len(self.directory)
-        return [*tables, self.file, keys, rows, self.size, self.shift]
+    def line(self, first: int) -> NDArray[np.int64]:
+        """The run as a line of the kernel's table, for a generation whose first row is `first`; it must outlive it."""
+        postings = self.start if self.postings is None else self.postings.ctypes.data
+        line = (
+            self.filter.ctypes.data, len(self.filter), self.directory.ctypes.data, self.bits, self.file, postings,
+            first, first + self.last,
+        )  # fmt: skip
+        assert len(line) == COLUMNS
+        return np.array(line, np.int64)
 
     def __del__(self) -> None:
-        # A merged run may still be answering when it is replaced: its file is closed when nobody holds it any more.
         if self.file >= 0:
             os.close(self.file)
-
-
-_NOTHING = np.zeros(1, np.uint64), np.zeros(3, np.uint32)
-
-
-def checksum(file: int, start: int, size: int) -> int | None:
-    """CRC-32 of a part of a file (a descriptor), None if the file is shorter."""
-    crc = 0
-    while size:
-        block = os.pread(file, min(size, 1 << 22), start)
-        if not block:
-            return None
-        crc = zlib.crc32(block, crc)
-        start += len(block)
-        size -= len(block)
-    return crc
 
 
 def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda: False) -> None:
@@ -186,21 +176,23 @@ def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda:
         InterruptedError: `stopped` was true between two chunks; there is no file.
     """
     n = sum(run.size for run in runs)
-    words, directory, shift = _tables(n)
+    words, bits = filter_words(n), directory_bits(n)
+    directory = np.zeros((1 << bits) + 1, np.uint32)
     level = max(run.level for run in runs) + 1
     cuts = _cuts(runs, words, max(1, n // CHUNK))
-    with _Writer(path, level, runs[0].first, runs[-1].last, n, words, len(directory)) as writer:
+    with _Writer(path, level, runs[0].first, runs[-1].last, n) as writer:
         for (first_word, low), (last_word, high) in pairwise(cuts):
             if stopped():
                 raise InterruptedError
-            keys, rows = runs[0].slice_keys(low[0], high[0]), runs[0].slice_rows(low[0], high[0])
-            for run, start, stop in zip(runs[1:], low[1:], high[1:], strict=True):
-                keys, rows = _merge(keys, rows, run.slice_keys(start, stop), run.slice_rows(start, stop))
-            filter = np.zeros(last_word - first_word, np.uint64)
-            _add(keys, filter, first_word, words, directory, np.uint64(shift))
+            parts = [run.between(start, stop) for run, start, stop in zip(runs, low, high, strict=True)]
+            while len(parts) > 1:  # neighbours in pairs, so that nothing is copied more often than it must be
+                pairs = [_merge(*parts[i], *parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
+                parts = pairs + parts[2 * len(pairs) :]
+            keys, rows = parts[0]
+            filter, postings = np.zeros(last_word - first_word, np.uint64), np.empty(len(keys), np.uint64)
+            _add(keys, rows, filter, first_word, words, directory, bits, postings)
             writer.put("filter", filter)
-            writer.put("keys", keys)
-            writer.put("rows", rows)
+            writer.put("postings", postings)
         _close(directory)
         writer.put("directory", directory)
 
@@ -231,12 +223,13 @@ def read_header(path: Path) -> dict[str, Any]:
 class _Writer:
     """Writes a run's sections side by side, then the header, then gives the file its name."""
 
-    def __init__(self, path: Path, level: int, first: int, last: int, n: int, filter: int, directory: int) -> None:
+    def __init__(self, path: Path, level: int, first: int, last: int, n: int) -> None:
         self._path = path
         self._temporary = path.with_suffix(".writing")
         self._body: dict[str, Any] = {"level": level, "first": first, "last": last}
         start = PAGE
-        for (name, kind), count in zip(SECTIONS, (filter, directory, n, n), strict=True):
+        counts = (filter_words(n), (1 << directory_bits(n)) + 1, n)
+        for (name, kind), count in zip(SECTIONS, counts, strict=True):
             self._body[name] = {"start": start, "count": count, "crc": 0}
             start += -(-count * np.dtype(kind).itemsize // PAGE) * PAGE
         self._body["size"] = start
@@ -271,19 +264,14 @@ class _Writer:
             self._temporary.unlink(missing_ok=True)
 
 
-def sync_folder(path: Path) -> None:
-    """Make names given in a folder durable."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def filter_words(n: int) -> int:
+    """Words of the filter of n keys."""
+    return max(1, n * FILTER_BITS // 64)
 
 
-def _tables(n: int) -> tuple[int, NDArray[np.uint32], int]:
-    """Words of the filter, an empty directory with some 16 keys an entry, and the shift from key to entry."""
-    bits = max(1, (max(n, 16) // 16 - 1).bit_length())
-    return max(1, n * FILTER_BITS // 64), np.zeros((1 << bits) + 1, np.uint32), 64 - bits
+def directory_bits(n: int) -> int:
+    """High bits of a key by which the directory of n keys has its entries."""
+    return max(FEWEST_BITS, (max(n, ENTRY_KEYS) // ENTRY_KEYS - 1).bit_length())
 
 
 def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[int]]]:
@@ -300,12 +288,15 @@ def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[
 
 
 @njit
-def _add(keys, filter, first_word, words, directory, shift):  # type: ignore[no-untyped-def]
-    """Enter sorted keys in the filter's part that begins at `first_word`, and in the directory (as counts)."""
+def _add(keys, rows, filter, first_word, words, directory, bits, postings):  # type: ignore[no-untyped-def]
+    """Enter sorted keys in the filter's part that begins at `first_word`, in the directory (as counts), and with their
+    rows in the postings."""
+    shift = np.uint64(64 - bits)
     for i in range(len(keys)):
         key = keys[i]
         filter[filter_word(key, np.uint64(words)) - first_word] |= filter_mask(key)
         directory[np.int64(key >> shift) + 1] += np.uint32(1)
+        postings[i] = (key << np.uint64(bits)) & _HIGH | np.uint64(rows[i])
 
 
 @njit
@@ -315,6 +306,16 @@ def _close(directory):  # type: ignore[no-untyped-def]
         directory[i] += directory[i - 1]
 
 
+@njit
+def _take_apart(directory, entry, start, postings, bits, keys, rows):  # type: ignore[no-untyped-def]
+    """Keys and rows of the postings from position `start` on, the first of which is in the directory's `entry`."""
+    for i in range(len(postings)):
+        while np.int64(directory[entry + 1]) <= start + i:
+            entry += 1
+        keys[i] = np.uint64(entry) << np.uint64(64 - bits) | (postings[i] & _HIGH) >> np.uint64(bits)
+        rows[i] = np.uint32(postings[i] & ~_HIGH)
+
+
 @njit(inline="always")
 def filter_word(key, words):  # type: ignore[no-untyped-def]
     return np.int64(((key >> np.uint64(32)) * words) >> np.uint64(32))
@@ -322,12 +323,14 @@ def filter_word(key, words):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def filter_mask(key):  # type: ignore[no-untyped-def]
+    """Four bits by the key's other half; a multiplication brings what there is of it up."""
     one, low = np.uint64(1), np.uint64(63)
-    mask = (one << (key & low)) | (one << ((key >> np.uint64(6)) & low))
-    return mask | (one << ((key >> np.uint64(12)) & low)) | (one << ((key >> np.uint64(18)) & low))
+    mixed = (key >> np.uint64(16)) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
+    mask = (one << (mixed & low)) | (one << ((mixed >> np.uint64(6)) & low))
+    return mask | (one << ((mixed >> np.uint64(12)) & low)) | (one << ((mixed >> np.uint64(18)) & low))
 
 
-@njit
+@njit(allocates=True)
 def _merge(keys, rows, more_keys, more_rows):  # type: ignore[no-untyped-def]
     """Merge two sorted lists of postings; at equal keys the first list's, which are older, come first."""
     n = len(keys) + len(more_keys)

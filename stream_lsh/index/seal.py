@@ -8,7 +8,6 @@ deletes the files that this one does not know. So what is missing must be notice
 from __future__ import annotations
 
 import fcntl
-import os
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import orjson
 
 from stream_lsh.errors import DamagedError
+from stream_lsh.index.files import sync_folder
 
 DATA = (".sst", ".blob", ".log")
 REMEDY = "restore the whole folder {} from a backup or start a new one"
@@ -46,7 +46,8 @@ def remove(store: Path) -> None:
     """From now on the store's files change: call it before and after opening."""
     if _path(store).exists():
         _path(store).unlink(missing_ok=True)
-        _sync(store.parent)  # a seal that came back after a power cut would find whole files damaged
+        with suppress(OSError):
+            sync_folder(store.parent)  # a seal that came back after a power cut would find whole files damaged
 
 
 def write(store: Path) -> None:
@@ -66,12 +67,3 @@ def _measure(path: Path) -> tuple[int, int | None]:
 
 def _path(store: Path) -> Path:
     return store.with_name(f"{store.name}.sealed")
-
-
-def _sync(folder: Path) -> None:
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

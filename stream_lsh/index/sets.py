@@ -1,129 +1,220 @@
-"""Exact Jaccard similarity of shingle sets (MMDS 3.1.1), and a bounded cache of the sets of recent rows.
+"""Exact Jaccard similarity of shingle sets (MMDS 3.1.1), and where the sets of the latest rows are kept.
 
-Sets are compared as 64-bit integers: the newcomer's go into a hash table once, every candidate's are looked up in it.
+Sets are compared as 64-bit integers in the order in which their texts have them. The newcomer's stand in a hash table
+with their places; an older set is followed along the newcomer's as long as both go on alike, which near-duplicates do
+nearly everywhere, and only where they part is the table asked. A comparison ends as soon as so many have been missed
+that the threshold cannot be reached. Who is hardly similar enough is first looked up in a bitmap of the older set, a
+twelfth as large and therefore kept for longer: it says how much the two share at the most.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.layout import DOCUMENT, KIND, ROW, VERIFY
+from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
-SLOTS = 1 << 17  # rows that the cache can hold; a later row takes the place of an earlier one in its slot
-
-
-class SetCache:
-    """A ring of shingle hashes, `capacity` values; the oldest are overwritten. Rows are found through a direct-mapped
-    table."""
-
-    def __init__(self, capacity: int) -> None:
-        self.ring = np.empty(capacity, np.uint64)
-        self.slots = np.full((SLOTS, 3), -1, np.int64)  # row, position ever written at, number of shingles
-        self.written = np.zeros(1, np.int64)
-
-    def add(self, rows: NDArray[np.int64], shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> None:
-        """Keep the sets of the documents whose `rows` are not negative."""
-        _add(self.ring, self.slots, self.written, rows, shingles, offsets)
+BELOW = -1.0  # instead of a similarity: it is below the threshold
+_STEP = 8  # elements compared at once where two sets go on alike
+_MARK_BITS = 4  # bits of a bitmap for an element, or up to twice as many: one foreign element in five to eight passes
+# Columns of a ring's slots: row, position ever written at, words, elements of its set; a later row takes the place of
+# an earlier one.
+ROW, AT, WORDS, SIZE = (np.int64(column) for column in range(4))
 
 
-@njit
-def _add(ring, slots, written, rows, shingles, offsets):  # type: ignore[no-untyped-def]
-    capacity = len(ring)
-    for i in range(len(rows)):
-        size = offsets[i + 1] - offsets[i]
-        if rows[i] < 0 or size > capacity >> 2:
-            continue
-        at = written[0] % capacity
-        if at + size > capacity:  # a set is never split over the ring's end
-            written[0] += capacity - at
-            at = 0
-        ring[at : at + size] = shingles[offsets[i] : offsets[i + 1]]
-        slot = rows[i] & (SLOTS - 1)
-        slots[slot, 0] = rows[i]
-        slots[slot, 1] = written[0]
-        slots[slot, 2] = size
-        written[0] += size
+class Sets(Struct):
+    """Whatever sets are at hand for a batch of n documents.
 
-
-@njit
-def _fill(table, shingles):  # type: ignore[no-untyped-def]
-    """Enter a set into an empty table of a power of two entries, at most half full; 0 is remembered in the last
-    entry."""
-    shift = np.uint64(64 - _bits(len(table) - 1))
-    mask = len(table) - 2
-    for k in range(len(shingles)):
-        value = shingles[k]
-        if value == 0:
-            table[mask + 1] = np.uint64(1)
-            continue
-        slot = np.int64((value * np.uint64(0x9E3779B97F4A7C15)) >> shift)
-        while table[slot] != 0:
-            slot = (slot + 1) & mask
-        table[slot] = value
-
-
-@njit
-def _bits(size):  # type: ignore[no-untyped-def]
-    bits = 0
-    while (1 << bits) < size:
-        bits += 1
-    return bits
-
-
-@njit
-def _shared(table, shingles):  # type: ignore[no-untyped-def]
-    """How many of the shingles are in the table."""
-    shift = np.uint64(64 - _bits(len(table) - 1))
-    mask = len(table) - 2
-    shared = 0
-    for k in range(len(shingles)):
-        value = shingles[k]
-        if value == 0:
-            shared += table[mask + 1] != 0
-            continue
-        slot = np.int64((value * np.uint64(0x9E3779B97F4A7C15)) >> shift)
-        while table[slot] != 0 and table[slot] != value:
-            slot = (slot + 1) & mask
-        shared += table[slot] == value
-    return shared
-
-
-@njit
-def verify(found, shingles, offsets, first_row, document_of, ring, slots, written, loaded, bounds, rows, out):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Exact similarities of candidates, as far as the candidates' sets are at hand.
-
-    found int64[m, 6]: candidates in the order of documents (columns of `layout`). shingles, offsets: the
-    batch's sets. first_row, document_of int64[k]: the batch's own rows first_row + j are the documents document_of[j].
-    loaded, bounds, rows (ascending): sets read from the store for this batch.
-    out float64[m]: filled where negative; stays negative where the set is not at hand, 0 for kinds other than VERIFY.
+    shingles, offsets, have: the batch's own, document i has shingles[offsets[i]:offsets[i + 1]] if have[i]. documents:
+    those that became the rows from `first` on. ring, slots: the sets of the latest rows; bits, bit_slots: bitmaps of
+    the sets of more rows; rings are overwritten from the oldest on, rows are found through direct-mapped tables; kept,
+    marked: words ever written to them. table: scratch, a hash table of the elements of document `filled`, and their
+    places. loaded, similarity: rows (ascending) whose similarity with the document `document` was computed elsewhere.
     """
-    table = np.zeros(0, np.uint64)
-    document = np.int64(-1)
-    for c in range(len(found)):
-        if out[c] >= 0:
+
+    shingles: Words
+    offsets: Numbers
+    have: Flags
+    documents: Numbers
+    first: Number
+    ring: Words
+    slots: Numbers2  # [s, 4]
+    kept: Number
+    bits: Words
+    bit_slots: Numbers2  # [s, 4]
+    marked: Number
+    table: Words2  # [t, 2]
+    filled: Number
+    document: Number
+    loaded: Numbers
+    similarity: Reals
+
+    @classmethod
+    def of(cls, shingles: int) -> Sets:
+        """Nothing at hand yet; room for so many shingles of rows, and as many words of bitmaps."""
+        nothing = np.empty(0, np.int64)
+        slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
+        ring, bits = (np.empty(max(1, shingles), np.uint64) for _ in range(2))
+        return cls(
+            shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
+            documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,
+            table=np.empty((16, 2), np.uint64), filled=-1, document=-1, loaded=nothing, similarity=np.empty(0),
+        )  # fmt: skip
+
+
+@njit
+def _take_place(capacity, slots, written, row, words, size):  # type: ignore[no-untyped-def]
+    """Where in a ring, to which so much was written, words of a row go (-1 if they are too many), and what has been
+    written then."""
+    if words > capacity >> 2:
+        return np.int64(-1), written
+    if written % capacity + words > capacity:  # what belongs together is never split over the ring's end
+        written += capacity - written % capacity
+    slot = row & (len(slots) - 1)
+    slots[slot, ROW], slots[slot, AT], slots[slot, WORDS], slots[slot, SIZE] = row, written, words, size
+    return written % capacity, written + words
+
+
+@njit
+def place_of(ring, slots, written, row):  # type: ignore[no-untyped-def]
+    """Where the words of a row begin and end in a ring, -1 if they are not there; the size of its set."""
+    slot = row & (len(slots) - 1)
+    if slots[slot, ROW] != row or slots[slot, AT] < written - len(ring):
+        return np.int64(-1), np.int64(-1), np.int64(0)
+    start = slots[slot, AT] % len(ring)
+    return start, start + slots[slot, WORDS], slots[slot, SIZE]
+
+
+@njit
+def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
+    """Keep the set shingles[start:stop] of a row, and its bitmap."""
+    size, ring, bits = stop - start, sets.ring, sets.bits
+    at, sets.kept = _take_place(len(ring), sets.slots, sets.kept, row, size, size)
+    if at >= 0:
+        for k in range(size):
+            ring[at + k] = shingles[start + k]
+    words = max(np.int64(1), table_size(size) * _MARK_BITS >> 7)
+    at, sets.marked = _take_place(len(bits), sets.bit_slots, sets.marked, row, words, size)
+    if at >= 0:
+        for k in range(words):
+            bits[at + k] = np.uint64(0)
+        shift = _shift_of(64 * words)
+        for k in range(start, stop):
+            bit = shingles[k] >> shift
+            bits[at + np.int64(bit >> np.uint64(6))] |= np.uint64(1) << (bit & np.uint64(63))
+
+
+@njit
+def keep_all(sets, rows, shingles, offsets):  # type: ignore[no-untyped-def]
+    """Keep sets that were made again from texts."""
+    for i in range(len(rows)):
+        keep(sets, rows[i], shingles, offsets[i], offsets[i + 1])
+
+
+@njit
+def hopeless(bits, start, stop, other, shingles, begin, end, threshold):  # type: ignore[no-untyped-def]
+    """Whether the set shingles[begin:end] shares too little with a set of `other` elements, by the bitmap of that one
+    in bits[start:stop]."""
+    shift = _shift_of(64 * (stop - start))
+    hits = np.uint64(0)
+    for k in range(begin, end):
+        bit = shingles[k] >> shift
+        hits += bits[start + np.int64(bit >> np.uint64(6))] >> (bit & np.uint64(63)) & np.uint64(1)
+    shared = min(np.int64(hits), other)
+    return shared < threshold * (end - begin + other - shared) * (1 - 1e-9)
+
+
+@njit
+def table_size(size):  # type: ignore[no-untyped-def]
+    """Entries of the hash table of a set: a power of two, at most half of them taken."""
+    slots = np.int64(16)
+    while slots < 2 * size:
+        slots *= 2
+    return slots
+
+
+@njit
+def _slot(value, mask, shift):  # type: ignore[no-untyped-def]
+    return np.int64((value * np.uint64(0x9E3779B97F4A7C15)) >> shift) & mask
+
+
+@njit
+def _shift_of(slots):  # type: ignore[no-untyped-def]
+    shift = np.uint64(64)
+    while slots > 1:
+        slots >>= 1
+        shift -= np.uint64(1)
+    return shift
+
+
+@njit
+def _fill(sets, document):  # type: ignore[no-untyped-def]
+    """Enter a document's set into the table; no shingle is 0, which marks a free entry."""
+    if sets.filled == document:
+        return
+    sets.filled = document
+    table, shingles, start, stop = sets.table, sets.shingles, sets.offsets[document], sets.offsets[document + 1]
+    slots = table_size(stop - start)
+    mask, shift = slots - 1, _shift_of(slots)
+    for k in range(slots):
+        table[k, 0] = np.uint64(0)
+    for k in range(stop - start):
+        value = shingles[start + k]
+        slot = _slot(value, mask, shift)
+        while table[slot, 0] != 0:
+            slot = (slot + 1) & mask
+        table[slot, 0] = value
+        table[slot, 1] = np.uint64(k)
+
+
+@njit
+def jaccard(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """Exact similarity of a document of the batch with the set other[start:stop]; BELOW if it is smaller than the
+    threshold."""
+    _fill(sets, document)
+    table, mine, begin, end = sets.table, sets.shingles, sets.offsets[document], sets.offsets[document + 1]
+    size, candidates = end - begin, stop - start
+    slots = table_size(size)
+    mask, shift = slots - 1, _shift_of(slots)
+    # One less than must be shared, so that rounding decides nothing here.
+    needed = np.int64(threshold / (1.0 + threshold) * (size + candidates)) - 1
+    if min(size, candidates) < needed:
+        return BELOW
+    missing = candidates - needed  # so many may be missed
+    missed = np.int64(0)
+    k, p = start, begin  # where the two go on
+    while k < stop:
+        while k + _STEP <= stop and p + _STEP <= end:
+            difference = np.uint64(0)
+            for s in range(_STEP):
+                difference |= other[k + s] ^ mine[p + s]
+            if difference != 0:
+                break
+            k += _STEP
+            p += _STEP
+        if k == stop:
+            break
+        value = other[k]
+        k += 1
+        if p < end and mine[p] == value:
+            p += 1
             continue
-        if found[c, KIND] != VERIFY:
-            out[c] = 0.0
-            continue
-        row = found[c, ROW]
-        at = np.searchsorted(rows, row)
-        slot = row & (SLOTS - 1)
-        if first_row <= row < first_row + len(document_of):
-            other = document_of[row - first_row]
-            candidate = shingles[offsets[other] : offsets[other + 1]]
-        elif at < len(rows) and rows[at] == row:
-            candidate = loaded[bounds[at] : bounds[at + 1]]
-        elif slots[slot, 0] == row and slots[slot, 1] >= written[0] - len(ring):
-            start = slots[slot, 1] % len(ring)
-            candidate = ring[start : start + slots[slot, 2]]
+        slot = _slot(value, mask, shift)
+        while table[slot, 0] != 0 and table[slot, 0] != value:
+            slot = (slot + 1) & mask
+        if table[slot, 0] == value:
+            p = begin + np.int64(table[slot, 1]) + 1
         else:
-            continue
-        newcomer = shingles[offsets[found[c, DOCUMENT]] : offsets[found[c, DOCUMENT] + 1]]
-        if found[c, DOCUMENT] != document:
-            document = found[c, DOCUMENT]
-            table = np.zeros((1 << _bits(max(4, 2 * len(newcomer)))) + 1, np.uint64)
-            _fill(table, newcomer)
-        shared = _shared(table, candidate)
-        out[c] = shared / (len(newcomer) + len(candidate) - shared)
+            missed += 1
+            if missed > missing:
+                return BELOW
+    shared = candidates - missed
+    similarity = shared / (size + candidates - shared)
+    return similarity if similarity >= threshold else BELOW
+
+
+@njit
+def similarities(sets, document, shingles, offsets, threshold, out):  # type: ignore[no-untyped-def]
+    """Similarity of a document of the batch with sets shingles[offsets[i]:offsets[i + 1]]: out float64[n]."""
+    for i in range(len(out)):
+        out[i] = jaccard(sets, document, shingles, offsets[i], offsets[i + 1], threshold)

@@ -1,7 +1,7 @@
-"""One shard of the index: rows, texts and postings, and the kernel over them.
+"""One shard of the index: a list of generations, the latest rows and postings in memory, and the kernel over them.
 
-Rows (with their texts and ids) are the truth and live in the store; postings and the row file are derived, live in
-the shard's own folder and are rebuilt from the rows above the last flush, or from all rows if the folder is gone.
+Rows (with their texts and ids) are the truth: the latest in the store, those that were flushed in the files of their
+generation. Postings are derived, and rebuilt from the rows where they are lost.
 """
 
 from __future__ import annotations
@@ -9,62 +9,51 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import DamagedError, StateError, StreamLshError
-from stream_lsh.families.bands import band_keys
-from stream_lsh.families.tuning import component_bytes
+from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index import layout
-from stream_lsh.index import match as kernel
-from stream_lsh.index.batch import Shingles, SignedBatch
-from stream_lsh.index.buckets import all_keys, passing
+from stream_lsh.index.batch import SignedBatch
+from stream_lsh.index.generation import Generation, post_rows
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
-from stream_lsh.index.layout import Documents, Limits
+from stream_lsh.index.keys import Hashes
+from stream_lsh.index.layout import Rows
+from stream_lsh.index.limits import limits_of
+from stream_lsh.index.matches import Matches
 from stream_lsh.index.memory import Memory
-from stream_lsh.index.postings import Postings
-from stream_lsh.index.rows import RowTable
-from stream_lsh.index.runs import REMEDY
-from stream_lsh.index.sets import SetCache, verify
-from stream_lsh.index.store import ROWS, Store, name_key, rows_key
+from stream_lsh.index.policy import pause
+from stream_lsh.index.postings import Workers
+from stream_lsh.index.rows import Shape
+from stream_lsh.index.sets import Sets
+from stream_lsh.index.store import ROWS, Range, Store, name_key, rows_key
+from stream_lsh.index.storing import restore_heads
 from stream_lsh.index.texts import Texts
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
-CACHED_SHINGLES = 8 << 20  # 64 MB
-LOADED_BYTES = 32 << 20  # texts read from the store at a time
-_ROWS = struct.Struct("<III")  # rows, links, width
+CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and as much for bitmaps of the sets of more rows
+CACHED_HEADS = 128 << 20  # bytes of the latest rows' signatures
+_ROWS = struct.Struct("<II")  # rows, width
 
 Shingle = Callable[[bytes, NDArray[np.int64]], tuple[NDArray[np.uint64], NDArray[np.int64]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """What one shard found for a batch of n documents; parallel arrays of m matches in the order of documents, then
-    the arrays of n.
-
-    `more` counts matches that were not listed (copies beyond the limit).
-    """
-
-    document: NDArray[np.int64]
-    row: NDArray[np.int64]
-    seq: NDArray[np.int64]
-    similarity: NDArray[np.float64]
-    same_text: NDArray[np.bool_]
-    status: NDArray[np.uint8]
-    row_of: NDArray[np.int64]
-    more: NDArray[np.int64]
 
 
 class Shard:
     """A shard, opened at its last committed row.
 
-    base: rows before it do not exist (a changelog that was trimmed has lost them).
+    Args:
+        state: folder of the index. base: rows before it do not exist (a changelog that was trimmed has lost them).
+        workers: None = read only, beside whoever writes.
+
+    Raises:
+        DamagedError: what is on disk is missing, cut off or changed.
     """
 
     def __init__(
@@ -72,258 +61,287 @@ class Shard:
         number: int,
         settings: Settings,
         store: Store,
-        folder: Path,
+        state: Path,
+        hashes: Hashes,
         shingle: Shingle,
-        postings: Postings,
+        workers: Workers | None,
         *,
         base: int = 0,
     ) -> None:
-        signing = settings.signing
         self.number = number
-        self._settings = settings
+        self.state = state
+        self.shape = shape = Shape(settings)
+        self.limits = limits_of(settings, shape)
+        self.generations: list[Generation] = []
+        self.texts = Texts(store, number, self.generation_of)
+        self.ids = Ids(store, number, self.generation_of)
+        self.shingle = shingle
+        self.sets = Sets.of(power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact else 0)
         self._store = store
-        self._shingle = shingle
-        kind = np.uint16 if component_bytes(signing.rows) == 2 else np.uint32
-        room = settings.memory_documents // settings.shards + BATCH
-        self._room = room
-        self.rows = RowTable(folder / f"rows-{number}.bin", room, signing.signature_size, signing.bands, kind)
-        self._memory = Memory.of(room * (signing.bands + 2))
-        self.postings = postings
-        self.texts = Texts(store, number)
-        self.ids = Ids(store, number)
-        self._exact = settings.verify == "exact"
-        self._sets = SetCache(CACHED_SHINGLES // settings.shards if self._exact else 0)
-        self._limits = limits(settings)
-        self._links: list[NDArray[np.int64]] = []
-        self._committed = 0
-        self.unread = np.zeros(2, np.int64)
+        self._hashes = hashes
+        self._workers = workers
+        known = store.named(f"shard/{number}") or {"rows": base, "generations": []}
+        self._committed: int = known["rows"]
+        self._room = settings.memory_documents // settings.shards + BATCH
+        if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
+            self._room = max(self._room, self._committed - _in_files(known["generations"], base) + BATCH)
+        ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
+        self.rows = Rows(
+            base=base, total=base, recent=np.zeros((self._room, shape.width), np.uint64),
+            generations=np.empty((0, 3), np.int64), signature_at=shape.signature_at,
+            read=np.empty(shape.width, np.uint64), kept=base, ring=np.empty(ring * shape.head_words, np.uint64),
+            notes=np.empty(ring, np.uint8),
+        )  # fmt: skip
+        self._segment = base  # the first row of the memory segment
+        self.memory = Memory.of(self._room * (settings.signing.bands + 3))
+        self.table = np.empty((0, layout.COLUMNS), np.int64)
+        self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
+        self._values: dict[bytes, bytes] = {}
+        self._passed = base  # rows whose values in the store are deleted
         try:
-            self.rows.leave_out(base)
-            self._restore()
+            self._restore(known["generations"])
         except BaseException:
             with suppress(StreamLshError):
-                postings.finish()  # a flush syncs the rows' file in the background
-            self.rows.close()
+                self.finish()
+            self.close()
             raise
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
-    def match(self, batch: SignedBatch) -> Matches:
-        """Match a batch against everything before it and store what is new and its own (under `against any`)."""
-        step = Step(self, batch.owned_by(self.number), batch.shingles)
-        step.run(0, len(batch), layout.OPEN)
-        return step.matches()
+    def keep(self, matches: Matches, batch: SignedBatch, start: int, stop: int) -> None:
+        """Keep ids and texts of what the documents [start, stop) of a batch became, until `commit` and after."""
+        stored = start + np.flatnonzero(matches.row_of[start:stop] >= 0)
+        ids = [batch.ids[i] for i in stored.tolist()]
+        of = matches.of[stored] if self.limits.alone else np.full(len(stored), -1)
+        first = self.ids.last
+        names = {
+            row: self.ids.read(row) if row < first else ids[row - first]
+            for row in np.unique(of).tolist()
+            if row >= 0
+        }  # fmt: skip
+        self.ids.add(ids, [names.get(row, b"") for row in of.tolist()])
+        if self.limits.exact:
+            row_of = np.full(len(batch), -1)
+            row_of[stored] = matches.row_of[stored]
+            self.texts.add(batch.frames[self.number], row_of)
 
-    def step(self, batch: SignedBatch, documents: Documents) -> Step:
-        """The same, for the caller to decide document by document (under `against unique`, or to store nothing)."""
-        return Step(self, documents, batch.shingles)
+    # -- rows -------------------------------------------------------------------------------------------------------
 
-    def keep(self, matches: Matches, batch: SignedBatch) -> None:
-        """Keep ids, texts and sets of what a batch stored, until `commit` and after."""
-        stored = (matches.row_of >= 0) & (matches.status == layout.NEW)
-        self.ids.add([batch.ids[i] for i in np.flatnonzero(stored).tolist()])
-        if self._exact:
-            self.texts.add(batch.frames[self.number], matches.row_of, stored)
-            shingles, offsets = batch.shingles.known()
-            at_hand = stored & (np.diff(offsets) > 0)
-            self._sets.add(np.where(at_hand, matches.row_of, -1), shingles, offsets)
+    @property
+    def count(self) -> int:
+        """Number of rows, those that do not exist any more included."""
+        return int(self.rows.total)
+
+    @property
+    def _base(self) -> int:
+        """The first row in memory."""
+        return int(self.rows.base)
+
+    def generation_of(self, row: int) -> int:
+        """The number of the generation that a row belongs to."""
+        for generation in reversed(self.generations):
+            if generation.first <= row:
+                return generation.number
+        raise DamagedError(f"row {row} of shard {self.number} is in no generation; restore the folder from a backup")
 
     # -- durability -------------------------------------------------------------------------------------------------
 
-    def take(self) -> dict[bytes, bytes]:
-        """The values that make everything up to now durable, for one atomic write."""
-        count, base = int(self.rows.count[0]), self.rows.base
-        values: dict[bytes, bytes] = {}
-        if count > self._committed:
-            words = self.rows.recent[self._committed - base : count - base]
-            links = np.concatenate(self._links) if self._links else np.empty((0, 2), np.int64)
-            value = b"".join((_ROWS.pack(len(words), len(links), self.rows.width), words.tobytes(), links.tobytes()))
-            values[rows_key(ROWS, self.number, self._committed)] = value
-            values.update(self.ids.take(self._committed))
-            values.update(self.texts.take())
-        self._links = []
-        self._committed = count
-        return values | self.manifest()
+    def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
+        """The values that make everything up to now durable, and the ranges of keys that are not needed any more, for
+        one atomic write."""
+        if self._committed < self._base:  # flushed before it was committed: its run has to be on disk
+            for generation in self.generations:
+                generation.postings.settle()
+            self._look()  # what was a run in memory is one in a file now, and its arrays are gone
+        values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending()}
+        self.ids.forget(self._base)
+        self._committed = self.count
+        for generation in self.generations:
+            generation.postings.rows = self.count - generation.first
+        manifest, ranges = self.manifest()
+        return {**values, **manifest}, ranges
 
-    def manifest(self) -> dict[bytes, bytes]:
-        """The value that says how many rows are committed and which files hold the flushed ones."""
-        facts = {"rows": self._committed, **self.postings.manifest()}
-        return {name_key(f"shard/{self.number}"): orjson.dumps(facts)}
+    def pending(self) -> dict[bytes, bytes]:
+        """The values of the rows that are neither committed nor flushed: of one generation, for `begin` flushes."""
+        values, at = {}, max(self._committed, self._base)
+        while at < self.count:
+            last = min(at + BATCH, self.count)  # not more in a value than `_restore` has room for
+            values[rows_key(ROWS, self.number, self.generations[-1].number, at)] = self.value_of(at, last)
+            at = last
+        return values
+
+    def value_of(self, first: int, last: int) -> bytes:
+        """The value of the rows [first, last), which are of one generation, and all flushed or none of them.
+
+        Raises:
+            DamagedError: the file that they were flushed to has become shorter.
+        """
+        if first >= self._base:
+            rows = self.rows.recent[first - self._base : last - self._base]
+        else:
+            generation = next(g for g in reversed(self.generations) if g.first <= first)
+            rows = generation.rows.read(first - generation.first, last - generation.first)
+        return _ROWS.pack(last - first, self.shape.width) + rows.tobytes()
+
+    def manifest(self) -> tuple[dict[bytes, bytes], list[Range]]:
+        """The value that says how many rows are committed and which files hold the flushed ones; and the values of rows
+        that are not needed any more with it."""
+        known = [g.manifest() for g in self.generations if g.first <= self._committed]
+        values = {name_key(f"shard/{self.number}"): orjson.dumps({"rows": self._committed, "generations": known})}
+        values.update(self._values)  # also when closing: a run that counts has the checksum of its rows
+        self._values = {}
+        in_files = _in_files(known, 0)
+        if in_files <= self._passed:
+            return values, []
+        self._passed = in_files
+        end = rows_key(ROWS, self.number, self.generation_of(in_files - 1), in_files)
+        return values, [(rows_key(ROWS, self.number, 0, 0), end)]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the manifest is another than was committed last."""
+        return any(generation.postings.changed for generation in self.generations)
+
+    def committed(self) -> None:
+        """What `take` gave is durable."""
+        for generation in self.generations:
+            generation.postings.committed()
 
     @property
     def full(self) -> bool:
         """Whether the memory segment must be flushed before another batch."""
-        return int(self.rows.count[0]) - self.rows.base + BATCH > self._room
+        return self.count - self._segment + BATCH > self._room
 
     def flush(self) -> None:
-        """Turn the memory segment into a run; everything must be committed."""
-        first, last = self.rows.base, int(self.rows.count[0])
-        keys, rows = self._memory.sorted()
-        checksum = self.rows.flush()
-        self.postings.add(keys, rows, first, last, checksum, self.rows)
-        self._memory.clear()
-        self.ids.forget(last)
+        """Turn the memory segment into a run."""
+        generation = self.generations[-1]
+        first, last = self._segment - generation.first, self.count - generation.first
+        if first == last:
+            return
+        keys, rows = self.memory.sorted()
+        if self._workers is not None:
+            crc = generation.rows.append(self.rows.recent[: last - first])
+            name = name_key(f"flush/{self.number}/{generation.number}/{first}")
+            self._values[name] = orjson.dumps({"last": last, "crc": crc})
+            self.rows.base = self.count
+            self.ids.forget(min(self._base, self._committed))
+        generation.postings.add(keys, rows, first, last, generation.rows.sync)
+        self._segment = self.count
+        self.memory.clear()
+        self._look()
         trim()
 
-    def _restore(self) -> None:
-        state = self._store.named(f"shard/{self.number}") or {"rows": 0}
-        self.rows.set_flushed(self.postings.flushed)
-        self._committed = int(state["rows"])
-        self.rows.count[0] = self.rows.base
-        width = self.rows.width
-        while (row := int(self.rows.count[0])) < self._committed:
-            first, value = self._store.holding(ROWS, self.number, row)
-            try:
-                n_rows, n_links, found_width = _ROWS.unpack_from(value)
-                words = np.frombuffer(value, np.uint64, n_rows * found_width, _ROWS.size).reshape(n_rows, found_width)
-                links = np.frombuffer(value, np.int64, 2 * n_links, _ROWS.size + words.nbytes).reshape(n_links, 2)
-            except (struct.error, ValueError):
-                n_rows = found_width = 0
-            if found_width != width or not first <= row < first + n_rows:
-                raise DamagedError(
-                    f"{self._store.path}: the rows from {first} of shard {self.number} are damaged; "
-                    "restore the folder from a backup"
-                )
-            last = min(first + n_rows, self._committed, self.rows.base + self._room)
-            self.rows.recent[row - self.rows.base : last - self.rows.base] = words[row - first : last - first]
-            self.rows.count[0] = last
-            mine = links[(links[:, 0] >= row) & (links[:, 0] < last)]
-            self._replay(row, last, mine)
-            if self.full:  # also after the last rows: the next batch needs its room
-                self.flush()
-        self.ids.restore(self.rows.base, self._committed)
+    def begin(self, number: int) -> None:
+        """Begin the next generation, after which nothing comes into the one before."""
+        if self.generations:
+            before = self.generations[-1]
+            if before.number == number:
+                return
+            self.flush()
+            before.postings.closed = True
+            if before.first == self.count:  # nothing has come
+                self.generations.pop().close()
+        self._open(number, self.count, None)
 
-    def _replay(self, first: int, last: int, links: NDArray[np.int64]) -> None:
-        signing = self._settings.signing
-        view = self.rows.view()
-        words = self.rows.recent[first - self.rows.base : last - self.rows.base]
-        bands = band_keys(self.rows.signatures(first, last), signing.bands, signing.rows)
-        keys = all_keys(bands, words[:, layout.ID : layout.ID + 2], words[:, layout.TEXT : layout.TEXT + 2])
-        kernel.replay(view, self._memory, self._limits, keys, first, last, np.ascontiguousarray(links))
+    def _open(self, number: int, first: int, known: dict[str, Any] | None) -> Generation:
+        generation = Generation(self.state, number, self.number, first, self.shape, known, self._workers)
+        self.generations.append(generation)
+        self.memory.first = first
+        self._look()
+        return generation
+
+    def poll(self) -> None:
+        """Take over what the background threads have done; call it between batches.
+
+        The newest generation first: then what is in no file is never older than something that is in one.
+        """
+        if self._workers is None:
+            return
+        changed = [generation.postings.poll() for generation in reversed(self.generations)]
+        if any(changed):
+            self._look()
+
+    def _look(self) -> None:
+        """The kernel's tables of runs and generations, as they are now; the runs keep their arrays alive."""
+        lines = [run.line(g.first) for g in reversed(self.generations) for run in g.postings.runs]
+        self.table = np.array(lines, np.int64).reshape(len(lines), layout.COLUMNS)
+        files = [(g.first, g.rows.file, g.rows.start) for g in self.generations]
+        self.rows.generations = np.array(files, np.int64).reshape(len(files), 3)
+
+    @property
+    def pause(self) -> float:
+        """Seconds that whoever feeds it should wait for every 1,000 documents, so that merges keep up."""
+        return max((pause(g.postings.levels) for g in self.generations if not g.postings.closed), default=0.0)
+
+    def _restore(self, known: list[dict[str, Any]]) -> None:
+        for i, item in enumerate(known):
+            generation = self._open(item["number"], item["first"], item)
+            end = known[i + 1]["first"] if i + 1 < len(known) else self._committed
+            generation.postings.rows = end - generation.first  # what is flushed here is committed already
+            if generation.lost:
+                self._check_rows(generation)
+                generation.rebuild(self.memory, self._hashes, self._room)
+            flushed = generation.first + generation.rows.flushed
+            if self._base == self.count:
+                if flushed > self.count:
+                    self.rows.kept = flushed
+                self.rows.base = self.rows.total = flushed
+            self._segment = flushed
+            while self.count < end:
+                self._replay(generation, end)
+                if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
+                    self.flush()
+            if i + 1 < len(known):
+                self.flush()
+                generation.postings.closed = True
+        self._look()
+        self.ids.restore(self._base, self._committed)
+
+    def _check_rows(self, generation: Generation) -> None:
+        """Compare the row file with the checksums of its flushes: postings of changed rows would be wrong for good."""
+        prefix = f"flush/{self.number}/{generation.number}/"
+        for name, flush in self._store.items(prefix):
+            if generation.rows.checksum(int(name.removeprefix(prefix)), flush["last"]) != flush["crc"]:
+                raise DamagedError(f"{generation.rows.path} is damaged; restore the folder from a backup")
+
+    def _replay(self, generation: Generation, end: int) -> None:
+        """Rows of one value of the store, posted again."""
+        row = self.count
+        first, value = self._store.holding(ROWS, self.number, generation.number, row)
+        try:
+            n, width = _ROWS.unpack_from(value)
+            block = np.frombuffer(value, np.uint64, n * width, _ROWS.size).reshape(n, width)
+        except (struct.error, ValueError):
+            n, width, block = 0, self.shape.width, np.empty((0, self.shape.width), np.uint64)
+        if width != self.shape.width or not first <= row < first + n:
+            raise DamagedError(
+                f"{self._store.path}: the rows from {first} of shard {self.number} are damaged; "
+                "restore the folder from a backup"
+            )
+        block = np.ascontiguousarray(block[row - first : end - first])
+        self.rows.recent[row - self._base : row - self._base + len(block)] = block
+        post_rows(block, row - generation.first, self.memory, self._hashes, self.shape)
+        restore_heads(block, row, self.rows, self.shape.head_words)
+        self.rows.total = row + len(block)
+
+    def finish(self) -> None:
+        """Wait until the last flush is on disk, and begin no merge any more."""
+        for generation in self.generations:
+            generation.postings.finish()
 
     def close(self) -> None:
-        self.rows.close()
+        for generation in self.generations:
+            generation.close()
 
 
-class Step:
-    """One batch on its way through a shard."""
-
-    def __init__(self, shard: Shard, documents: Documents, shingles: Shingles) -> None:
-        n = len(documents.valid)
-        self._shard = shard
-        self._documents = documents
-        self._shingles = shingles
-        self._masks = passing(documents.keys, shard.postings.runs)
-        self._first_row = int(shard.rows.count[0])
-        self._found: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-        self.status = np.full(n, layout.INVALID, np.uint8)
-        self.row_of = np.full(n, -1, np.int64)
-
-    def run(self, start: int, stop: int, decision: int) -> tuple[int, bool]:
-        """Run the kernel from `start`; returns the position reached and whether that document, if a decision on it is
-        asked, has matches."""
-        shard = self._shard
-        try:
-            reached, found, links = kernel.match(
-                start, stop, decision, self._documents, self._masks, shard.rows.view(), shard.rows.count, shard._memory,
-                shard.postings.runs, shard._limits, self.status, self.row_of, shard.unread,
-            )  # fmt: skip
-        except OSError as error:
-            folder = shard.rows.path.parent
-            raise StateError(f"{folder}: {error}; {REMEDY.format(folder)}") from None
-        if len(links):
-            shard._links.append(links.copy())
-        similarity = self._similarity(found)
-        keep = np.flatnonzero(similarity >= shard._settings.threshold)
-        matched = reached < stop and bool(np.any(found[keep, layout.DOCUMENT] == reached))
-        self._found.append((found[keep].copy(), similarity[keep]))
-        return int(reached), matched
-
-    def matches(self) -> Matches:
-        """All that was found so far, as matches at or above the threshold."""
-        found = np.concatenate([part for part, _ in self._found]) if self._found else np.empty((0, 6), np.int64)
-        similarity = np.concatenate([part for _, part in self._found]) if self._found else np.empty(0)
-        more = np.zeros(len(self.status), np.int64)
-        np.add.at(more, found[:, layout.DOCUMENT], found[:, layout.MORE])
-        rows = found[:, layout.ROW]
-        seqs = self._shard.rows.words(rows, layout.SEQ).astype(np.int64)
-        return Matches(
-            found[:, layout.DOCUMENT],
-            rows,
-            seqs,
-            similarity,
-            found[:, layout.KIND] == layout.SAME_TEXT,
-            self.status,
-            self.row_of,
-            more,
-        )
-
-    def _similarity(self, found: NDArray[np.int64]) -> NDArray[np.float64]:
-        settings = self._shard._settings
-        if settings.verify == "signature":
-            similarity = estimate(found[:, layout.AGREEMENT], settings)
-        else:
-            similarity = self._exact(found)
-        similarity[found[:, layout.KIND] == layout.SAME_TEXT] = 1.0
-        copies = np.flatnonzero(found[:, layout.KIND] == layout.COPY_OF)
-        similarity[copies] = similarity[found[copies, layout.OF]]
-        return similarity
-
-    def _exact(self, found: NDArray[np.int64]) -> NDArray[np.float64]:
-        out = np.full(len(found), -1.0)
-        if not len(found):
-            return out
-        shard, cache = self._shard, self._shard._sets
-        stored = np.flatnonzero((self.row_of >= self._first_row) & (self.status == layout.NEW))
-        candidates = found[found[:, layout.KIND] == layout.VERIFY]
-        older = candidates[:, layout.ROW] - self._first_row
-        in_batch = stored[older[(older >= 0) & (older < len(stored))]]
-        sets = self._shingles.of(np.union1d(candidates[:, layout.DOCUMENT], in_batch))
-        nothing = np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.int64)
-        own = *sets, self._first_row, stored, cache.ring, cache.slots, cache.written
-        verify(found, *own, *nothing, out)
-        missing = np.unique(found[out < 0, layout.ROW])
-        while len(missing):
-            texts, ends, size = [], [], 0
-            for row in missing.tolist():
-                texts.append(bytes(shard.texts.read(row)))
-                size += len(texts[-1])
-                ends.append(size)
-                if size >= LOADED_BYTES:
-                    break
-            shingles, offsets = shard._shingle(b"".join(texts), np.array(ends, np.int64))
-            verify(found, *own, shingles, offsets, missing[: len(texts)], out)
-            cache.add(missing[: len(texts)], shingles, offsets)
-            missing = missing[len(texts) :]
-        return out
+def _in_files(known: list[dict[str, Any]], base: int) -> int:
+    """The first row that is in no file yet, by the generations of the manifest."""
+    for item, later in zip_longest(known, known[1:]):
+        base = item["first"] + (item["runs"][-1]["last"] if item["runs"] else 0)
+        if later is not None and base < later["first"]:
+            break
+    return base
 
 
-def estimate(agreement: NDArray[np.int64], settings: Settings) -> NDArray[np.float64]:
-    """Similarity from the number of equal components, corrected for equality by accident of components of w bits."""
-    accident = 2.0 ** -(8 * component_bytes(settings.signing.rows))
-    share = agreement / settings.signing.signature_size
-    return np.clip((share - accident) / (1 - accident), 0.0, 1.0)
-
-
-def limits(settings: Settings) -> Limits:
-    """The kernel's limits: a candidate is discarded below t - 4 sigma; a leader is followed from (1 + t) / 2.
-
-    A follower differs from its leader by at most (1 - t) / 2, so its matches differ from the leader by at most 1.5 (1
-    - t).
-    """
-    t, size = settings.threshold, settings.signing.signature_size
-    sigma = (t * (1 - t) / size) ** 0.5
-    spread = ((3 * t - 1) / 2 * (1 - (3 * t - 1) / 2) / size) ** 0.5 if 3 * t > 1 else 0.0
-    floor = t if settings.verify == "signature" else t - 4 * sigma
-    return Limits(
-        floor=max(1, int(np.ceil(floor * size - 1e-9))),
-        follow=max(1, int(np.ceil((1 + t) / 2 * size))),
-        expand=max(1, int(np.floor((1 - 1.5 * (1 - t) - 4 * spread) * size))),
-        bucket_half=settings.bucket_size // 2,
-        followers_half=settings.followers // 2,
-        copies=settings.max_matches or 1 << 40,
-        unique_only=settings.against == "unique",
-    )
-
-
-__all__ = ["BATCH", "Matches", "Shard", "Step", "limits"]
+def power_of_two(least: int) -> int:
+    return 1 << max(0, least - 1).bit_length()

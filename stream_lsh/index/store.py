@@ -1,31 +1,54 @@
 """The durable part of an index: one RocksDB, written in atomic batches.
 
-Keys are a letter for the kind, the shard (uint16) and the first row of the value's rows (uint64), big endian, so that
-a value is found by seeking backwards from a row; other facts (`put` by name) are JSON under `m/NAME`. Values are
-blobs of many rows.
+Keys are a letter for the kind, the shard (uint16), the generation (uint32) and the first row of the value's rows
+(uint64), big endian, so that a value is found by seeking backwards from a row; other facts are JSON under `m/NAME`.
+Values are blobs of many rows. A generation has a column family of its own, and so have the rows that no file has yet,
+which come and go, and the answers that a replica keeps for a while.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
-from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    AccessType,
+    ColumnFamily,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
 
 from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import seal
 from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
 ROWS, IDS, TEXTS, ANSWERS = b"r", b"i", b"t", b"a"
-_KEY = struct.Struct(">cHQ")
+_PASSING = {ROWS: "rows", ANSWERS: "answers"}
+_KEY = struct.Struct(">cHIQ")
 _DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
+_BUFFER = 8 << 20  # bytes of a column family in memory before they are written to a file
+_ROWS_BUFFER = 32 << 20  # those of a memory segment: most are deleted before they would be written
+_LOG_BYTES = 128 << 20
+_BLOB_BYTES = 1024  # values from this size on lie in files of their own, which merges of keys do not copy
+_OPEN_FILES = 512
+
+Range = tuple[bytes, bytes]
 
 
 class Store:
     """A RocksDB database.
+
+    Args:
+        sync: writes are on the disk when they return. read_only: as it was committed last, beside whoever writes to it.
 
     Raises:
         DamagedError: what it has stored is missing, cut off or changed.
@@ -33,41 +56,54 @@ class Store:
         message names the folder.
     """
 
-    def __init__(self, path: Path, *, sync: bool = True) -> None:
+    def __init__(self, path: Path, *, sync: bool = True, read_only: bool = False) -> None:
         self.path = path
-        self._sync = sync
+        self._sync = sync and not read_only
+        self._read_only = read_only
         with plainly(path):
             seal.check(path)
-            seal.remove(path)
-        options = Options(raw_mode=True)
-        options.create_if_missing(True)
-        options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
-        options.set_enable_blob_files(True)
-        options.set_min_blob_size(1024)
-        options.set_write_buffer_size(8 << 20)
-        options.set_max_write_buffer_number(2)
-        options.set_keep_log_file_num(2)
-        options.set_max_open_files(256)
-        options.set_skip_stats_update_on_db_open(True)
+            if not read_only:
+                seal.remove(path)
+            elif not (path / "CURRENT").exists():  # RocksDB would make folders
+                raise StateError(f"there is no index in {path.parent}; a run with --state {path.parent} makes one")
         try:
-            self._db = Rdict(str(path), options)
+            names = Rdict.list_cf(str(path), Options(raw_mode=True)) if (path / "CURRENT").exists() else ["default"]
+            families = {name: _family_options(name) for name in names if name != "default"}
+            access = AccessType.read_only() if read_only else AccessType.read_write()
+            self._db = Rdict(str(path), _options(read_only), column_families=families, access_type=access)
+            self._families = {name: self._db.get_column_family(name) for name in names if name != "default"}
+            self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
         except Exception as error:
             raise _state_error(path, error) from None
-        seal.remove(path)
+        if not read_only:
+            seal.remove(path)
         self._write_options = WriteOptions()
         self._write_options.sync = sync
 
-    def write(self, values: Mapping[bytes, bytes], deleted: Iterable[bytes] = ()) -> None:
-        """Write all values and delete keys, or nothing; on disk when it returns (if the store is durable)."""
+    def write(self, values: Mapping[bytes, bytes], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = ()) -> None:
+        """Write all values, delete keys and ranges of keys (the end not included), or nothing; on disk when it returns
+        (if the store is durable)."""
         batch = WriteBatch(raw_mode=True)
-        for key in deleted:
-            batch.delete(key)
-        for key, value in values.items():
-            batch.put(key, value)
         try:
+            for begin, end in ranges:
+                if (family := _family_of(begin)) in self._handles:
+                    batch.delete_range(begin, end, self._handles[family])
+            for key in deleted:
+                batch.delete(key, self._handle(key))
+            for key, value in values.items():
+                batch.put(key, value, self._handle(key))
             self._db.write(batch, self._write_options)
         except Exception as error:
             raise _output_error(self.path, error) from None
+
+    def _handle(self, key: bytes) -> ColumnFamily | None:
+        name = _family_of(key)
+        if name == "default":
+            return None
+        if name not in self._handles:
+            self._families[name] = self._db.create_column_family(name, _family_options(name))
+            self._handles[name] = self._db.get_column_family_handle(name)
+        return self._handles[name]
 
     def named(self, name: str) -> Any:
         """The JSON value stored under a name, or None."""
@@ -93,19 +129,20 @@ class Store:
                 f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup"
             ) from None
 
-    def holding(self, kind: bytes, shard: int, row: int) -> tuple[int, bytes]:
+    def holding(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes]:
         """The value of a kind that holds a row: its first row, and its bytes.
 
         Raises:
             StateError: if there is none.
         """
         try:
-            cursor = self._db.iter(ReadOptions())
-            cursor.seek_for_prev(_KEY.pack(kind, shard, row))
-            if cursor.valid():
-                found_kind, found_shard, first = _KEY.unpack(cursor.key())
-                if (found_kind, found_shard) == (kind, shard):
-                    return first, cursor.value()
+            cursor = self._cursor(kind, generation)
+            if cursor is not None:
+                cursor.seek_for_prev(_KEY.pack(kind, shard, generation, row))
+                if cursor.valid():
+                    *found, first = _KEY.unpack(cursor.key())
+                    if found == [kind, shard, generation]:
+                        return first, cursor.value()
         except struct.error:
             pass
         except Exception as error:
@@ -115,38 +152,53 @@ class Store:
         )
 
     def numbers(self, kind: bytes, shard: int) -> list[int]:
-        """The numbers (first rows, offsets) under which a shard has values of a kind, ascending."""
-        found = []
-        cursor = self._db.iter(ReadOptions())
-        cursor.seek(_KEY.pack(kind, shard, 0))
-        while cursor.valid() and cursor.key().startswith(_KEY.pack(kind, shard, 0)[:3]):
-            found.append(_KEY.unpack(cursor.key())[2])
-            cursor.next()
+        """The numbers (first rows, offsets) under which a shard has values of a kind that is in no generation,
+        ascending."""
+        found: list[int] = []
+        cursor = self._cursor(kind, 0)
+        if cursor is not None:
+            cursor.seek(_KEY.pack(kind, shard, 0, 0))
+            while cursor.valid() and cursor.key().startswith(_KEY.pack(kind, shard, 0, 0)[:3]):
+                found.append(_KEY.unpack(cursor.key())[3])
+                cursor.next()
         return found
+
+    def _cursor(self, kind: bytes, generation: int) -> RdictIter | None:
+        """An iterator over the column family of a kind, None if there is none yet."""
+        family = self._families.get(_family_of(_KEY.pack(kind, 0, generation, 0)))
+        return None if family is None else family.iter(ReadOptions())
 
     def value(self, key: bytes) -> bytes | None:
         """The value of a key, or None."""
+        name = _family_of(key)
+        family = self._db if name == "default" else self._families.get(name)
         try:
-            value: bytes | None = self._db.get(key)
+            value: bytes | None = None if family is None else family.get(key)
         except Exception as error:
             raise _state_error(self.path, error) from None
         return value
 
     def verify(self) -> str | None:
         """Read everything, with its checksums; what is wrong, or None."""
-        cursor = self._db.iter(ReadOptions())
         try:
-            cursor.seek_to_first()
-            while cursor.valid():
-                cursor.value()
-                cursor.next()
-            cursor.status()
+            for family in (self._db, *self._families.values()):
+                cursor = family.iter(ReadOptions())
+                cursor.seek_to_first()
+                while cursor.valid():
+                    cursor.value()
+                    cursor.next()
+                cursor.status()
         except Exception as error:
             return str(_state_error(self.path, error))
         return None
 
     def close(self) -> None:
+        self._handles.clear()
         try:
+            for family in self._families.values():
+                with suppress(AttributeError):
+                    family.close()
+            self._families.clear()
             self._db.close()
         except Exception as error:
             raise _output_error(self.path, error) from None
@@ -154,9 +206,56 @@ class Store:
             seal.write(self.path)
 
 
-def rows_key(kind: bytes, shard: int, first: int) -> bytes:
+def _options(read_only: bool) -> Options:
+    options = _family_options("default")
+    options.create_if_missing(not read_only)
+    options.set_keep_log_file_num(2)
+    options.set_max_total_wal_size(_LOG_BYTES)
+    # A reader opens all files at once: whoever writes may delete them meanwhile.
+    options.set_max_open_files(-1 if read_only else _OPEN_FILES)
+    options.set_skip_stats_update_on_db_open(True)
+    return options
+
+
+def _family_options(name: str) -> Options:
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
+    options.set_write_buffer_size(_ROWS_BUFFER if name == _PASSING[ROWS] else _BUFFER)
+    options.set_max_write_buffer_number(2)
+    if name not in ("default", _PASSING[ROWS]):
+        options.set_enable_blob_files(True)
+        options.set_min_blob_size(_BLOB_BYTES)
+    if name == _PASSING[ANSWERS]:
+        # What is deleted leaves the disk: files more than half of which is gone are written again. Not those of a
+        # generation, which goes as a whole: every merge of its keys would write its texts again, and take the files
+        # away from who reads beside.
+        options.set_enable_blob_gc(True)
+        options.set_blob_gc_age_cutoff(1.0)
+        options.set_blob_gc_force_threshold(0.5)
+    return options
+
+
+def _family_of(key: bytes) -> str:
+    """The column family that a key belongs to."""
+    if key.startswith(b"m/"):
+        return "default"
+    kind, _, generation, _ = _KEY.unpack(key)
+    return _PASSING.get(kind) or f"generation-{generation}"
+
+
+def rows_key(kind: bytes, shard: int, generation: int, first: int) -> bytes:
     """The key of a value whose first row is `first`."""
-    return _KEY.pack(kind, shard, first)
+    return _KEY.pack(kind, shard, generation, first)
+
+
+def parts_of(key: bytes) -> tuple[bytes, int, int, int]:
+    """Kind, shard, generation and first row of such a key.
+
+    Raises:
+        struct.error: it is none.
+    """
+    kind, shard, generation, first = _KEY.unpack(key)
+    return kind, shard, generation, first
 
 
 def name_key(name: str) -> bytes:

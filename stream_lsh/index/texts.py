@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -76,20 +76,22 @@ def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 class Texts:
-    """The texts of one shard's rows: those not yet committed, a cache, and the store."""
+    """The texts of one shard's rows: those not yet committed, a cache, and the store. generation_of: the number of the
+    generation that a row belongs to."""
 
-    def __init__(self, store: Store, shard: int) -> None:
+    def __init__(self, store: Store, shard: int, generation_of: Callable[[int], int]) -> None:
         self._store = store
         self._shard = shard
+        self._generation_of = generation_of
         self._pending: list[tuple[int, bytes]] = []
         self._cache: OrderedDict[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]] = OrderedDict()
         self._cached = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
-    def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64], stored: NDArray[np.bool_]) -> None:
-        """Take the frames of a batch whose documents became the rows `row_of` (where `stored`)."""
+    def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
+        """Take the frames of a batch whose documents became the rows `row_of` (-1: none), all of one generation."""
         for frame in frames:
-            slots = np.flatnonzero(stored[frame.documents])
+            slots = np.flatnonzero(row_of[frame.documents] >= 0)
             if len(slots):
                 first = int(row_of[frame.documents[slots[0]]])
                 size = int(frame.ends[-1])
@@ -99,9 +101,10 @@ class Texts:
 
     def take(self) -> dict[bytes, bytes]:
         """What is to be committed; afterwards it is read from the store."""
-        values = {rows_key(TEXTS, self._shard, first): value for first, value in self._pending}
-        self._pending = []
-        return values
+        pending, self._pending = self._pending, []
+        return {
+            rows_key(TEXTS, self._shard, self._generation_of(first), first): value for first, value in pending
+        }  # fmt: skip
 
     def read(self, row: int) -> memoryview:
         """The UTF-8 text of a row.
@@ -117,7 +120,7 @@ class Texts:
         if self._pending and row >= self._pending[0][0]:
             first, value = self._pending[bisect_right(self._pending, row, key=lambda item: item[0]) - 1]
         else:
-            first, value = self._store.holding(TEXTS, self._shard, row)
+            first, value = self._store.holding(TEXTS, self._shard, self._generation_of(row), row)
         frame = self._cache.get(first)
         if frame is None:
             frame = self._open(first, value)

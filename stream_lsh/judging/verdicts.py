@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.index import layout
-from stream_lsh.index.shard import Matches
+from stream_lsh.index.matches import Matches
 
 
 class Kind(IntEnum):
@@ -28,90 +29,130 @@ class Kind(IntEnum):
         return self.name.lower()
 
 
+assert [Kind.UNIQUE, Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE] == [layout.UNIQUE, layout.NEAR, layout.EXACT]
 _LABELS = [kind.label.encode() for kind in Kind]
 ID_REUSED = Rejection("id_reused", "the id was there before with another text")
 EMPTY = Rejection("empty", "nothing of the text is left to compare after normalisation")
 
 
+class Names(Protocol):
+    """The ids of rows, as JSON text; asked for only where they are said."""
+
+    def id_of(self, shard: int, row: int) -> bytes:
+        """The id of a row."""
+
+    def first_of(self, shard: int, row: int) -> bytes:
+        """The id of the first match that a row had, b"" if it had none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Verdicts on n documents; matches are columns of m entries, document after document, best first.
+    """Verdicts on n documents.
 
     Attributes:
         ids: the documents' ids as JSON text. seqs: int64[n], their numbers.
-        kinds: uint8[n] of `Kind`. starts: int64[n + 1], where each document's matches begin.
-        older_ids, older_seqs, similarities: the matches. oldest: int64[n], position among all matches found (-1: none),
-        oldest_ids, oldest_similarities: of the oldest match of each document that has one, by document.
-        truncated: int64[n], matches that are not listed. id_reused: documents rejected because their id has another
-            text.
+        kinds: uint8[n] of `Kind`; first_kinds: of redelivered documents those of their first verdicts, else UNKNOWN.
+        of: int64[n, 2], shard and row of the oldest match, -1 if there is none; of a redelivered document shard and row
+            of itself. similarities: float64[n], with that match. groups: int64[n], -1 if there is none.
+        starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
+            and similarities of m matches.
+        truncated: int64[n], matches that are not listed. incomplete: int64[n], what was not compared.
     """
 
     ids: Sequence[bytes]
     seqs: NDArray[np.int64]
     kinds: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    older_ids: list[bytes]
-    older_seqs: NDArray[np.int64]
+    first_kinds: NDArray[np.uint8]
+    reused: NDArray[np.bool_]
+    of: NDArray[np.int64]
     similarities: NDArray[np.float64]
-    oldest: dict[int, tuple[bytes, float]]
+    groups: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    matched_shards: NDArray[np.int64]
+    matched_rows: NDArray[np.int64]
+    matched_seqs: NDArray[np.int64]
+    matched_similarities: NDArray[np.float64]
     truncated: NDArray[np.int64]
-    id_reused: list[int]
+    incomplete: NDArray[np.int64]
+    names: Names
+
+    def matched_ids(self) -> list[bytes]:
+        """The ids of the m matches."""
+        id_of = self.names.id_of
+        return [id_of(s, r) for s, r in zip(self.matched_shards.tolist(), self.matched_rows.tolist(), strict=True)]
+
+    def oldest(self, i: int) -> bytes:
+        """The id that the verdict on document i names as `of`, b"" if it names none."""
+        shard, row = self.of[i].tolist()
+        if self.kinds[i] == Kind.REDELIVERED:
+            return b"" if self.first_kinds[i] == layout.UNKNOWN else self.names.first_of(shard, row)
+        return b"" if row < 0 else self.names.id_of(shard, row)
 
 
 def judge(
-    found: Sequence[Matches],
-    ids: Sequence[bytes],
-    seqs: NDArray[np.int64],
-    max_matches: int,
-    id_of: Callable[[int, int], bytes],
+    found: Sequence[Matches], ids: Sequence[bytes], seqs: NDArray[np.int64], max_matches: int, names: Names
 ) -> Judgement:
     """Join what the shards found.
 
     Args:
         found: one entry a shard. seqs: int64[n], the documents' numbers. max_matches: best matches listed, 0 = all.
-        id_of: id of a row, by shard and row.
     """
     n = len(ids)
-    status = np.minimum.reduce([_rank(matches.status) for matches in found])
-    # Every shard sees every document as new; only its owner knows that the id was there before.
-    for matches in found:
-        known = (matches.status == layout.REDELIVERED) | (matches.status == layout.ID_REUSED)
-        status[known] = matches.status[known]
-    kinds = np.full(n, Kind.UNIQUE, np.uint8)
-    kinds[status == layout.REDELIVERED] = Kind.REDELIVERED
-    kinds[(status == layout.ID_REUSED) | (status == layout.INVALID)] = Kind.REJECTED
-    reused = np.flatnonzero(status == layout.ID_REUSED).tolist()
+    status, known, owner = found[0].status, found[0].known, np.zeros(n, np.int64)
+    if len(found) > 1:
+        status, known = status.copy(), known.copy()
+        # Every shard sees every document as new; only its owner knows that the id was there before.
+        for shard, matches in enumerate(found):
+            theirs = matches.known >= 0
+            status[theirs], known[theirs], owner[theirs] = matches.status[theirs], matches.known[theirs], shard
+    new, again = status == layout.NEW, status == layout.REDELIVERED
+    kinds = np.maximum.reduce([np.where(new, matches.kind, Kind.REJECTED) for matches in found]).astype(np.uint8)
+    kinds[again] = Kind.REDELIVERED
+    of, similarities = _oldest(found)
+    first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
+    groups[~new] = layout.NO_GROUP
+    of[~new] = -1
+    if again.any():
+        of[again] = np.stack((owner[again], known[again]), axis=1)
+        for shard, matches in enumerate(found):
+            theirs = again & (owner == shard)
+            first_kinds[theirs], groups[theirs] = matches.kind[theirs], matches.group[theirs]
+            similarities[theirs] = matches.of_similarity[theirs]
 
-    shard = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])
-    document, row, seq, similarity, same = (
-        np.concatenate([getattr(m, name) for m in found])
-        for name in ("document", "row", "seq", "similarity", "same_text")
+    numbers = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])
+    document, row, seq, similarity = (
+        np.concatenate([getattr(m, name) for m in found]) for name in ("document", "row", "seq", "similarity")
     )
+    truncated = np.add.reduce([np.where(new, m.more, 0) for m in found])
+    starts = np.zeros(n + 1, np.int64)
     if len(document):
-        keep = np.flatnonzero(status[document] == layout.NEW)
+        keep = np.flatnonzero(new[document])
         order = keep[np.lexsort((seq[keep], -similarity[keep], document[keep]))]
-        shard, document, row, seq, similarity, same = (a[order] for a in (shard, document, row, seq, similarity, same))
-    counts = np.bincount(document, minlength=n)
-    kinds[counts > 0] = Kind.NEAR_DUPLICATE
-    kinds[document[same]] = Kind.EXACT_DUPLICATE
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    oldest = {}
-    for i in np.flatnonzero(counts).tolist():
-        at = starts[i] + int(np.argmin(seq[starts[i] : starts[i + 1]]))
-        oldest[i] = (id_of(int(shard[at]), int(row[at])), float(similarity[at]))
-    truncated = np.add.reduce([np.where(status == layout.NEW, m.more, 0) for m in found])
-    if max_matches and len(document):
-        rank = np.arange(len(document)) - starts[document]
-        truncated = truncated + np.maximum(counts - max_matches, 0)
-        listed = rank < max_matches
-        shard, document, row, seq, similarity = (a[listed] for a in (shard, document, row, seq, similarity))
-        starts = np.concatenate(([0], np.cumsum(np.minimum(counts, max_matches))))
-    older_ids = [id_of(s, r) for s, r in zip(shard.tolist(), row.tolist(), strict=True)]
-    return Judgement(ids, seqs, kinds, starts, older_ids, seq, similarity, oldest, truncated, reused)
+        counts = np.bincount(document[order], minlength=n)
+        starts[1:] = np.cumsum(counts)
+        if max_matches:
+            rank = np.arange(len(order)) - starts[document[order]]
+            order = order[rank < max_matches]
+            truncated = truncated + np.maximum(counts - max_matches, 0)
+            starts[1:] = np.cumsum(np.minimum(counts, max_matches))
+        numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
+    incomplete = np.add.reduce([np.where(new, m.incomplete, 0) for m in found])
+    reused = status == layout.ID_REUSED
+    return Judgement(
+        ids, seqs, kinds, first_kinds, reused, of, similarities, groups, starts, numbers, row, seq, similarity,
+        truncated, incomplete, names,
+    )  # fmt: skip
 
 
-def _rank(status: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.where(status == layout.INVALID, layout.INVALID, layout.NEW).astype(np.uint8)
+def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Shard and row int64[n, 2] of each document's oldest match, -1 if there is none, and the similarity with it."""
+    of = np.stack((np.where(found[0].of < 0, -1, 0), found[0].of), axis=1)
+    seqs, similarities = found[0].of_seq, found[0].of_similarity.copy()
+    for shard, matches in enumerate(found[1:], 1):
+        older = (matches.of >= 0) & ((of[:, 1] < 0) | (matches.of_seq < seqs))
+        of[older] = np.stack((np.full(int(older.sum()), shard), matches.of[older]), axis=1)
+        seqs, similarities = np.where(older, matches.of_seq, seqs), np.where(older, matches.of_similarity, similarities)
+    return of, similarities
 
 
 def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int, Rejection]:
@@ -119,7 +160,7 @@ def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int
     found = dict(rejected)
     for i in np.flatnonzero(judgement.kinds == Kind.REJECTED).tolist():
         if i not in found:
-            found[i] = EMPTY if i not in judgement.id_reused else ID_REUSED
+            found[i] = ID_REUSED if judgement.reused[i] else EMPTY
     return found
 
 
@@ -127,30 +168,44 @@ def verdicts(judgement: Judgement) -> list[bytes]:
     """The verdict on each document as a JSON object without its closing brace, so that more can be added."""
     j = judgement
     out = []
-    starts = j.starts.tolist()
-    for i, (id, seq, kind) in enumerate(zip(j.ids, j.seqs.tolist(), j.kinds.tolist(), strict=True)):
-        label = _LABELS[kind]
-        if i not in j.oldest:
-            out.append(b'{"id":%b,"seq":%d,"kind":"%b","of":null,"similarity":null,"matches":[]' % (id, seq, label))
-            continue
-        of, similarity = j.oldest[i]
+    starts, matched, seqs = j.starts.tolist(), j.matched_ids(), j.matched_seqs.tolist()
+    columns = (j.seqs, j.kinds, j.groups, j.of[:, 1], j.similarities, j.truncated, j.incomplete)
+    for i, (id, seq, kind, group, row, similarity, truncated, incomplete) in enumerate(
+        zip(j.ids, *(column.tolist() for column in columns), strict=True)
+    ):
+        first = b""
+        of, similar = b"null", b"null"
+        if row >= 0 and (named := j.oldest(i)):
+            of, similar = named, _number(similarity)
+        if kind == Kind.REDELIVERED:
+            first = b',"first_kind":%b' % _label(int(j.first_kinds[i]))
         matches = b",".join(
             [
-                b'{"id":%b,"seq":%d,"similarity":%b}' % (j.older_ids[m], j.older_seqs[m], _number(j.similarities[m]))
+                b'{"id":%b,"seq":%d,"similarity":%b}' % (matched[m], seqs[m], _number(j.matched_similarities[m]))
                 for m in range(starts[i], starts[i + 1])
             ]
         )
-        truncated = b',"truncated":%d' % j.truncated[i] if j.truncated[i] else b""
-        head = b'{"id":%b,"seq":%d,"kind":"%b","of":%b,"similarity":%b' % (id, seq, label, of, _number(similarity))
-        out.append(b'%b,"matches":[%b]%b' % (head, matches, truncated))
+        out.append(
+            b'{"id":%b,"seq":%b,"kind":"%b"%b,"of":%b,"similarity":%b,"group":%b,"matches":[%b]%b%b'
+            % (
+                id, b"%d" % seq if seq >= 0 else b"null", _LABELS[kind], first, of, similar,
+                b"%d" % group if group >= 0 else b"null", matches,
+                b',"truncated":%d' % truncated if truncated else b"",
+                b',"incomplete":%d' % incomplete if incomplete else b"",
+            )
+        )  # fmt: skip
     return out
+
+
+def _label(kind: int) -> bytes:
+    return b"null" if kind == layout.UNKNOWN else b'"%b"' % _LABELS[kind]
 
 
 def pairs(judgement: Judgement, verified: str) -> list[tuple[int, bytes, bytes]]:
     """The near-duplicate pairs: position of the newer document, id of the older one, and the pair as a JSON object
     without its closing brace; verified: "exact" or "signature"."""
     j = judgement
-    if not j.older_ids:
+    if not len(j.matched_rows):
         return []
     tail = b',"verified":"%b"' % verified.encode()
     documents, seqs = np.repeat(np.arange(len(j.ids)), np.diff(j.starts)).tolist(), j.seqs.tolist()
@@ -161,7 +216,7 @@ def pairs(judgement: Judgement, verified: str) -> list[tuple[int, bytes, bytes]]
             % (older, j.ids[i], seq, seqs[i], _number(similarity), tail),
         )
         for i, older, seq, similarity in zip(
-            documents, j.older_ids, j.older_seqs.tolist(), j.similarities.tolist(), strict=True
+            documents, j.matched_ids(), j.matched_seqs.tolist(), j.matched_similarities.tolist(), strict=True
         )
     ]  # fmt: skip
 

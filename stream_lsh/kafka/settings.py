@@ -149,11 +149,6 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
-        if self.against == "unique":
-            raise ValueError(
-                "against = 'unique' is not possible on Kafka yet: a shard would have to know which documents were "
-                "judged unique, and the judge keeps no verdicts. Set against = 'any', or use the embedded engine"
-            )
         if self.document_format == "text":
             for name in ("set_field", "time_field"):
                 if getattr(self, name) is not None:

@@ -1,25 +1,34 @@
-"""Changes: what a frame has changed in a shard, as one record of the changelog (docs/formats.md)."""
+"""Changes: what a frame has changed in a shard, as one record of the changelog (docs/formats.md).
+
+Sections of a change ("C", version 2), little endian:
+ 0 shard, offset, predecessor, rows before and after, all int64; the index's key (16 bytes)
+ 1 ends of the keys uint32; 2 keys; 3 ends of the values uint32; 4 values; 5 the reply
+Keys and values are those of the store (index/store.py): the rows, ids and texts that were added, by generation. A key
+is a letter, the shard (uint16), the generation (uint32) and the first row (uint64), big endian.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stream_lsh.errors import FormatError
+from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.index.store import ROWS, parts_of
 from stream_lsh.settings import Settings
 from stream_lsh.wire.envelope import join, pack, split, unpack
 
-VERSION = 1
-_HEAD = struct.Struct("<qqqqq")  # shard, offset, predecessor, rows before and after
+VERSION = 2
+_HEAD = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # shard, offset, predecessor, rows before and after, key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
     """What a shard stored for a frame.
 
-    offset, predecessor: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of the
-    store: rows, ids and texts. reply: the shard's answer, because it cannot be computed again once later frames are
+    offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
+    the store: rows, ids and texts. reply: the shard's answer, because it cannot be computed again once later frames are
     stored.
     """
 
@@ -28,11 +37,12 @@ class Change:
     predecessor: int
     first: int
     last: int
+    key: bytes
     values: Mapping[bytes, bytes]
     reply: bytes
 
     def encode(self, settings: Settings) -> bytes:
-        head = _HEAD.pack(self.shard, self.offset, self.predecessor, self.first, self.last)
+        head = _HEAD.pack(self.shard, self.offset, self.predecessor, self.first, self.last, self.key)
         return pack(
             b"C", VERSION, settings.fingerprint,
             [head, *join(list(self.values)), *join(list(self.values.values())), self.reply],
@@ -51,5 +61,31 @@ class Change:
         keys, values = split(sections[1], sections[2]), split(sections[3], sections[4])
         if len(keys) != len(values):
             raise FormatError("a change is damaged: it has not as many values as keys")
-        shard, offset, predecessor, first, last = _HEAD.unpack(sections[0])
-        return cls(shard, offset, predecessor, first, last, dict(zip(keys, values, strict=True)), bytes(sections[5]))
+        shard, offset, predecessor, first, last, key = _HEAD.unpack(sections[0])
+        found = cls(
+            shard, offset, predecessor, first, last, key, dict(zip(keys, values, strict=True)), bytes(sections[5])
+        )
+        at = first
+        for generation, row in found.generations():
+            if row < at or row >= last:
+                raise FormatError(f"a change is damaged: rows {first} to {last} cannot begin at {row} ({generation})")
+            at = row
+        return found
+
+    def generations(self) -> Iterator[tuple[int, int]]:
+        """The generations of its rows, ascending, each with the first row in it here.
+
+        Raises:
+            FormatError: a key is none of this shard's.
+        """
+        before = -1
+        for key in sorted(self.values):
+            try:
+                kind, shard, generation, row = parts_of(key)
+            except struct.error:
+                shard = -1
+            if shard != self.shard:
+                raise FormatError(f"a change of shard {self.shard} is damaged: it has the key {key.hex()}")
+            if kind == ROWS and generation != before:
+                before = generation
+                yield generation, row

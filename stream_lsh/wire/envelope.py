@@ -18,6 +18,8 @@ from stream_lsh.errors import FormatError
 
 MAGIC = b"SLSH"
 _HEADER = struct.Struct("<4scBH8s")
+OLDER = "start under a new topic_prefix and feed the documents again, or have stream-lsh reindex do it"
+"""What to do about records of an older version: their index cannot be gone on with."""
 NAMES = {b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change"}
 
 Section = bytes | memoryview | NDArray[Any]
@@ -63,7 +65,7 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
     if found_version != version:
         raise FormatError(
             f"a {name} has version {found_version}, this worker reads {version}: "
-            f"{'upgrade this worker' if found_version > version else 'let the older workers finish before upgrading'}"
+            f"{'upgrade this worker' if found_version > version else OLDER}"
         )
     if made_with.hex() != fingerprint:
         raise FormatError(
@@ -82,6 +84,16 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
     if at != len(view):
         raise _damaged(name)
     return sections
+
+
+def undefined(section: memoryview, name: str, what: str) -> None:
+    """Refuse what no version up to this one writes: a section that is there to be filled by a later one.
+
+    Raises:
+        FormatError: it is not empty.
+    """
+    if len(section):
+        raise FormatError(f"a {name} has {what}, which only newer versions write: upgrade this worker")
 
 
 def column(section: memoryview, kind: Any, n: int | None = None, width: int = 0) -> NDArray[Any]:

@@ -2,6 +2,19 @@
 
 A frame says for each source partition in it from which position it continues and what the position after it is; the
 sequencer gives it its place in the total order, and says which of its documents are accepted.
+
+Sections of a frame ("F", version 2) of n documents, little endian:
+ 0 segments int64[s, 4]: source partition, from, to, first
+ 1 source partitions int32[n]; 2 offsets int64[n]; 3 ends of the ids uint32[n]; 4 ids; 5 event times int64[n];
+ 6 JSON with signed_at, rejected, headers
+ 7 sizes uint32[n]; 8 fingerprints uint64[n, 2]; 9 signatures [n, K] of one byte a component, or more with few rows
+10 texts: int64[t, 3], shard, documents and bytes of each compressed part; 11 places of the documents in the frame
+   uint16; 12 ends of their texts uint32; 13 the compressed parts
+14 actions: empty, every document is to be stored
+
+Sections of a sequenced frame ("S", version 2):
+ 0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
+ 1 decisions: empty; 2 times of the log: empty; 3 accepted uint8[n], or empty: all; 4 the frame
 """
 
 from __future__ import annotations
@@ -9,24 +22,25 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.errors import FormatError
-from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
-from stream_lsh.index.batch import Sets, SignedBatch, owners, shingle
-from stream_lsh.index.buckets import all_keys
-from stream_lsh.index.layout import Documents
+from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners, text_frames
+from stream_lsh.index.keys import Hashes, ends_of
+from stream_lsh.index.layout import SEQ
 from stream_lsh.index.texts import TextFrame, decompress
 from stream_lsh.settings import Settings
-from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
+from stream_lsh.wire.envelope import Section, column, join, pack, split, undefined, unpack
 
-VERSION = 1
+VERSION = 2
 ROW_BITS = 12
 MOST_ROWS = 1 << ROW_BITS
 """Documents of a frame: a document's number is the frame's offset << ROW_BITS | its row."""
@@ -106,15 +120,19 @@ class Frame:
     source: Source
     sizes: NDArray[np.uint32]
     fingerprints: NDArray[np.uint64]
-    signatures: NDArray[np.uint16] | NDArray[np.uint32]
+    signatures: NDArray[np.unsignedinteger[Any]]
     texts: tuple[list[TextFrame], ...]
 
     @classmethod
-    def of(cls, batch: SignedBatch, segments: NDArray[np.int64], source: Source) -> Frame:
-        """The frame of a signed batch; rejected documents have no size."""
-        documents = batch.documents
-        sizes = np.where(documents.valid, documents.sizes, 0).astype(np.uint32)
-        return cls(segments, source, sizes, documents.texts, documents.signatures, batch.frames)
+    def of(
+        cls, signer: Signer, settings: Settings, columns: Columns, segments: NDArray[np.int64], source: Source
+    ) -> Frame:
+        """The frame of documents, signed; rejected ones have no size."""
+        signed = signer.sign(columns.texts, columns.ends, want_shingles=False)
+        sizes = signed.sizes
+        sizes[list(columns.rejected)] = 0
+        texts = text_frames(settings, columns, sizes, owners(columns.ids, settings.shards))
+        return cls(segments, source, sizes, signed.fingerprints, signed.signatures, texts)
 
     def encode(self, settings: Settings) -> bytes:
         texts = [(shard, frame) for shard, frames in enumerate(self.texts) for frame in frames]
@@ -126,7 +144,7 @@ class Frame:
                 np.array(heads, np.int64),
                 b"".join([frame.documents.astype(np.uint16).tobytes() for _, frame in texts]),
                 b"".join([frame.ends.tobytes() for _, frame in texts]),
-                b"".join([frame.payload for _, frame in texts]),
+                b"".join([frame.payload for _, frame in texts]), b"",
             ],
         )  # fmt: skip
 
@@ -139,7 +157,7 @@ class Frame:
         """
         sections = _sections(data, settings)
         source = Source.of(sections[1 : 1 + Source.COUNT])
-        sizes, fingerprints, signatures, heads, documents, ends, payloads = sections[1 + Source.COUNT :]
+        sizes, fingerprints, signatures, heads, documents, ends, payloads, _ = sections[1 + Source.COUNT :]
         n, k = len(source), settings.signing.signature_size
         kind = np.dtype(f"u{component_bytes(settings.signing.rows)}")
         return cls(
@@ -151,8 +169,9 @@ class Frame:
 
 def _sections(data: bytes | memoryview, settings: Settings) -> list[memoryview]:
     sections = unpack(b"F", VERSION, settings.fingerprint, data)
-    if len(sections) != 8 + Source.COUNT:
+    if len(sections) != 9 + Source.COUNT:
         raise FormatError(f"a frame is damaged: it has {len(sections)} parts")
+    undefined(sections[-1], "frame", "actions")
     return sections
 
 
@@ -184,7 +203,7 @@ def places(
     return column(sections[0], np.int64, width=4), column(sections[1], np.int32, len(offsets)), offsets
 
 
-_PLACE = struct.Struct("<qq")  # offset, predecessor
+_PLACE = struct.Struct(f"<qqq{KEY_BYTES}s")  # offset, predecessor, first, key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,18 +211,21 @@ class Sequenced:
     """A frame with its place in the total order.
 
     offset: of the frame in the signatures topic. predecessor: offset of the accepted frame before it, -1 for the first.
-    accepted bool[n]: which documents count; the others were accepted in an earlier frame. frame: as it was signed.
+    first: how many documents were accepted before it. key: of the index. accepted bool[n]: which documents count; the
+    others were accepted in an earlier frame. frame: as it was signed.
     """
 
     offset: int
     predecessor: int
+    first: int
+    key: bytes
     accepted: NDArray[np.bool_] | None
     frame: memoryview
 
     def encode(self, settings: Settings) -> bytes:
         accepted = b"" if self.accepted is None else self.accepted.astype(np.uint8)
-        place = _PLACE.pack(self.offset, self.predecessor)
-        return pack(b"S", VERSION, settings.fingerprint, [place, accepted, self.frame])
+        place = _PLACE.pack(self.offset, self.predecessor, self.first, self.key)
+        return pack(b"S", VERSION, settings.fingerprint, [place, b"", b"", accepted, self.frame])
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Sequenced:
@@ -213,15 +235,24 @@ class Sequenced:
             FormatError: naming what is wrong, and the remedy.
         """
         sections = unpack(b"S", VERSION, settings.fingerprint, data)
-        if len(sections) != 3 or len(sections[0]) != _PLACE.size:
+        if len(sections) != 5 or len(sections[0]) != _PLACE.size:
             raise FormatError("a sequenced frame is damaged: it has no place")
-        offset, predecessor = _PLACE.unpack(sections[0])
-        accepted = column(sections[1], np.uint8).astype(np.bool_) if len(sections[1]) else None
-        return cls(offset, predecessor, accepted, sections[2])
+        undefined(sections[1], "sequenced frame", "decisions")
+        undefined(sections[2], "sequenced frame", "times of the log")
+        offset, predecessor, first, key = _PLACE.unpack(sections[0])
+        accepted = column(sections[3], np.uint8).astype(np.bool_) if len(sections[3]) else None
+        return cls(offset, predecessor, first, key, accepted, sections[4])
 
     def numbers(self, n: int) -> NDArray[np.int64]:
         """The numbers (seq) of the frame's n documents."""
         return numbers(self.offset, n)
+
+    def places(self, n: int) -> NDArray[np.int64]:
+        """How many documents were accepted before each of the frame's n; generations begin by that. One that is not
+        accepted has the place of the last one before it that is."""
+        accepted = np.ones(n, np.int64) if self.accepted is None else self.accepted
+        before: NDArray[np.int64] = np.maximum(np.cumsum(accepted) - 1, 0)
+        return self.first + before
 
 
 def numbers(offset: int, n: int) -> NDArray[np.int64]:
@@ -230,54 +261,66 @@ def numbers(offset: int, n: int) -> NDArray[np.int64]:
 
 
 class TextShingles:
-    """Shingle sets of a frame's documents, made from its compressed texts when they are asked for."""
+    """Shingle sets of a frame's documents, made from its compressed texts when they are asked for; valid: bool[n]."""
 
-    def __init__(self, frame: Frame, signer: Signer) -> None:
-        self._frame = frame
+    def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signer) -> None:
+        n = len(valid)
         self._signer = signer
-        n = len(frame.source)
-        self._have = np.zeros(n, np.bool_)
-        self._sets: Sets = np.empty(0, np.uint64), np.zeros(n + 1, np.int64)
-
-    def of(self, documents: NDArray[np.int64]) -> Sets:
-        missing = documents[~self._have[documents]]
-        if len(missing):
-            self._have[missing] = True
-            texts: list[bytes] = [b""] * len(self._have)
-            for frames in self._frame.texts:
-                for frame in frames:
-                    if self._have[frame.documents].any():
-                        for i, text in zip(frame.documents.tolist(), decompress(frame), strict=True):
-                            if self._have[i]:
-                                texts[i] = text
-            ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-            self._sets = shingle(self._signer, b"".join(texts), ends)
-        return self._sets
+        self._valid = valid
+        self._sets = Sets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
+        self._ahead = 1  # documents shingled at once: in a dense feed nearly all of them will be asked for
+        self._part = np.full(n, -1)  # the compressed part that has a document's text
+        self._parts = [part for parts in frame.texts for part in parts]
+        for number, part in enumerate(self._parts):
+            if int(part.documents.max(initial=0)) >= n:
+                raise FormatError("a frame is damaged: it has texts of documents that are not in it")
+            self._part[part.documents] = number
+        if len(self._parts) and bool((self._part[valid] < 0).any()):
+            raise FormatError("a frame is damaged: texts of its documents are missing")
+        self._texts: dict[int, bytes] = {}
 
     def known(self) -> Sets:
         return self._sets
 
+    def with_document(self, i: int) -> Sets:
+        missing = i + np.flatnonzero(self._valid[i:] & ~self._sets.have[i:])[: self._ahead]
+        self._ahead *= 2
+        texts = [self._text(k) for k in missing.tolist()]
+        self._add(missing, *self._signer.shingle(b"".join(texts), ends_of(texts)))
+        return self._sets
 
-def signed_batch(
-    frame: Frame, accepted: NDArray[np.bool_] | None, settings: Settings, signer: Signer, offset: int
-) -> SignedBatch:
+    def _text(self, i: int) -> bytes:
+        if i not in self._texts:
+            part = self._parts[self._part[i]]
+            self._texts.update(zip(part.documents.tolist(), decompress(part), strict=True))
+        return self._texts.pop(i)
+
+    def _add(self, documents: NDArray[np.int64], shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> None:
+        """Have the sets of more documents, offsets[k] to offsets[k + 1] of the k-th, ascending."""
+        old, sizes, new = self._sets, np.diff(self._sets.offsets), np.zeros(len(self._valid), np.bool_)
+        sizes[documents], new[documents] = np.diff(offsets), True
+        mine = np.repeat(new, sizes)
+        both = np.empty(len(mine), np.uint64)
+        both[mine], both[~mine] = shingles, old.shingles
+        self._sets = Sets(both, np.concatenate(([0], np.cumsum(sizes))), old.have | new)
+
+
+def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes: Hashes, signer: Signer) -> SignedBatch:
     """The batch that a frame carries, ready for a shard; documents that are not accepted are not valid.
+
+    hashes, signer: of the sequenced frame's key.
 
     Raises:
         FormatError: if columns do not fit together.
     """
-    n = len(frame.source)
+    n, accepted, source = len(frame.source), sequenced.accepted, frame.source
     if accepted is not None and len(accepted) != n:
         raise FormatError(f"a sequenced frame is damaged: it accepts {len(accepted)} documents of {n}")
     # Copies, because numba compiles everything again for read-only arrays.
-    signatures, fingerprints = frame.signatures.copy(), frame.fingerprints.copy()
-    valid = frame.sizes > 0
-    if accepted is not None:
-        valid &= accepted
-    ids, owner = owners(frame.source.ids, settings.shards)
-    documents = Documents(
-        valid, np.zeros(n, np.bool_), ids, fingerprints,
-        all_keys(band_keys(signatures, settings.signing.bands, settings.signing.rows), ids, fingerprints), signatures,
-        np.array(frame.sizes), numbers(offset, n), np.array(frame.source.times),
-    )  # fmt: skip
-    return SignedBatch(frame.source.ids, owner, documents, frame.texts, TextShingles(frame, signer))
+    sizes = frame.sizes.copy() if accepted is None else np.where(accepted, frame.sizes, np.uint32(0))
+    documents = batch_of(
+        hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, source.times.copy()
+    )
+    documents.words[:, SEQ] = sequenced.numbers(n)
+    owner = owners(source.ids, settings.shards)
+    return SignedBatch(source.ids, owner, documents, frame.texts, TextShingles(frame, sizes > 0, signer))

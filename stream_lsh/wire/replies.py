@@ -1,51 +1,81 @@
-"""Replies: what one shard answers to a frame (docs/formats.md)."""
+"""Replies: what one shard answers to a frame (docs/formats.md).
+
+Sections of a reply ("R", version 2) to a frame of n documents, with m matches, little endian. Ids are named once; a
+name is its number among them.
+ 0 shard int64, offset int64, predecessor int64
+ 1 ends of the names uint32; 2 names, as JSON text; one may be empty: there is no such id
+ 3 matches, in the order of the documents: place of the document in the frame uint16[m]; 4 name uint32[m];
+ 5 seq int64[m]; 6 similarity float64[m]; 7 whether the text is the same uint8[m]
+ 8 status uint8[n]; 9 kind uint8[n]
+10 ids that were there before: places of the documents uint16; 11 for a redelivered one the name of the first match
+   that it had, uint32
+12 oldest matches: places uint16; 13 names uint32; 14 seqs int64
+15 similarity with the oldest match, where it is not 0: places uint16; 16 float64
+17 group int64[n], or empty: none has one
+18 matches that are not listed: places uint16; 19 how many int64; 20 what was not compared: places uint16; 21 int64
+22 accepted uint8[n], or empty; 23-28 the columns of the frame's documents, as there; missing unless it is this shard's
+   turn to send them
+"""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
-from stream_lsh.index.shard import Matches
+from stream_lsh.index.ids import Ids
+from stream_lsh.index.layout import NO_GROUP, REDELIVERED
+from stream_lsh.index.matches import Matches
 from stream_lsh.settings import Settings
-from stream_lsh.wire.envelope import column, join, pack, split, unpack
+from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 from stream_lsh.wire.frames import Source
 
-VERSION = 1
+VERSION = 2
 _HEAD = struct.Struct("<qqq")  # shard, offset, predecessor
-_COLUMNS = 12
+_COLUMNS = 23
+
+Sparse = tuple[NDArray[np.uint16], NDArray[Any]]
+"""Places in the frame, ascending, and a value for each."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Reply:
     """A shard's matches for a frame.
 
-    offset, predecessor: of the frame, as in `Sequenced`. matches: `row` counts the matches, so that the id of match m
-    is older_ids[m]; `row_of` says nothing. source, accepted: the frame's documents, from the shard whose turn it is
-    (`carries`), else None.
+    offset, predecessor: of the frame, as in `Sequenced`. matches: `row` and `of` are numbers of `names`, and so is
+    `known`, of a redelivered document that of its first match; `row_of` says nothing. source, accepted: the frame's
+    documents, from the shard whose turn it is (`carries`), else None.
     """
 
     shard: int
     offset: int
     predecessor: int
     matches: Matches
-    older_ids: list[bytes]
+    names: list[bytes]
     source: Source | None
     accepted: NDArray[np.bool_] | None
 
     def encode(self, settings: Settings) -> bytes:
         m = self.matches
         source = [] if self.source is None else self.source.sections()
-        accepted = b"" if self.accepted is None else self.accepted.astype(np.uint8)
+        accepted: Section = b"" if self.accepted is None else self.accepted.astype(np.uint8)
+        known, of = m.known >= 0, m.of >= 0
+        groups: Section = m.group if (m.group != NO_GROUP).any() else b""
         return pack(
             b"R", VERSION, settings.fingerprint,
             [
-                _HEAD.pack(self.shard, self.offset, self.predecessor),
-                m.document.astype(np.uint16), m.seq, m.similarity, m.same_text.astype(np.uint8), *join(self.older_ids),
-                m.status, *_sparse(m.more), accepted, np.array([len(source)], np.uint8), *source,
+                _HEAD.pack(self.shard, self.offset, self.predecessor), *join(self.names),
+                m.document.astype(np.uint16), m.row.astype(np.uint32), m.seq, m.similarity,
+                m.same_text.astype(np.uint8), m.status.astype(np.uint8), m.kind.astype(np.uint8),
+                *_sparse(known, m.known.astype(np.uint32)),
+                *_sparse(of, m.of.astype(np.uint32)), m.of_seq[of],
+                *_sparse(m.of_similarity != 0, m.of_similarity), groups,
+                *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *source,
             ],
         )  # fmt: skip
 
@@ -56,25 +86,61 @@ class Reply:
         Raises:
             FormatError: naming what is wrong, and the remedy.
         """
-        sections = unpack(b"R", VERSION, settings.fingerprint, data)
-        if len(sections) not in (_COLUMNS, _COLUMNS + Source.COUNT) or len(sections[0]) != _HEAD.size:
-            raise FormatError(f"a reply is damaged: it has {len(sections)} parts")
-        shard, offset, predecessor = _HEAD.unpack(sections[0])
-        document = column(sections[1], np.uint16).astype(np.int64)
-        m = len(document)
-        status = column(sections[7], np.uint8)
-        n = len(status)
+        s = unpack(b"R", VERSION, settings.fingerprint, data)
+        if len(s) not in (_COLUMNS, _COLUMNS + Source.COUNT) or len(s[0]) != _HEAD.size:
+            raise FormatError(f"a reply is damaged: it has {len(s)} parts")
+        shard, offset, predecessor = _HEAD.unpack(s[0])
+        names = split(s[1], s[2])
+        document = column(s[3], np.uint16).astype(np.int64)
+        status = column(s[8], np.uint8).astype(np.int64)
+        m, n = len(document), len(status)
+        of_seq = np.full(n, -1)
+        of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
         matches = Matches(
-            document, np.arange(m), column(sections[2], np.int64, m), column(sections[3], np.float64, m),
-            column(sections[4], np.uint8, m).astype(np.bool_), status, np.full(n, -1, np.int64),
-            _dense(sections[8], sections[9], n),
+            document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
+            similarity=column(s[6], np.float64, m), same_text=column(s[7], np.uint8, m).astype(np.bool_),
+            status=status, known=_named(_dense(s[10], s[11], n, np.uint32, -1), names), row_of=np.full(n, -1),
+            kind=column(s[9], np.uint8, n).astype(np.int64),
+            of=_named(_dense(s[12], s[13], n, np.uint32, -1), names), of_seq=of_seq,
+            of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
+            group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
+            more=_dense(s[18], s[19], n, np.int64, 0), incomplete=_dense(s[20], s[21], n, np.int64, 0),
         )  # fmt: skip
-        source = Source.of(sections[_COLUMNS:]) if len(sections) > _COLUMNS else None
-        accepted = column(sections[10], np.uint8, n).astype(np.bool_) if len(sections[10]) else None
-        older = split(sections[5], sections[6])
-        if len(older) != m or (m and int(document.max()) >= n) or (source is not None and len(source) != n):
-            raise FormatError("a reply is damaged: its columns do not fit together")
-        return cls(shard, offset, predecessor, matches, older, source, accepted)
+        accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
+        source = Source.of(s[_COLUMNS:]) if len(s) > _COLUMNS else None
+        if (m and int(document.max()) >= n) or (source is not None and len(source) != n):
+            raise _unfit()
+        return cls(shard, offset, predecessor, matches, names, source, accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyNames:
+    """The names in the replies of all shards, in their order, for a judgement (`judging.verdicts.Names`)."""
+
+    replies: Sequence[Reply]
+
+    def id_of(self, shard: int, row: int) -> bytes:
+        return self.replies[shard].names[row]
+
+    first_of = id_of
+
+
+def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
+    """A shard's matches with numbers of names instead of rows, and these names. ids: of the shard's rows."""
+    found: dict[bytes, int] = {}
+
+    def number(name: bytes) -> int:
+        return found.setdefault(name, len(found))
+
+    rows = np.concatenate((matches.row, matches.of[matches.of >= 0]))
+    distinct, places = np.unique(rows, return_inverse=True)
+    numbers = np.array([number(ids.read(row)) for row in distinct.tolist()], np.int64)[places.reshape(-1)]
+    of, known = matches.of.copy(), matches.known.copy()
+    of[of >= 0] = numbers[len(matches.row) :]
+    for i in np.flatnonzero(known >= 0).tolist():
+        again = matches.status[i] == REDELIVERED
+        known[i] = number(ids.named(int(known[i]))[1] if again else b"")
+    return replace(matches, row=numbers[: len(matches.row)], of=of, known=known), list(found)
 
 
 def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:
@@ -95,15 +161,34 @@ def carries(shard: int, offset: int, shards: int) -> bool:
     return offset % shards == shard
 
 
-def _sparse(values: NDArray[np.int64]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-    at = np.flatnonzero(values)
+def _sparse(where: NDArray[np.bool_], values: NDArray[Any]) -> Sparse:
+    at = np.flatnonzero(where)
     return at.astype(np.uint16), values[at]
 
 
-def _dense(at: memoryview, values: memoryview, n: int) -> NDArray[np.int64]:
-    out = np.zeros(n, np.int64)
-    places = column(at, np.uint16)
-    if len(places) and int(places.max()) >= n:
-        raise FormatError("a reply is damaged: its columns do not fit together")
-    out[places] = column(values, np.int64, len(places))
+def _places(section: memoryview, n: int) -> NDArray[np.int64]:
+    """Places in a frame of n documents."""
+    places = column(section, np.uint16).astype(np.int64)
+    if int(places.max(initial=-1)) >= n:
+        raise _unfit()
+    return places
+
+
+def _dense(at: memoryview, values: memoryview, n: int, kind: Any, nothing: float) -> NDArray[Any]:
+    """Of n documents their values, `nothing` for all others."""
+    places = _places(at, n)
+    out = np.full(n, nothing)
+    out[places] = column(values, kind, len(places))
     return out
+
+
+def _named(numbers: NDArray[Any], names: Sequence[bytes]) -> NDArray[np.int64]:
+    """Numbers of names, none of them beyond the last."""
+    found = numbers.astype(np.int64)
+    if int(found.max(initial=-1)) >= len(names):
+        raise _unfit()
+    return found
+
+
+def _unfit() -> FormatError:
+    return FormatError("a reply is damaged: its columns do not fit together")

@@ -42,10 +42,13 @@ def test_ordered_is_symmetric() -> None:
 
 
 def test_generations_are_scored_one_by_one() -> None:
-    reported = [("a", "b"), ("b~1", "a~1"), ("a~1", "z~1"), ("a", "a~1")]
-    found, crossing = score_generations(reported, {("a", "b"): 0.9}, {"a", "b"}, 240_000, 0.8)
-    assert found == Score(true=2, reported=2, right=2)
-    assert crossing == 1
+    truth = {("a", "b"): 0.9, ("b", "c"): 0.8, ("a", "c"): 0.79}
+    # In the first one b was dropped, which answers for both its pairs; in the second one a and nothing else.
+    reported = [("a", "b"), ("b~1", "a~1"), ("a~1", "z~1"), ("a", "a~1"), ("a~1", "c~1")]
+    found = score_generations(reported, truth, {"a", "b", "c"}, 240_000, 0.8)
+    assert found == {"true_pairs": 4, "missed": 0, "false_pairs": 1, "pairs_of_two_generations": 1}
+    found = score_generations(reported[:4], truth, {"a", "b", "c"}, 240_000, 0.8)
+    assert found == {"true_pairs": 4, "missed": 1, "false_pairs": 0, "pairs_of_two_generations": 1}
     # A generation that is not there with all its known posts is not asked for.
-    found, _ = score_generations(reported, {("a", "b"): 0.9}, {"a", "b"}, 120_001, 0.8)
-    assert found == Score(true=1, reported=1, right=1)
+    found = score_generations(reported, truth, {"a", "b", "c"}, 120_002, 0.8)
+    assert found == {"true_pairs": 2, "missed": 0, "false_pairs": 0, "pairs_of_two_generations": 1}

@@ -9,8 +9,8 @@ from stream_lsh.embedded.report import Summary
 
 SUMMARY = Summary(
     documents=120_000, unique=118_000, near_duplicates=1_500, exact_duplicates=480, redelivered=10,
-    rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, unread=0, index_documents=0, index_bytes=None,
-    seconds=3.4, resumed_from=0, already_done=(), state=None,
+    rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, incomplete=0, index_documents=0, index_bytes=None,
+    seconds=3.4, resumed_from=0, already_done=(), unfinished={}, against="unique", state=None,
 )  # fmt: skip
 
 
@@ -62,7 +62,28 @@ def test_an_interrupted_run_that_goes_on() -> None:
 
 
 def test_what_was_cut_is_said() -> None:
-    text = "\n".join(lines(replace(SUMMARY, truncated=1, unread=12)))
+    text = "\n".join(lines(replace(SUMMARY, truncated=1, incomplete=1200)))
     assert "1 document has more than 100 matches" in text
     assert "--max-matches 0" in text
-    assert "12 candidates in crowded buckets not looked at" in text
+    assert "1,200 documents were not compared with all that might match" in text
+    assert "--bucket-size and --candidates" in text
+
+
+def test_a_last_line_without_an_end() -> None:
+    assert "the last line of feed.jsonl has no end yet: its 7 bytes are left to the next run" in lines(
+        replace(SUMMARY, unfinished={"feed.jsonl": 7})
+    )
+    again = replace(SUMMARY, documents=0, unfinished={"feed.jsonl": 1}, already_done=("feed.jsonl",))
+    assert lines(again) == ["the last line of feed.jsonl has no end yet: its 1 byte is left to the next run"]
+
+
+def test_pairs_of_an_index_of_kept_documents() -> None:
+    found = summary_lines(SUMMARY, max_matches=100, dead_letters=None, pairs=True)
+    assert "2,345 pairs of similar documents with kept ones only (against unique)" in list(found)
+    found = summary_lines(replace(SUMMARY, against="any"), max_matches=100, dead_letters=None, pairs=True)
+    assert "2,345 pairs of similar documents" in list(found)
+
+
+def test_a_query_adds_nothing() -> None:
+    found = list(summary_lines(replace(SUMMARY, index_documents=7), max_matches=100, dead_letters=None, queried=True))
+    assert found[-2:] == ["2,345 pairs of similar documents", "nothing was added to the index: 7 documents"]

@@ -85,8 +85,8 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "need a port each" in result.output
     result = run("worker", "--shards", "0")
     assert result.exit_code == 2 and "shards" in result.output
-    result = run("worker", against="unique")
-    assert result.exit_code == 2 and "not possible on Kafka" in result.output
+    result = run("worker", "--shards", "2")
+    assert result.exit_code == 2 and "against = 'unique' with shards = 2 is not possible yet" in result.output
 
 
 def test_every_setting_but_a_password_is_an_option() -> None:
@@ -175,12 +175,26 @@ def test_reindex_without_a_broker() -> None:
 
 
 def test_reindex_says_how_to_switch() -> None:
-    words = ["--to-prefix", "two", "--shards", "4", "--text-field", "title", "--text-field", "text", "--no-bag"]
+    words = [
+        "--to-prefix",
+        "two",
+        "--shards",
+        "4",
+        "--against",
+        "any",
+        "--text-field",
+        "title",
+        "--text-field",
+        "text",
+        "--no-bag",
+    ]
     words += ["--topic-prefix", "one", "--replication-factor", "3", "--retention-hours", "5", "--quiet"]
     with reindex.make_context("reindex", words) as context:
         assert isinstance(context, click.Context)
         options = _options(context)
-    assert sorted(options.split(" --")) == ["", "no-bag", "shards 4", "text-field text", "text-field title"]
+    assert sorted(options.split(" --")) == [
+        "", "against any", "no-bag", "shards 4", "text-field text", "text-field title"
+    ]  # fmt: skip
     old = KafkaSettings(topic_prefix="one", data_folder=Path("data"))
     lines = switching(old, target(old, "two"), options)
     command = lines[1].split()

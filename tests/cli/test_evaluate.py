@@ -135,6 +135,7 @@ def test_missing_files(feed: Path) -> None:
     assert evaluate(str(feed), "--truth", "no-such-truth.tsv").exit_code == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threshold", ["0.8", "0.5"])
 def test_the_first_posts_against_their_truth(shared_data: Path, threshold: str) -> None:
     found = figures(

@@ -105,6 +105,14 @@ def test_plot(tmp_path: Path, feed: Path, suffix: str) -> None:
     assert first.read_bytes().startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
 
 
+def test_a_plot_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as where it is not installed
+    result = tune("--plot", str(tmp_path / "curve.png"))
+    assert result.exit_code == 1
+    assert "needs the package matplotlib, which is not installed: pip install 'stream-lsh[plot]'" in result.stderr
+    assert result.stdout == ""
+
+
 def test_plot_to_another_suffix_or_place(tmp_path: Path) -> None:
     wrong = tune("--plot", str(tmp_path / "curve.pdf"))
     assert wrong.exit_code == 2

@@ -118,11 +118,11 @@ def test_a_commit_that_breaks_off_is_done_again(
             raise error
         return checkpoint(self, sync)
 
-    def broken_write(self: Store, values: dict[bytes, bytes], deleted: Any = ()) -> None:
+    def broken_write(self: Store, values: dict[bytes, bytes], **more: Any) -> None:
         due = name_key("job") in values and commits == number
         if due and place == "before":
             raise error
-        write(self, values, deleted)
+        write(self, values, **more)
         if due:
             raise error
 
@@ -156,6 +156,16 @@ def test_a_batch_that_breaks_off_is_done_again(
         job(tmp_path / "broken", feeds).run()
     job(tmp_path / "broken", feeds).run()
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+
+
+def test_a_feed_that_outruns_the_merges_is_slowed(
+    tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(module.Index, "pause", property(lambda _: 2.0))  # seconds for 1,000 documents
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    assert job(tmp_path, feeds).run().documents == 33 * FILES
+    assert slept == pytest.approx([0.066] * FILES)
 
 
 def test_no_thread_is_left_after_a_failure(tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

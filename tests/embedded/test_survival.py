@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -110,8 +111,11 @@ def longer(kills: int) -> float:
     return float(1.1 ** max(0, kills - 20))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("--shards", "3"), ("--against", "unique", "--verify", "signature")])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "more",
+    [("--generation-documents", "1000"), ("--against", "any", "--shards", "3"), ("--verify", "signature")],
+)
 def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
@@ -140,7 +144,7 @@ def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, m
     same(broken, whole)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_standard_output_in_a_file_is_written_again(feed: Path, tmp_path: Path) -> None:
     """The shell's `>` empties the file at every start; the run writes it whole all the same."""
     arguments = [
@@ -199,7 +203,7 @@ def limited(size: int, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-c", LIMITED, str(size), *arguments]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_full_disk_is_an_error_and_the_next_run_goes_on(feed: Path, tmp_path: Path) -> None:
     """The limit on file sizes stands for the full disk: writing fails the same way, in whatever file meets it first."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -242,15 +246,26 @@ def test_a_second_process_on_the_state_is_refused(tmp_path: Path) -> None:
     assert "in use by another process" in second.stderr
 
 
+@pytest.fixture(scope="module")
+def indexed(feed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs and the index of a whole run over the first part."""
+    folder = tmp_path_factory.mktemp("indexed")
+    assert run(command(feed, folder)).returncode == 0
+    return folder
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["run", "rows"])
 @pytest.mark.parametrize("damage", ["remove", "shorten", "scribble"])
-def test_damaged_files_are_named_and_rebuilt_from_the_rows(feed: Path, tmp_path: Path, name: str, damage: str) -> None:
+def test_damaged_files_are_named_with_the_remedy(
+    feed: Path, indexed: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    """Postings are rebuilt from the rows; rows are the truth."""
     whole = tmp_path / "whole"
-    whole.mkdir()
-    assert run(command(feed, whole)).returncode == 0
-    before = contents(whole)
-    postings = whole / "state" / "postings"
-    victim = sorted(postings.glob(f"{name}-*"))[0]
+    shutil.copytree(indexed / "state", whole / "state")
+    generation = whole / "state" / "generations" / "000000"
+    postings = generation / "postings"
+    victim = sorted((postings if name == "run" else generation).glob(f"{name}-*"))[0]
     size = victim.stat().st_size
     if damage == "remove":
         victim.unlink()
@@ -261,19 +276,24 @@ def test_damaged_files_are_named_and_rebuilt_from_the_rows(feed: Path, tmp_path:
             file.seek(10)
             file.write(os.urandom(100))
     # A new line makes the finished input go on, so that the index is opened for work.
-    (tmp_path / "more.jsonl").write_bytes(b'{"id": "new", "title": "a", "text": "completely new text of the day"}\n')
+    new = b'{"id": "new", "title": "a", "text": "completely new text of the day"}\n'
+    known = json.loads((feed / "one.jsonl").read_bytes().splitlines()[0]) | {"id": "a copy"}
+    (tmp_path / "more.jsonl").write_bytes(new + json.dumps(known).encode() + b"\n")
     arguments = command(feed, whole)
     arguments.insert(4, str(tmp_path / "more.jsonl"))
     done = run(arguments)
     assert done.returncode == 3, done.stderr
-    assert str(postings) in done.stderr and "rebuilt from the rows" in done.stderr
-    for path in postings.iterdir():
-        path.unlink()
-    postings.rmdir()
+    assert str(victim) in done.stderr
+    checked = run([sys.executable, "-m", "stream_lsh.cli", "info", "--check", "--state", str(whole / "state")])
+    assert checked.returncode == 3 and str(victim) in checked.stderr
+    if name == "rows":
+        assert "restore the folder from a backup" in done.stderr
+        return
+    assert f"delete the folder {postings} and start again" in done.stderr
+    shutil.rmtree(postings)
     done = run(arguments)
     assert done.returncode == 0, done.stderr
-    after = contents(whole)
-    assert after["unique"].startswith(before["unique"]) and len(after["unique"]) > len(before["unique"])
+    assert contents(whole)["unique"] == new
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def truth(path: Path) -> dict[tuple[str, str], float]:
     ("documents", "fields", "count", "pairs"),
     [
         ("posts-120k.jsonl.xz", ("title", "text"), 40_000, "posts-40k.word3.pairs.tsv"),
-        ("terms-3k.jsonl.xz", ("text",), 3_000, "terms-3k.word3.pairs.tsv.xz"),
+        pytest.param("terms-3k.jsonl.xz", ("text",), 3_000, "terms-3k.word3.pairs.tsv.xz", marks=pytest.mark.long),
     ],
 )
 def test_it_reproduces_the_truth_files(

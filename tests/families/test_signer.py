@@ -17,11 +17,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from oracles.minhash import jaccard
 from oracles.signing import make_settings, normalise, pack, shingle_hashes, shingles, sign
+from oracles.siphash import siphash
 
 from stream_lsh.errors import UsageError
 from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.murmur import murmur128
+from stream_lsh.hashing.siphash import KEY_BYTES, LAST_ROUNDS, ROUNDS
 from stream_lsh.index.heap import trim
 from stream_lsh.text.settings import SigningSettings
 
@@ -79,12 +81,12 @@ def test_shingles_are_those_of_plain_python(texts: list[str], settings: SigningS
 
 @hypothesis_settings(max_examples=300, deadline=None)
 @given(st.lists(documents, max_size=5), choices)
-def test_fingerprint_is_mmh3_of_the_normalised_text(texts: list[str], settings: SigningSettings) -> None:
-    signed = sign(texts, settings)
-    expected = [
-        mmh3.hash64(normalise(text, settings).encode("utf-8", "surrogatepass"), 0, True, signed=False) for text in texts
-    ]
-    assert [tuple(row) for row in signed.fingerprints.tolist()] == expected
+def test_fingerprint_is_the_keyed_hash_of_the_normalised_text(texts: list[str], settings: SigningSettings) -> None:
+    for key in (bytes(KEY_BYTES), bytes(range(KEY_BYTES))):
+        signed = Signer(settings, key).sign(*pack(texts), want_shingles=False)
+        normal = [normalise(text, settings).encode("utf-8", "surrogatepass") for text in texts]
+        expected = [siphash(text, key, ROUNDS, LAST_ROUNDS) for text in normal]
+        assert [row.astype("<u8").tobytes() for row in signed.fingerprints] == expected
 
 
 @hypothesis_settings(max_examples=200, deadline=None)
@@ -101,7 +103,7 @@ def test_a_document_does_not_depend_on_its_batch(texts: list[str], settings: Sig
     together = sign(texts, settings)
     for place, text in enumerate(texts):
         alone = sign([text], settings)
-        for name in ("sizes", "fingerprints", "signatures", "keys"):
+        for name in ("sizes", "fingerprints", "signatures"):
             assert np.array_equal(getattr(alone, name)[0], getattr(together, name)[place]), name
 
 
@@ -110,22 +112,24 @@ def test_layout(rows: int) -> None:
     settings = make_settings(rows=rows, bands=20)
     signed = sign(["one two three four", "", "  ", "five"], settings)
     assert signed.sizes.tolist() == [2, 0, 0, 1]
-    assert (signed.sizes.dtype, signed.keys.dtype, signed.fingerprints.dtype) == (np.uint32, np.uint64, np.uint64)
-    assert signed.signatures.dtype == (np.uint16 if rows >= 3 else np.uint32)
-    assert (signed.signatures.shape, signed.keys.shape, signed.fingerprints.shape) == ((4, 128), (4, 20), (4, 2))
+    assert (signed.sizes.dtype, signed.fingerprints.dtype) == (np.uint32, np.uint64)
+    assert signed.signatures.dtype == {1: np.uint32, 2: np.uint32, 3: np.uint16, 5: np.uint8}[rows]
+    assert (signed.signatures.shape, signed.fingerprints.shape) == ((4, 128), (4, 2))
     assert signed.offsets.tolist() == [0, 2, 2, 2, 3]
     assert len(set(signed.shingles.tolist())) == 3
-    assert np.array_equal(signed.keys, band_keys(signed.signatures, 20, rows))
-    assert len(np.unique(signed.keys[0])) == 20
+    keys = band_keys(signed.signatures, 20, rows)
+    assert keys.shape == (4, 20)
+    assert len(np.unique(keys[0])) == 20
     less = Signer(settings).sign(*pack(["one two three four", "", "  ", "five"]), want_shingles=False)
     assert (len(less.shingles), len(less.offsets)) == (0, 0)
-    for name in ("sizes", "fingerprints", "signatures", "keys"):
+    for name in ("sizes", "fingerprints", "signatures"):
         assert np.array_equal(getattr(less, name), getattr(signed, name))
 
 
 def test_no_documents() -> None:
     signed = sign([], make_settings())
-    assert (signed.signatures.shape, signed.keys.shape, signed.offsets.tolist()) == ((0, 128), (0, 18), [0])
+    assert (signed.signatures.shape, signed.offsets.tolist()) == ((0, 128), [0])
+    assert band_keys(signed.signatures, 18, 5).shape == (0, 18)
 
 
 def test_what_is_empty_and_what_is_not() -> None:
@@ -143,12 +147,12 @@ def test_the_same_forever() -> None:
     assert signed.sizes.tolist() == [9]
     assert signed.shingles[:2].tolist() == GOLDEN_SHINGLES
     assert signed.signatures[0, :4].tolist() == GOLDEN_SIGNATURE
-    assert signed.keys[0, :2].tolist() == GOLDEN_KEYS
+    assert band_keys(signed.signatures, 18, 5)[0, :2].tolist() == GOLDEN_KEYS
 
 
 GOLDEN_SHINGLES = [107218033697537580, 10474896504625228035]
-GOLDEN_SIGNATURE = [29671, 60437, 1982, 24513]
-GOLDEN_KEYS = [1904969940481913205, 1444338731059380674]
+GOLDEN_SIGNATURE = [231, 21, 190, 193]
+GOLDEN_KEYS = [8678337931482979779, 9209679975100361733]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from oracles.signing import make_settings
 
+from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signed, Signer
 
 K = 128
@@ -131,7 +132,7 @@ def test_shingle_hashes_and_keys_are_uniform_in_every_bit() -> None:
     signed = Signer(settings).sign(data, np.array([len(data)]), want_shingles=True)
     numbers = [str(number).encode() for number in range(4_000)]
     ends = np.cumsum([len(number) for number in numbers])
-    keys = Signer(settings).sign(b"".join(numbers), ends, want_shingles=False).keys
+    keys = band_keys(Signer(settings).sign(b"".join(numbers), ends, want_shingles=False).signatures, 18, 5)
     for values in (signed.shingles, keys.ravel()):
         bits = np.unpackbits(values.view(np.uint8)).reshape(-1, 64).astype(np.float64) * 2 - 1
         correlation = bits.T @ bits / len(bits)
@@ -140,10 +141,11 @@ def test_shingle_hashes_and_keys_are_uniform_in_every_bit() -> None:
 
 
 def test_band_keys_of_different_bands_never_meet() -> None:
-    """72,000 keys of 64 bits: a collision by chance has P = 1.4e-10."""
+    """4,000 keys of 3 components of 16 bits in each of 18 bands: a collision by chance has P = 5e-7."""
     numbers = [str(number).encode() for number in range(4_000)]
     ends = np.cumsum([len(number) for number in numbers])
-    keys = Signer(make_settings("set")).sign(b"".join(numbers), ends, want_shingles=False).keys
+    signed = Signer(make_settings("set", rows=3)).sign(b"".join(numbers), ends, want_shingles=False)
+    keys = band_keys(signed.signatures, 18, 3)
     assert len(np.unique(keys)) == keys.size
 
 

@@ -1,9 +1,8 @@
-"""Batches, commits and openings that break off: what was committed is kept, nothing else counts, nothing stays open."""
+"""Openings and commits that break off: what was committed is kept, nothing else counts, nothing stays open."""
 
 from __future__ import annotations
 
 import gc
-import random
 import shutil
 import threading
 from collections.abc import Callable
@@ -11,32 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from feeds import WORDS, fed, nasty, once
 
-from stream_lsh import Deduplicator, Document, Settings, Verdict
-from stream_lsh import api as module
-from stream_lsh.embedded.information import information
+from stream_lsh.documents.columns import Document
 from stream_lsh.errors import StateError
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.index import Index
 from stream_lsh.index.postings import Postings
-from stream_lsh.index.rows import RowTable
+from stream_lsh.index.rows import RowFile
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store import Store, name_key
+from stream_lsh.index.store import Store
+from stream_lsh.settings import Settings
 
-BATCH = 40
-SMALL = {"memory_documents": 16}  # every commit flushes
+BATCH, N = 40, 240
+FEED = nasty(7, N, words=WORDS[:60])
 
 
-def stream(n: int) -> list[Document]:
-    chance = random.Random(7)
-    texts = [[f"w{chance.randrange(300)}" for _ in range(30)] for _ in range(5)]
-    out: list[Document] = []
-    for number in range(n):
-        words = list(chance.choice(texts))
-        words[chance.randrange(30)] = f"w{chance.randrange(300)}"
-        texts.append(words)
-        out.append(chance.choice(out) if out and chance.random() < 0.05 else Document(number, " ".join(words)))
-    return out
+def settings_of(shards: int) -> Settings:
+    """Everything that is committed is flushed."""
+    more = {} if shards == 1 else {"against": "any", "shards": shards}
+    return Settings(memory_documents=16, generation_documents=90, **more)
 
 
 def breaking(method: Callable[..., Any], at: int, *, after: bool = False) -> Callable[..., Any]:
@@ -56,46 +49,16 @@ def breaking(method: Callable[..., Any], at: int, *, after: bool = False) -> Cal
     return called
 
 
-def goes_on(folder: Path, whole: list[Verdict], documents: list[Document], settings: Settings) -> int:
+def goes_on(folder: Path, whole: list[dict[str, Any]]) -> int:
     """The index answers from its last commit on like an undisturbed one; returns how many documents it holds back."""
-    with Deduplicator(settings, folder) as found:
-        done = found._seq
-        assert list(found.process(documents[done:], batch=BATCH)) == whole[done:]
-    assert information(folder, check=True)["health"]["problems"] == []  # type: ignore[index]
-    return done
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize(
-    ("owner", "name", "breaks"),
-    [
-        (Shard, "keep", StateError),
-        (Shard, "keep", KeyboardInterrupt),
-        (Ids, "add", KeyboardInterrupt),
-        (module, "judge", KeyboardInterrupt),
-    ],
-)
-def test_a_batch_that_breaks_off_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, breaks: type[BaseException], shards: int
-) -> None:
-    """Its rows, or some of them, are in memory: neither a commit nor closing may write them down."""
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    settings, documents = Settings(shards=shards, **SMALL), stream(6 * BATCH)
-    with Deduplicator(settings) as found:
-        whole = list(found.process(documents, batch=BATCH))
-
-    def broken(*_: object) -> None:
-        raise breaks
-
-    with Deduplicator(settings, tmp_path) as found:
-        assert list(found.process(documents[: 2 * BATCH], batch=BATCH)) == whole[: 2 * BATCH]
-        with monkeypatch.context() as patch, pytest.raises(breaks):
-            patch.setattr(owner, name, broken)
-            list(found.process(documents[2 * BATCH :], batch=BATCH))
-        for use in (found.commit, lambda: list(found.process(documents[:1])), lambda: found.query("a text")):
-            with pytest.raises(StateError, match=r"broken off.*make a new one"):
-                use()
-    assert goes_on(tmp_path, whole, documents, settings) == 2 * BATCH
+    index = Index(Settings(), folder, durable=False)
+    try:
+        done = (index.store.named("feed") or {"next": 0})["next"]
+        assert fed(index, FEED[done:], done, BATCH) == whole[done:]
+        index.commit({"feed": {"next": N}})
+    finally:
+        index.close()
+    return int(done)
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -112,43 +75,86 @@ def test_a_batch_that_breaks_off_is_left_out(
     ],
 )
 def test_a_commit_that_breaks_off_is_the_last(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: type,
-    name: str,
-    after: bool,
-    committed: int,
-    shards: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, after: bool, committed: int, shards: int
 ) -> None:
     """It is on disk whole or not at all, whatever the shards believe; closing adds nothing."""
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    settings, documents = Settings(shards=shards, **SMALL), stream(6 * BATCH)
-    with Deduplicator(settings) as found:
-        whole = list(found.process(documents, batch=BATCH))
-    with Deduplicator(settings, tmp_path) as found:
-        list(found.process(documents[: 2 * BATCH], batch=BATCH))
+    settings = settings_of(shards)
+    whole = once(FEED, settings, tmp_path / "whole", BATCH)
+    index = Index(settings, tmp_path / "index", durable=False)
+    try:
+        for at in (0, BATCH):
+            fed(index, FEED[at : at + BATCH], at, BATCH)
+            index.commit({"feed": {"next": at + BATCH}})
+        fed(index, FEED[2 * BATCH : 3 * BATCH], 2 * BATCH, BATCH)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(owner, name, breaking(getattr(owner, name), 1, after=after))
-            list(found.process(documents[2 * BATCH :], batch=BATCH))
-        with pytest.raises(StateError, match="broken off"):
-            found.commit()
-        with pytest.raises(StateError, match=f"a commit of the index in {tmp_path} was broken off: open it again"):
-            found._index.commit({})
-    assert goes_on(tmp_path, whole, documents, settings) == (2 + committed) * BATCH
+            index.commit({"feed": {"next": 3 * BATCH}})
+        with pytest.raises(StateError, match=f"a commit of the index in {index.folder} was broken off: open it again"):
+            index.commit({})
+    finally:
+        index.close()
+    assert goes_on(tmp_path / "index", whole) == (2 + committed) * BATCH
 
 
-def test_closing_lets_what_was_flushed_at_opening_count(tmp_path: Path) -> None:
-    """Also where nothing is committed: the manifest and the checksums that belong to it."""
-    settings = Settings(**SMALL)
-    with Deduplicator(settings, tmp_path) as found:
-        list(found.process(stream(100)))
-    shutil.rmtree(tmp_path / "postings")
-    store = Store(tmp_path / "db")
-    store.write({}, [name_key("flush/0/0")])  # as if the flush had not been committed
-    store.close()
-    with Deduplicator(settings, tmp_path, read_only=True):
-        pass
-    assert information(tmp_path, check=True)["health"]["problems"] == []  # type: ignore[index]
+@pytest.mark.parametrize("shards", [1, 3])
+def test_opening_and_closing_changes_nothing(tmp_path: Path, shards: int) -> None:
+    """Again and again, also where postings have to be made anew and nothing is committed."""
+    settings = settings_of(shards)
+    whole = once(FEED, settings, tmp_path / "whole", BATCH)
+    index = Index(settings, tmp_path / "index", durable=False)
+    fed(index, FEED[:150], 0, BATCH)
+    index.commit({"feed": {"next": 150}})
+    index.close()
+    for number in range(4):
+        if number % 2 == 0:
+            for folder in (tmp_path / "index").glob("generations/*/postings"):
+                shutil.rmtree(folder)
+        Index(Settings(), tmp_path / "index", durable=False).close()
+    assert goes_on(tmp_path / "index", whole) == 150
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_commit_takes_over_what_was_flushed_meanwhile(tmp_path: Path, seed: int) -> None:
+    """Batches after it still find what was flushed between the last commit and it."""
+    settings = Settings(memory_documents=16, generation_documents=(None, 50)[seed % 2])
+    feed = nasty(seed, N, words=WORDS[:60])
+    whole = once(feed, settings.model_copy(update={"memory_documents": 65536}), tmp_path / "whole", N)
+    index = Index(settings, tmp_path / "index", durable=False)
+    try:
+        at = 0
+        while at < N:
+            for _ in range(1 + seed):
+                assert fed(index, feed[at : at + 10], at, 10) == whole[at : at + 10]
+                at += 10
+            index.commit({})
+    finally:
+        index.close()
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    once(FEED[:5], Settings(threshold=0.7), tmp_path)
+    with pytest.raises(StateError, match=r"threshold = 0\.7 \(now 0\.8\); use those, leave them out, or use another"):
+        Index(Settings(threshold=0.8), tmp_path)
+    index = Index(Settings(), tmp_path)
+    try:
+        assert index.settings.threshold == 0.7
+    finally:
+        index.close()
+
+
+def test_each_index_has_a_key_of_its_own(tmp_path: Path) -> None:
+    keys = set()
+    for name in "abc":
+        once(FEED[:5], Settings(), tmp_path / name)
+        store = Store(tmp_path / name / "db", read_only=True)
+        keys.add(store.named("index")["key"])
+        store.close()
+    assert len(keys) == 3 and all(len(bytes.fromhex(key)) == 16 for key in keys)
+
+
+def test_numbers_and_strings_are_different_ids(tmp_path: Path) -> None:
+    feed = [Document(7, "one two three four"), Document("7", "five six seven eight"), Document(7, "one two three four")]
+    assert [v["kind"] for v in once(feed, Settings(), tmp_path)] == ["unique", "unique", "redelivered"]
 
 
 def files_of(folder: Path) -> set[str]:
@@ -163,20 +169,22 @@ def files_of(folder: Path) -> set[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are read from /proc")
-@pytest.mark.parametrize(("owner", "name"), [(Ids, "restore"), (RowTable, "_check")])
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(("owner", "name"), [(Ids, "restore"), (RowFile, "_check")])
 def test_an_opening_that_fails_leaves_nothing_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, read_only: bool
 ) -> None:
     """The second shard fails, after the first has started to write what it flushed."""
-    settings = Settings(shards=2, **SMALL)
-    with Deduplicator(settings, tmp_path) as found:
-        list(found.process(stream(200)))
-    del found  # it has its runs open as long as it lives
-    shutil.rmtree(tmp_path / "postings")
+    once(FEED, settings_of(2), tmp_path)
+    gc.collect()
+    assert files_of(tmp_path) == set()
+    if not read_only:
+        for folder in tmp_path.glob("generations/*/postings"):
+            shutil.rmtree(folder)
     before = set(threading.enumerate())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(owner, name, breaking(getattr(owner, name), 2, after=True))
-        Index(settings, tmp_path)
+        Index(Settings(), tmp_path, read_only=read_only)
     assert set(threading.enumerate()) <= before
     gc.collect()  # a run's file is closed when nobody holds it any more
     assert files_of(tmp_path) == set()

@@ -14,10 +14,12 @@ import pytest
 from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import store as module
 from stream_lsh.index.refusals import refused
-from stream_lsh.index.rows import RowTable
+from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import Run
 from stream_lsh.index.store import Store
+from stream_lsh.settings import Settings
 
+SHAPE = Shape(Settings())
 FEW_FILES = """
 import resource, sys
 from pathlib import Path
@@ -57,10 +59,10 @@ def test_too_many_open_files_are_no_damage(tmp_path: Path) -> None:
 def test_what_the_system_refuses_rocksdb_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:  # fmt: skip
-    def refuse_it(path: str, options: object) -> object:
+    def refuse_it(path: str, *_: object, **__: object) -> object:
         raise Exception(f"IO error: While open a file for random read: {path}/LOCK: {os.strerror(number)}")
 
-    monkeypatch.setattr(module, "Rdict", refuse_it)
+    monkeypatch.setattr(module, "Rdict", refuse_it)  # of a folder without a store yet, nothing else is asked
     with pytest.raises(
         StateError, match=r"the index in .* cannot be used.*and start again, nothing is damaged"
     ) as info:
@@ -77,7 +79,7 @@ def test_files_of_postings_that_are_refused(tmp_path: Path, monkeypatch: pytest.
         raise refuse(number)
 
     monkeypatch.setattr(os, "open", refuse_it)
-    for look in (lambda: Run.open(tmp_path / "run-0-1.bin"), lambda: RowTable(tmp_path / "r", 8, 4, 2, np.uint16)):
+    for look in (lambda: Run.open(tmp_path / "run-0-1.bin"), lambda: RowFile(tmp_path / "r", SHAPE, 0)):
         with pytest.raises(StateError, match="nothing is damaged") as info:
             look()
         assert not isinstance(info.value, DamagedError)
@@ -89,8 +91,8 @@ def test_a_missing_or_foreign_file_is_damage(tmp_path: Path) -> None:
     (tmp_path / "rows").write_bytes(b"x" * 5000)
     descriptors = Path("/proc/self/fd")
     before = len(list(descriptors.iterdir())) if descriptors.exists() else 0
-    with pytest.raises(DamagedError, match="rebuilt from the rows"):
-        RowTable(tmp_path / "rows", 8, 4, 2, np.uint16)
+    with pytest.raises(DamagedError, match="restore the folder from a backup"):
+        RowFile(tmp_path / "rows", SHAPE, 0)
     assert not before or len(list(descriptors.iterdir())) == before
 
 
@@ -102,13 +104,12 @@ def test_each_refusal_has_its_remedy() -> None:
 
 
 def test_a_write_that_is_refused_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = RowTable(tmp_path / "rows", 8, 4, 2, np.uint16)
-    table.count[0] = 3
+    file = RowFile(tmp_path / "rows", SHAPE, 0)
 
     def full(*_: object) -> int:
         raise refuse(errno.ENOSPC)
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OutputError, match="make room on the disk and start again to go on"):
-        table.flush()
-    table.close()
+        file.append(np.zeros((3, SHAPE.width), np.uint64))
+    file.close()

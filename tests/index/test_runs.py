@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
-from stream_lsh.index.buckets import key_range
+from stream_lsh.index.buckets import count, key_range, passing, read
 from stream_lsh.index.index import disk_bytes
+from stream_lsh.index.memory import KEY_BITS, Memory, find
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
 
 ROOM = 64  # keys read at once
+LOW = np.uint64(2 ** (64 - KEY_BITS))  # keys differ by this at least
 
 
 def postings(seed: int, n: int, first: int, common: int = 0) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
@@ -22,14 +24,27 @@ def postings(seed: int, n: int, first: int, common: int = 0) -> tuple[NDArray[np
     keys = chance.integers(1, 2**64, n, np.uint64, endpoint=False)
     shared = np.random.default_rng(0).integers(1, 2**64, max(common, 1), np.uint64, endpoint=False)
     keys[:common] = shared[:common]
+    keys = keys // LOW * LOW
     rows = chance.integers(first, first + 1000, n).astype(np.uint32)
     order = np.lexsort((rows, keys))
     return keys[order], rows[order]
 
 
-def looked_up(run: Run, key: np.uint64) -> list[int]:
-    found = key_range(np.array(run.line(), np.int64), key, np.empty(ROOM, np.uint64))
-    return run.slice_rows(*found).tolist()
+def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
+    """All rows under a key, the oldest first."""
+    table, memory, out = run.line(first)[None], Memory.of(1), np.empty(10_000, np.int64)
+    room = np.empty(ROOM, np.uint64)
+    hits = passing(np.array([key]), table)
+    slot = find(memory, key)
+    n, more = read(key, slot, hits, 0, table, memory, np.int64(len(out)), room, out)
+    start, stop, _ = key_range(table, 0, key, room)
+    assert not more and n == stop - start == count(key, slot, hits, table, memory, room)
+    for limit in (1, 3, n - 1):
+        if 0 < limit < n:
+            few = np.empty(n, np.int64)
+            assert read(key, slot, hits, 0, table, memory, np.int64(limit), room, few) == (limit, True)
+            assert np.array_equal(few[:limit], out[:limit])
+    return out[:n][::-1].tolist()
 
 
 @pytest.mark.parametrize("n", [1, 5, 1000, 70_000])
@@ -55,8 +70,8 @@ def test_a_bucket_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     for one in (run, Run.open(tmp_path / "run-0-1.bin", check=True)):
         for i in (690, 699, 700, 1500, 2499, 2500, 2510):
             assert looked_up(one, keys[i]) == rows[keys == keys[i]].tolist()
-        assert looked_up(one, keys[700] + np.uint64(1)) == []
-        assert looked_up(one, keys[700] - np.uint64(1)) == []
+        assert looked_up(one, keys[700] + LOW) == []
+        assert looked_up(one, keys[700] - LOW) == []
 
 
 def test_few_foreign_keys_pass_the_filter() -> None:
@@ -83,8 +98,13 @@ def test_merging_equals_sorting_everything(tmp_path: Path, monkeypatch: pytest.M
     keys = np.concatenate([part[0] for part in parts])
     rows = np.concatenate([part[1] for part in parts])
     order = np.lexsort((rows, keys))
-    assert np.array_equal(merged.slice_keys(0, len(keys)), keys[order])
-    assert np.array_equal(merged.slice_rows(0, len(keys)), rows[order])
+    for start, stop in ((0, len(keys)), (17, 4001), (len(keys) - 1, len(keys)), (5, 5)):
+        found_keys, found_rows = merged.between(start, stop)
+        assert np.array_equal(found_keys, keys[order][start:stop])
+        assert np.array_equal(found_rows, rows[order][start:stop])
+    for at in range(0, len(keys), 500):
+        key = int(keys[order][at])
+        assert merged.position(key) == np.searchsorted(keys[order], np.uint64(key))
     assert (merged.level, merged.first, merged.last) == (1, 0, 4000)
     whole = Run.of(keys[order], rows[order], 0, 4000)
     assert np.array_equal(merged.filter, whole.filter)

@@ -10,7 +10,7 @@ from stream_lsh.embedded.information import information
 from stream_lsh.errors import StateError
 from stream_lsh.index import seal
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import Store, name_key
+from stream_lsh.index.store import TEXTS, Store, name_key, rows_key
 from stream_lsh.settings import Settings
 
 
@@ -94,7 +94,7 @@ def test_a_checksum_error_is_not_taken_for_a_lock(folder: Path) -> None:
 
 def test_check_reads_the_store_too(folder: Path) -> None:
     store = Store(folder / "db")
-    store.write({b"r" + bytes(10): bytes(range(256)) * 400})
+    store.write({rows_key(TEXTS, 0, 0, 0): bytes(range(256)) * 400})
     store.close()
     (path,) = (folder / "db").glob("*.blob")
     content = bytearray(path.read_bytes())

@@ -36,7 +36,7 @@ from stream_lsh.kafka.tools.libraries import VERSIONS
 from stream_lsh.kafka.topics import wanted
 
 DOCUMENTS = 20_000
-PARTITIONS, SHARDS = 4, 3
+PARTITIONS, SHARDS, GENERATION = 4, 3, 700
 SESSION = 6.0  # seconds
 MOST_WORKERS = 5
 PAUSE = (0.5, 4.5)  # seconds between two events
@@ -318,6 +318,7 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
 def run(
     data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS,
     delivery: str = "exactly_once",
+    shards: int = SHARDS,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
@@ -331,7 +332,8 @@ def run(
     proxy.delay, proxy.jitter = 0.0005, 0.002
     with Pipeline(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
-        partitions=PARTITIONS, shards=SHARDS, session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
+        partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
+        session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memory_documents=2000, frame_documents=200, frames_in_flight=100, give_up_seconds=300,
         standbys=seed % 2, delivery=delivery,
     ) as pipeline:  # fmt: skip

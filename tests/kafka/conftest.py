@@ -1,6 +1,7 @@
 """The broker of the tests: $STREAM_LSH_TEST_BROKER, else Docker, else Java and Maven, else they are skipped.
 
 STREAM_LSH_TEST_KAFKA_VERSION chooses the version of the latter two. With CI set a missing broker is a failure.
+What needs a broker is `long`, unless it is marked as `smoke`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,16 @@ from proxy import Proxied, proxied_broker
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker
+
+BROKERS = {"broker", "brokers", "narrow", "proxied", "secure"}  # fixtures that start one
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a broker."""
+    for item in items:
+        if BROKERS & set(getattr(item, "fixturenames", ())) and not item.get_closest_marker("smoke"):
+            item.add_marker("long")
 
 
 @pytest.fixture(scope="session")

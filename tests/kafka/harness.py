@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from feeding import POSTS, Record, produce
+from kafka_helpers import several_shards
 from oracle import Expected, Outputs, answers, check, order
 from stage_helpers import members, partitions_of, settled, warm
 
@@ -162,7 +163,7 @@ class Pipeline:
         self.folder = folder
         self.through = through or bootstrap
         defaults = {"text_field": POSTS[1], "max_matches": 0, "session_timeout_ms": 6000, "give_up_seconds": 120}
-        self.given: dict[str, Any] = {**defaults, "topic_prefix": prefix, **given}
+        self.given: dict[str, Any] = {**defaults, **several_shards(given), "topic_prefix": prefix, **given}
         self.settings = KafkaSettings(bootstrap_servers=bootstrap, **self.given)
         self.topics = Topics.of(self.settings)
         self.workers: list[Worker] = []

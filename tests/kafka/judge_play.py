@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from stage_helpers import KEY
 
 from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
 from stream_lsh.families.signer import Signer
-from stream_lsh.index.batch import sign_batch
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame, Sequenced, Source
@@ -48,7 +48,7 @@ def answered(settings: KafkaSettings, folder: Path, number: int, seed: int = 1, 
     """Frames of about `number` documents of `PARTITIONS` partitions: copies, near copies, ids that come again, refused
     and empty ones, and rows that do not count because an earlier frame had them."""
     chance = random.Random(seed)
-    signer = Signer(settings.signing)
+    signer = Signer(settings.signing, KEY)
     replicas = [Replica(settings, shard, folder / f"play-{shard}") for shard in range(settings.shards)]
     for replica in replicas:
         replica.activate()
@@ -57,7 +57,7 @@ def answered(settings: KafkaSettings, folder: Path, number: int, seed: int = 1, 
     ids = list(IDS)
     before: list[tuple[bytes, str]] = []
     frames: list[Answered] = []
-    offset, predecessor, made = chance.randrange(3), -1, 0
+    offset, predecessor, made, first = chance.randrange(3), -1, 0, 0
     while made < number:
         n = chance.choice((1, 5, most))
         places, bodies = [], []
@@ -88,8 +88,9 @@ def answered(settings: KafkaSettings, folder: Path, number: int, seed: int = 1, 
         frame = _frame(settings, signer, places, bodies, 1_700_000_000_000 + made)
         accepted = np.array([place.counted for place in places])
         sequenced = Sequenced(
-            offset, predecessor, None if accepted.all() else accepted, memoryview(frame.encode(settings))
+            offset, predecessor, first, KEY, None if accepted.all() else accepted, memoryview(frame.encode(settings))
         ).encode(settings)
+        first += int(accepted.sum())
         replies = []
         for replica in replicas:
             answer = replica.match(sequenced)
@@ -113,7 +114,7 @@ def _frame(settings: KafkaSettings, signer: Signer, places: list[Place], bodies:
         columns.ids, times, signed_at, rejected,
         {i: place.headers for i, place in enumerate(places) if place.headers},
     )  # fmt: skip
-    return Frame.of(sign_batch(signer, settings, columns, want_shingles=False), np.zeros((0, 4), np.int64), source)
+    return Frame.of(signer, settings, columns, np.zeros((0, 4), np.int64), source)
 
 
 def log_of(frames: list[Answered], seed: int = 1, repeats: float = 0.1) -> list[bytes]:

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from stage_helpers import commits, warm
+from stage_helpers import KEY, commits, warm
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.families.signer import Signer
-from stream_lsh.index.batch import sign_batch
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.process import Job, command, dump
@@ -48,15 +47,15 @@ def documents(n: int, seed: int = 1) -> list[Document]:
 
 def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
     """Sequenced frames, from `first` on without gaps."""
-    signer = Signer(settings.signing)
+    signer = Signer(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):
         part = columns(list(given[at : at + size]))
         n = len(part.ids)
-        batch = sign_batch(signer, settings, part, want_shingles=False)
         source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
-        frame = Frame.of(batch, np.array([[0, at, at + n, 0]], np.int64), source)
-        out.append(Sequenced(number, number - 1, None, memoryview(frame.encode(settings))).encode(settings))
+        frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)
+        place = number, number - 1, number * size, KEY
+        out.append(Sequenced(*place, None, memoryview(frame.encode(settings))).encode(settings))
     return out
 
 

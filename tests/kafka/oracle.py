@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -81,7 +81,7 @@ def answers(
 ) -> Expected:
     """What the embedded engine says, over the order that was recorded; folder: for its index."""
     values = {record.source: record.value for record in documents}
-    expected = Expected()
+    expected, count = Expected(), 0
     index = Index(settings, folder, durable=False)
     try:
         for sequenced, frame in frames:
@@ -94,10 +94,9 @@ def answers(
             sources = [(int(partitions[i]), int(offsets[i])) for i in rows]
             columns = _parsed(settings, [values[source] for source in sources])
             seqs = sequenced.numbers(n)[rows]
-            judgement = judge(
-                index.match(index.sign(columns), seqs), columns.ids, seqs, settings.max_matches,
-                lambda shard, row: index.shards[shard].ids.read(row),
-            )  # fmt: skip
+            matches = index.match(index.sign(columns), seqs, count + np.arange(len(rows)))
+            count += len(rows)
+            judgement = judge(matches, columns.ids, seqs, settings.max_matches, index)
             if index.full:
                 index.commit({})
             found = verdict_lines(judgement).splitlines()
@@ -144,13 +143,18 @@ def strip(line: bytes) -> bytes:
     return line.partition(b',"source":{')[0] + b"}"
 
 
-def without_seq(line: bytes) -> bytes:
-    """A verdict or pair without its numbers, which only mean an order."""
+def places_of(verdicts: Iterable[bytes]) -> dict[int, int]:
+    """How many documents were judged before the one with a number, by all verdicts there are."""
+    return {seq: place for place, seq in enumerate(sorted(json_of(line)["seq"] for line in verdicts))}
+
+
+def renumbered(line: bytes, places: Mapping[int, int]) -> bytes:
+    """A verdict or pair with places instead of numbers, which have gaps on Kafka."""
     found = json_of(line)
-    for name in ("seq", "older_seq", "newer_seq"):
-        found.pop(name, None)
-    for match in found.get("matches", ()):
-        match.pop("seq")
+    for part in (found, *found.get("matches", ())):
+        for name in ("seq", "older_seq", "newer_seq", "group"):
+            if part.get(name) is not None:
+                part[name] = places[part[name]]
     return json.dumps(found).encode()
 
 

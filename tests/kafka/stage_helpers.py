@@ -25,6 +25,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Frame, Sequenced, places
 
+KEY = bytes(range(16))  # of an index
 PATIENCE = 300  # seconds for what should take a few: the machine may be slow, or busy with other things
 
 
@@ -164,6 +165,11 @@ async def commit(settings: KafkaSettings, role: str, topic: str, offset: int, me
         await consumer.stop()
 
 
+async def begun(settings: KafkaSettings) -> None:
+    """Commit what the first start of a sequencer leaves: the key, without which nobody signs."""
+    await commit(settings, "sequence", Topics.of(settings).signatures, 0, Accepted(KEY).metadata())
+
+
 async def until(true: Callable[[], Awaitable[bool]], what: str) -> None:
     """Wait for something that has to come."""
     began = time.monotonic()
@@ -192,7 +198,7 @@ async def until_sequenced(settings: KafkaSettings, offset: int) -> None:
 
 def accepted_documents(settings: KafkaSettings, frames: Sequence[ConsumerRecord]) -> list[tuple[int, int]]:
     """Partition and offset of the documents that count, in their order."""
-    accepted, found = Accepted(), []
+    accepted, found = Accepted(KEY), []
     for record in frames:
         segments, partitions, offsets = places(record.value, settings)
         decision = accepted.accept(segments, partitions, offsets)

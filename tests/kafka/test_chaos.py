@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 import pytest
-from chaos import DOCUMENTS, documents, run
+from chaos import DOCUMENTS, SHARDS, documents, run
 from feeding import POSTS, Feed, Record, lines, records_of
 from harness import PATIENCE, Pipeline, until
 from proxy import Proxied
@@ -25,10 +25,12 @@ from stream_lsh.kafka.client.connection import admin
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)
 LONG = bool(os.environ.get("STREAM_LSH_LONG"))
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
-def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", [SHARDS, 1])
+def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int) -> None:
+    """Against any, and with the one shard of the default; generations begin in the middle of frames."""
     counts = run(
         shared_data,
         tmp_path,
@@ -37,6 +39,7 @@ def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path) -> None:
         SEED,
         MINUTES * 60,
         max(DOCUMENTS, int(MINUTES * 6000)),
+        shards=shards,
     )
     assert len(counts) == 12  # kinds of events
 

@@ -67,16 +67,16 @@ def test_an_unknown_setting_is_an_error_that_names_those_of_kafka_too(tmp_path: 
 
 
 def test_none_of_them_changes_the_answers() -> None:
-    plain = Settings(threshold=0.7, shards=2)
+    plain = Settings(threshold=0.7)
     other = KafkaSettings(
-        threshold=0.7, shards=2, topic_prefix="x", frame_documents=7, delivery="at_least_once", document_format="text"
+        threshold=0.7, topic_prefix="x", frame_documents=7, delivery="at_least_once", document_format="text"
     )
     assert other.fingerprint == plain.fingerprint
 
 
-def test_what_the_embedded_engine_can_do_and_kafka_cannot_is_refused_with_the_reason() -> None:
-    assert "against" in refused(against="unique")
-    assert "judge keeps no verdicts" in refused(against="unique")
+def test_against_unique_is_the_default_and_possible_with_one_shard() -> None:
+    assert KafkaSettings().against == "unique" and KafkaSettings().shards == 1
+    assert "Set shards = 1, or against = 'any'" in refused(shards=2)
 
 
 @pytest.mark.parametrize("name", ["time_field", "set_field"])

@@ -22,7 +22,7 @@ from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.topics import create
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def post(id: object, text: str) -> bytes:
@@ -87,12 +87,12 @@ def test_a_topic_that_is_missing(broker: Any, prefix: str, tmp_path: Path) -> No
         worker.kill()
 
 
-def test_against_unique_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+def test_against_unique_with_several_shards_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     pipeline = Pipeline(broker.bootstrap, prefix, tmp_path)
     try:
-        worker = pipeline.worker(against="unique")
+        worker = pipeline.worker(shards=2)
         assert worker.wait() == 2, worker.said()
-        assert "against = 'unique' is not possible on Kafka yet" in worker.said()
+        assert "against = 'unique' with shards = 2 is not possible yet" in worker.said()
     finally:
         worker.kill()
 

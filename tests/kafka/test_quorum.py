@@ -20,7 +20,7 @@ from stream_lsh.kafka.client.copies import lacking
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.broker import KafkaBroker
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,12 @@ import pytest
 from chaos import documents
 from feeding import Feed, Record, records_of
 from harness import ROLES, Pipeline, produce, until
+from stage_helpers import begun
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.wire.envelope import pack
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_a_rolling_restart_under_load(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
@@ -94,11 +95,13 @@ def test_a_worker_with_other_settings_is_refused(broker: Any, prefix: str, tmp_p
     ("topic", "kind", "roles"), [("signatures", b"F", ("sequence",)), ("frames", b"S", ("match",)),
                                  ("matches", b"R", ("judge",))],
 )  # fmt: skip
-@pytest.mark.parametrize("version", [99])
+@pytest.mark.parametrize(("version", "remedy"), [(1, "start under a new topic_prefix"), (99, "upgrade this worker")])
 def test_an_unknown_version_is_refused(
-    broker: Any, prefix: str, tmp_path: Path, topic: str, kind: bytes, roles: tuple[str, ...], version: int
-) -> None:
+    broker: Any, prefix: str, tmp_path: Path, topic: str, kind: bytes, roles: tuple[str, ...], version: int,
+    remedy: str,
+) -> None:  # fmt: skip
     with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
+        pipeline.run(begun(pipeline.settings))
         value = pack(kind, version, pipeline.settings.fingerprint, [b"what nobody knows yet"])
         pipeline.run(
             produce(pipeline.settings.bootstrap_servers, getattr(pipeline.topics, topic), [Record(0, None, value)])
@@ -106,5 +109,5 @@ def test_an_unknown_version_is_refused(
         worker = pipeline.worker(roles)
         assert worker.wait() == 3, worker.said()
         said = worker.said()
-        assert "version 99" in said and "upgrade this worker" in said and getattr(pipeline.topics, topic) in said
+        assert f"version {version}" in said and remedy in said and getattr(pipeline.topics, topic) in said
         assert "Traceback" not in said

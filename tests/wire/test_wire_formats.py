@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -13,17 +14,22 @@ from hypothesis import strategies as st
 from stream_lsh.documents.columns import Columns, Document, Rejection, columns
 from stream_lsh.errors import FormatError
 from stream_lsh.families.signer import Signer
-from stream_lsh.index.batch import sign_batch
-from stream_lsh.index.shard import Matches
+from stream_lsh.index import store
+from stream_lsh.index.batch import SignedBatch, sign_batch
+from stream_lsh.index.keys import Hashes
+from stream_lsh.index.layout import NO_GROUP, OWNED, SEQ, VALID
+from stream_lsh.index.matches import Matches
+from stream_lsh.index.store import IDS, ROWS, rows_key
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.envelope import pack, unpack
 from stream_lsh.wire.frames import Frame, Sequenced, Source, TextShingles, places, signed_batch
 from stream_lsh.wire.replies import Reply, head
 
-SETTINGS = Settings(shards=2)
-OTHER = Settings(shards=3)
-SIGNER = Signer(SETTINGS.signing)
+KEY = bytes(range(16))
+SETTINGS = Settings(shards=2, against="any")
+OTHER = Settings(shards=3, against="any")
+SIGNER, HASHES = Signer(SETTINGS.signing, KEY), Hashes(SETTINGS.signing, KEY)
 TEXTS = ["the quick brown fox jumps over the lazy dog", "", "ein anderer Text mit ganz anderen Wörtern", "x y z " * 90]
 
 
@@ -40,32 +46,57 @@ def source() -> Source:
 
 
 def frame() -> Frame:
-    batch = sign_batch(
-        SIGNER, SETTINGS, columns([Document(f"d{i}", t) for i, t in enumerate(TEXTS)]), want_shingles=True
-    )
-    return Frame.of(batch, np.array([[0, 5, 7, 1], [7, 1 << 40, (2 << 40) + 1, 0]]), source())
+    return Frame.of(SIGNER, SETTINGS, parsed(), np.array([[0, 5, 7, 1], [7, 1 << 40, (2 << 40) + 1, 0]]), source())
+
+
+def signed() -> SignedBatch:
+    return sign_batch(SIGNER, HASHES, SETTINGS, parsed())
+
+
+def sequenced(accepted: np.ndarray | None = None) -> Sequenced:
+    return Sequenced(9, 8, 70, KEY, accepted, memoryview(frame().encode(SETTINGS)))
+
+
+def matches_of(n: int, **columns: object) -> Matches:
+    """Matches of four documents; without `columns` none of them has any."""
+    nothing = np.empty(0, np.int64)
+    given: dict[str, object] = {
+        "document": nothing, "row": nothing, "seq": nothing, "similarity": np.empty(0), "same_text": nothing != 0,
+        "status": np.zeros(n, np.int64), "known": np.full(n, -1), "row_of": np.full(n, -1),
+        "kind": np.zeros(n, np.int64), "of": np.full(n, -1), "of_seq": np.full(n, -1), "of_similarity": np.zeros(n),
+        "group": np.full(n, NO_GROUP), "more": np.zeros(n, np.int64), "incomplete": np.zeros(n, np.int64),
+    }  # fmt: skip
+    return Matches(**{**given, **columns})  # type: ignore[arg-type]
 
 
 def reply(*, carried: bool = True) -> Reply:
-    matches = Matches(
-        np.array([0, 2, 2]), np.arange(3), np.array([4, 5, 6]), np.array([0.1, 0.9, 1.0]),
-        np.array([False, False, True]), np.array([0, 3, 0, 1], np.uint8), np.full(4, -1), np.array([0, 0, 70000, 0]),
+    matches = matches_of(
+        4, document=np.array([0, 2, 2]), row=np.array([0, 1, 0]), seq=np.array([4, 5, 6]),
+        similarity=np.array([0.1, 0.9, 1.0]), same_text=np.array([False, False, True]),
+        status=np.array([0, 3, 0, 1]), known=np.array([-1, -1, -1, 3]), kind=np.array([1, 0, 2, 255]),
+        of=np.array([0, -1, 2, -1]), of_seq=np.array([4, -1, 1 << 50, -1]),
+        of_similarity=np.array([0.1, 0.0, 1.0, 0.83]), group=np.array([2, -1, 1 << 49, 7]),
+        more=np.array([0, 0, 70000, 0]), incomplete=np.array([3, 0, 0, 0]),
     )  # fmt: skip
     accepted = np.array([True, True, False, True])
-    older = [b'"a"', b"17", '"ä"'.encode()]
-    return Reply(1, 9, 8, matches, older, source() if carried else None, accepted if carried else None)
+    names = [b'"a"', b"17", '"ä"'.encode(), b""]
+    return Reply(1, 9, 8, matches, names, source() if carried else None, accepted if carried else None)
 
 
 def change() -> Change:
-    return Change(1, 9, 8, 100, 103, {b"r12345678": b"rows", b"i12345678": b"", b"t": b"texts"}, b"reply")
+    values = {
+        rows_key(ROWS, 1, 0, 100): b"rows", rows_key(ROWS, 1, 7, 102): b"more", rows_key(IDS, 1, 0, 100): b"",
+        rows_key(store.TEXTS, 1, 7, 102): b"texts",
+    }  # fmt: skip
+    return Change(1, 9, 8, 100, 103, KEY, values, b"reply")
 
 
 def decoders() -> list[tuple[str, bytes, Callable[[bytes], object]]]:
-    sequenced = Sequenced(9, 8, np.array([True, False, True, True]), memoryview(frame().encode(SETTINGS)))
+    found = sequenced(np.array([True, False, True, True]))
     return [
         ("frame", frame().encode(SETTINGS), lambda data: Frame.decode(data, SETTINGS)),
         ("frame", frame().encode(SETTINGS), lambda data: places(data, SETTINGS)),
-        ("sequenced frame", sequenced.encode(SETTINGS), lambda data: Sequenced.decode(data, SETTINGS)),
+        ("sequenced frame", found.encode(SETTINGS), lambda data: Sequenced.decode(data, SETTINGS)),
         ("reply", reply().encode(SETTINGS), lambda data: Reply.decode(data, SETTINGS)),
         ("reply", reply(carried=False).encode(SETTINGS), lambda data: Reply.decode(data, SETTINGS)),
         ("reply", reply().encode(SETTINGS), lambda data: head(data, SETTINGS)),
@@ -95,48 +126,111 @@ def test_frames_come_back() -> None:
 
 @pytest.mark.parametrize("accepted", [None, np.array([True, True, False, True])])
 def test_the_batch_of_a_frame_is_the_batch_that_was_signed(accepted: np.ndarray | None) -> None:
-    before = sign_batch(
-        SIGNER, SETTINGS, columns([Document(f"d{i}", t) for i, t in enumerate(TEXTS)]), want_shingles=True
-    )
-    data = Sequenced(9, 8, accepted, memoryview(frame().encode(SETTINGS))).encode(SETTINGS)
-    sequenced = Sequenced.decode(data, SETTINGS)
-    assert (sequenced.offset, sequenced.predecessor) == (9, 8)
-    after = signed_batch(Frame.decode(sequenced.frame, SETTINGS), sequenced.accepted, SETTINGS, SIGNER, 9)
-    valid = before.documents.valid if accepted is None else before.documents.valid & accepted
-    assert np.array_equal(after.documents.valid, valid)
-    for name in ("ids", "texts", "keys", "signatures"):
+    before = signed()
+    found = Sequenced.decode(sequenced(accepted).encode(SETTINGS), SETTINGS)
+    assert (found.offset, found.predecessor, found.first, found.key) == (9, 8, 70, KEY)
+    after = signed_batch(Frame.decode(found.frame, SETTINGS), found, SETTINGS, HASHES, SIGNER)
+    counts = np.ones(4, bool) if accepted is None else accepted
+    valid = (before.documents.what & VALID > 0) & counts
+    assert np.array_equal(after.documents.what & VALID > 0, valid)
+    for name in ("keys", "starts", "signatures"):
         assert np.array_equal(getattr(after.documents, name), getattr(before.documents, name)), name
-    assert after.documents.seqs.tolist() == [9 << 12 | row for row in range(4)]
+    before.documents.words[:, SEQ] = [9 << 12 | row for row in range(4)]
+    assert np.array_equal(after.documents.words[counts], before.documents.words[counts])
     for shard in range(2):
-        assert np.array_equal(after.owned_by(shard).owned, valid & (before.owner == shard))
+        assert np.array_equal(after.owned_by(shard).what & OWNED > 0, before.owner == shard)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "places"),
+    [
+        (None, [70, 71, 72, 73]),
+        ([True, False, False, True], [70, 70, 70, 71]),
+        ([False, True, True, False], [70, 70, 71, 71]),
+    ],
+)
+def test_a_frame_says_how_many_documents_came_before_each(accepted: list[bool] | None, places: list[int]) -> None:
+    found = sequenced(None if accepted is None else np.array(accepted))
+    assert found.places(4).tolist() == places
 
 
 def test_shingles_are_made_from_the_texts_when_they_are_asked_for() -> None:
-    batch = sign_batch(
-        SIGNER, SETTINGS, columns([Document(f"d{i}", t) for i, t in enumerate(TEXTS)]), want_shingles=True
-    )
-    all_sets, all_offsets = batch.shingles.known()
-    lazy = TextShingles(Frame.decode(frame().encode(SETTINGS), SETTINGS), SIGNER)
-    assert np.diff(lazy.known()[1]).tolist() == [0, 0, 0, 0]
-    for wanted in ([2], [0, 2], [3], [0, 1, 2, 3]):
-        sets, offsets = lazy.of(np.array(wanted))
-        for i in wanted:
-            mine, theirs = sets[offsets[i] : offsets[i + 1]], all_sets[all_offsets[i] : all_offsets[i + 1]]
-            assert sorted(mine.tolist()) == sorted(theirs.tolist())
+    """Of the document that is asked for, and of more and more of those that follow it; of none twice."""
+    texts = [f"{i} " + TEXTS[i % 4] if i % 4 != 1 else "" for i in range(40)]
+    parsed = columns([Document(f"d{i}", text) for i, text in enumerate(texts)])
+    one = Settings()
+    found = sign_batch(SIGNER, HASHES, one, parsed).shingles.known()
+    places = np.arange(40)
+    where = Source(places.astype(np.int32), places, parsed.ids, parsed.times, 0)
+    made = Frame.of(SIGNER, one, parsed, np.zeros((0, 4), np.int64), where)
+    calls: list[int] = []
+
+    class Counting(Signer):
+        def shingle(self, texts: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            calls.append(len(ends))
+            return super().shingle(texts, ends)
+
+    frame = Frame.decode(made.encode(one), one)
+    lazy = TextShingles(frame, frame.sizes > 0, Counting(SIGNER.settings, KEY))
+    assert not lazy.known().have.any()
+    had = 0
+    for wanted in (3, 2, 30, 10, 12, 0, 4, 39, 22, 23):
+        sets = lazy.known() if lazy.known().have[wanted] else lazy.with_document(wanted)
+        assert sets.have[wanted] and sets.have.sum() >= had
+        had = int(sets.have.sum())
+        for i in np.flatnonzero(sets.have).tolist():
+            mine = sets.shingles[sets.offsets[i] : sets.offsets[i + 1]]
+            assert mine.tolist() == found.shingles[found.offsets[i] : found.offsets[i + 1]].tolist()
+    assert calls[:4] == [1, 2, 4, 8] and len(calls) < 9 and sum(calls) == had <= 30
 
 
 def test_replies_and_changes_come_back() -> None:
     before = reply()
     after = Reply.decode(before.encode(SETTINGS), SETTINGS)
-    assert (after.shard, after.offset, after.predecessor, after.older_ids) == (1, 9, 8, before.older_ids)
+    assert (after.shard, after.offset, after.predecessor, after.names) == (1, 9, 8, before.names)
     assert same_source(before.source, after.source)
-    for name in ("document", "row", "seq", "similarity", "same_text", "status", "more"):
-        assert np.array_equal(getattr(before.matches, name), getattr(after.matches, name)), name
+    for column in fields(Matches):
+        mine, theirs = getattr(before.matches, column.name), getattr(after.matches, column.name)
+        assert np.array_equal(mine, theirs) and mine.dtype == theirs.dtype, column.name
     assert after.accepted is not None and after.accepted.tolist() == [True, True, False, True]
     assert Reply.decode(reply(carried=False).encode(SETTINGS), SETTINGS).source is None
     assert head(before.encode(SETTINGS), SETTINGS) == (1, 9, 8)
+    nothing = Reply(1, 9, 8, matches_of(4), [], None, None)
+    for column in fields(Matches):
+        after = Reply.decode(nothing.encode(SETTINGS), SETTINGS)
+        assert np.array_equal(getattr(nothing.matches, column.name), getattr(after.matches, column.name)), column.name
     again = Change.decode(change().encode(SETTINGS), SETTINGS)
     assert (again.values, again.reply, again.first, again.last) == (change().values, b"reply", 100, 103)
+    assert list(again.values) == list(change().values) and again.key == KEY
+    assert list(again.generations()) == [(0, 100), (7, 102)]
+
+
+def with_section(data: bytes, number: int) -> bytes:
+    """A record with eight bytes in a section that is empty."""
+    sections: list[bytes | memoryview] = list(unpack(data[4:5], data[5], SETTINGS.fingerprint, data))
+    assert not len(sections[number])
+    sections[number] = b"whatever"
+    return pack(data[4:5], data[5], SETTINGS.fingerprint, sections)
+
+
+@pytest.mark.parametrize(
+    ("case", "section", "what"),
+    [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "times of the log")],
+)
+def test_what_only_later_versions_write_is_refused(case: int, section: int, what: str) -> None:
+    name, data, decode = decoders()[case]
+    with pytest.raises(FormatError, match=f"a {name} has {what}, which only newer versions write: upgrade this worker"):
+        decode(with_section(data, section))
+
+
+def test_a_change_with_keys_of_another_shard_or_with_none_is_refused() -> None:
+    found = change()
+    for key in (rows_key(ROWS, 2, 0, 100), b"r12345678", b""):
+        values = {**found.values, key: b"rows"}
+        with pytest.raises(FormatError, match="a change of shard 1 is damaged: it has the key"):
+            Change.decode(replace(found, values=values).encode(SETTINGS), SETTINGS)
+    with pytest.raises(FormatError, match="a change is damaged: rows 100 to 103"):
+        Change.decode(replace(found, values={rows_key(ROWS, 1, 0, 103): b""}).encode(SETTINGS), SETTINGS)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6))
@@ -152,8 +246,8 @@ def test_other_versions_settings_and_kinds_are_refused_with_the_remedy(case: int
     version = data[5]
     with pytest.raises(FormatError, match=f"a {name} has version {version + 1}.*upgrade this worker"):
         decode(data[:5] + bytes([version + 1]) + data[6:])
-    with pytest.raises(FormatError, match=r"version 0.*older workers"):
-        decode(data[:5] + b"\0" + data[6:])
+    with pytest.raises(FormatError, match=r"version 1, this worker reads 2: start under a new topic_prefix.*reindex"):
+        decode(data[:5] + b"\1" + data[6:])
     foreign = data[:8] + bytes.fromhex(OTHER.fingerprint) + data[16:]
     with pytest.raises(FormatError, match=f"{OTHER.fingerprint}.*{SETTINGS.fingerprint}.*stream-lsh reindex"):
         decode(foreign)

@@ -149,8 +149,12 @@ class Relay(Stage):
             if not limit.expired():  # it is the network's
                 raise
             raise Unanswered(f"no connection was ready for work within {OPEN_SECONDS:.0f} s") from None
+        await self._prepare()
         self._hearing = Hearing(self.consumer, self.settings, self.role, self.source)
         self.consumer.subscribe([self.source], listener=_Listener(self))
+
+    async def _prepare(self) -> None:
+        """Wait for what must be there before the first partition is taken over, for as long as it takes."""
 
     async def _connect(self, stack: AsyncExitStack) -> None:
         self.admin = await stack.enter_async_context(admin(self.settings))

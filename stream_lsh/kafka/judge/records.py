@@ -15,7 +15,7 @@ from stream_lsh.errors import FormatError
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
 from stream_lsh.settings import Settings
 from stream_lsh.wire.frames import numbers
-from stream_lsh.wire.replies import Reply
+from stream_lsh.wire.replies import Reply, ReplyNames
 
 VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
 
@@ -28,13 +28,15 @@ _NONE: Headers = []
 class Records:
     """Records by source partition, each list in the order of the frames; and what is counted.
 
-    kinds: number of verdicts by kind. documents: those that count. size: bytes of all keys and values.
+    kinds: number of verdicts by kind. documents: those that count. incomplete: what was not compared for them. size:
+    bytes of all keys and values.
     """
 
     verdicts: dict[int, list[Record]] = field(default_factory=dict)
     pairs: dict[int, list[Record]] = field(default_factory=dict)
     kinds: Counter[Kind] = field(default_factory=Counter)
     documents: int = 0
+    incomplete: int = 0
     size: int = 0
 
     def add(self, replies: Sequence[Reply], topic: str, settings: Settings) -> None:
@@ -79,6 +81,7 @@ class Records:
             key = b"[%b,%b]" % (older, ids[i])
             self.pairs.setdefault(partitions[i], []).append((key, value, headers.get(i, _NONE)))
             self.size += len(value) + len(key)
+        self.incomplete += int(judgement.incomplete.sum())
         kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]
         for kind, count in enumerate(np.bincount(kinds, minlength=len(Kind)).tolist()):
             if count:
@@ -92,7 +95,7 @@ def _judged(replies: Sequence[Reply], ids: Sequence[bytes], most: int) -> tuple[
     seqs = numbers(replies[0].offset, len(ids))
     most = most or sum(len(found.document) for found in matches)
     while True:
-        judgement = judge(matches, ids, seqs, most, lambda shard, row: replies[shard].older_ids[row])
+        judgement = judge(matches, ids, seqs, most, ReplyNames(replies))
         found = verdicts(judgement)
         if most <= 1 or max(map(len, found), default=0) <= VERDICT_BYTES:
             return judgement, found

@@ -268,6 +268,8 @@ class Held:
             except DamagedError as error:
                 raise self._for_us(error) from error
             found.append(Matched(answer, time.perf_counter() - began))
+            if answer is not None and answer.documents and replica.pause:  # merges have to keep up
+                time.sleep(replica.pause * answer.documents / 1000)
             if replica.last > last:
                 self._gap_since = None
             elif answer is None and self._gap_since is None:

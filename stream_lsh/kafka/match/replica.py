@@ -10,31 +10,38 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import DamagedError, FormatError, StateError
 from stream_lsh.families.signer import Signer
-from stream_lsh.index.batch import SignedBatch, shingle
-from stream_lsh.index.postings import Postings, Workers
+from stream_lsh.index.batch import parts
+from stream_lsh.index.files import make_folder
+from stream_lsh.index.generation import FOLDER
+from stream_lsh.index.keys import Hashes
+from stream_lsh.index.matches import Matches
+from stream_lsh.index.matching import Matching
+from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
-from stream_lsh.index.shard import Matches, Shard
-from stream_lsh.index.store import ANSWERS, Store, name_key, rows_key
+from stream_lsh.index.shard import Shard
+from stream_lsh.index.store import ANSWERS, ROWS, Store, name_key, parts_of, rows_key
 from stream_lsh.kafka.match.shortlist import shortlist
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
+from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import Frame, Sequenced, signed_batch
-from stream_lsh.wire.replies import Reply, carries
+from stream_lsh.wire.replies import Reply, carries, named
 
-FORMAT = 1
-REPLY_BYTES, MATCH_BYTES = 32 << 20, 27  # of the matches in a reply; of one of them beside its id
+FORMAT = 2
+REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # of the matches in a reply; of one of them beside its name
 APPLIED_BYTES = 8 << 20  # of changes written at a time
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys
-_KEY_BYTES = 11
+_KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +81,11 @@ class Replica:
         self.folder = folder
         self._most_answers = answers
         with plainly(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         self.store = Store(folder / "db", sync=False)  # what a power cut takes, the changelog brings back
         try:
             facts = self._open_format()
             self._answers = deque(self.store.numbers(ANSWERS, shard))
-            self._signer = Signer(settings.signing)
         except BaseException:
             self.store.close()
             raise
@@ -88,32 +94,57 @@ class Replica:
         self.changelog_offset: int | None = facts["changelog"]
         self._base: int = facts["base"]
         self._ignored: int = facts["ignored"]
-        self._torn = False
+        self._key: bytes | None = bytes.fromhex(facts["key"]) if facts["key"] else None
+        self._torn = self._activated = False
         self._workers: Workers | None = None
         self._shard: Shard | None = None
+        self._signer: Signer
+        self._hashes: Hashes
 
-    def _open_format(self) -> dict[str, int]:
-        found = self.store.named("replica")
-        if found is None:
-            found = {
-                "format": FORMAT, "fingerprint": self.settings.fingerprint, "shard": self.number,
-                "created": int(time.time()), "last": -1, "rows": 0, "base": 0, "changelog": None,
+    def _open_format(self) -> dict[str, Any]:
+        facts = self.store.named("replica")
+        if facts is None:
+            facts = {
+                "format": FORMAT, "settings": self.settings.answers, "shard": self.number,
+                "created": int(time.time()), "key": None, "last": -1, "rows": 0, "base": 0, "changelog": None,
                 "ignored": -1,
             }  # fmt: skip
-        if found["format"] != FORMAT:
+        if facts["format"] != FORMAT:
+            older = f"{OLDER}; this prefix needs another data_folder then"
             raise StateError(
-                f"{self.folder} has format {found['format']}, this version reads {FORMAT}; delete the folder: it is "
-                "rebuilt from the changelog"
+                f"{self.folder} has format {facts['format']}, this version reads {FORMAT}: "
+                f"{'upgrade this worker' if facts['format'] > FORMAT else older}"
             )
-        if found["fingerprint"] != self.settings.fingerprint or found["shard"] != self.number:
+        mine, theirs = self.settings.answers, facts["settings"]
+        other = [
+            f"{name} = {theirs.get(name)!r} (here {mine.get(name)!r})"
+            for name in {**theirs, **mine}
+            if theirs.get(name) != mine.get(name)
+        ]
+        if facts["shard"] != self.number:
+            other.insert(0, f"it is shard {facts['shard']} (here {self.number})")
+        if other:
             raise StateError(
-                f"{self.folder} holds shard {found['shard']} of settings with the fingerprint {found['fingerprint']}, "
-                f"here it is shard {self.number} of {self.settings.fingerprint}: use the same settings for all workers "
-                "of a topic_prefix, or another data_folder"
+                f"{self.folder} was made with other settings: {', '.join(other)}; use the same settings for all "
+                "workers of a topic_prefix, or another data_folder"
             )
-        self._made = {name: found[name] for name in ("format", "fingerprint", "shard", "created")}
-        facts = {name: found[name] for name in ("last", "rows", "base", "changelog")}
-        return {**facts, "ignored": found.get("ignored", -1)}  # older folders do not have it
+        self._made = {name: facts[name] for name in ("format", "settings", "shard", "created")}
+        return dict(facts)
+
+    def _check_key(self, key: bytes, where: str) -> None:
+        """Take the index's key from the first record that says it.
+
+        Raises:
+            StateError: it is another one.
+        """
+        if self._key is None:
+            self._key = key
+        elif key != self._key:
+            raise StateError(
+                f"{where} has the key of another index than {self.folder}. If the topics were made anew, delete "
+                f"{self.folder}; else two pipelines use the same topic_prefix: rebuild under another one with "
+                "stream-lsh reindex"
+            )
 
     # -- following the changelog ------------------------------------------------------------------------------------
 
@@ -128,6 +159,7 @@ class Replica:
         """
         values: dict[bytes, bytes] = {}
         deleted: list[bytes] = []
+        begun: list[tuple[int, int]] = []
         size = 0
         self._torn = True  # if the write below fails, closing must not write down what is not there
         for offset, data in records:
@@ -136,6 +168,7 @@ class Replica:
             change = Change.decode(data, self.settings)
             if change.shard != self.number:
                 raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
+            self._check_key(change.key, f"the changelog of shard {self.number}")
             begins = trimmed and self.last < 0
             if change.offset > self.last and (change.predecessor == self.last or begins):
                 if begins:
@@ -147,6 +180,7 @@ class Replica:
                         "together. Delete the folder: it is rebuilt from the changelog"
                     )
                 values.update(change.values)
+                begun += change.generations()
                 values.update(self._answered(change, deleted, values))
                 self.last, self.count = change.offset, change.last
                 size += len(data)
@@ -154,14 +188,23 @@ class Replica:
                 self._ignored = max(self._ignored, change.offset)
             self.changelog_offset = offset
             if size >= APPLIED_BYTES:
-                self._write_applied(values, deleted)
-                values, deleted, size = {}, [], 0
-        self._write_applied(values, deleted)
+                self._write_applied(values, deleted, begun)
+                values, deleted, begun, size = {}, [], [], 0
+        self._write_applied(values, deleted, begun)
         self._torn = False
 
-    def _write_applied(self, values: dict[bytes, bytes], deleted: list[bytes]) -> None:
-        manifest = self.store.named(f"shard/{self.number}") or {}
-        values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest | {"rows": self.count})
+    def _write_applied(
+        self, values: dict[bytes, bytes], deleted: list[bytes], begun: Iterable[tuple[int, int]]
+    ) -> None:
+        manifest = self.store.named(f"shard/{self.number}") or {"generations": []}
+        known = manifest["generations"]
+        for number, first in begun:
+            if known and number <= known[-1]["number"]:
+                continue
+            while known and known[-1]["first"] >= first:  # nothing has come into it
+                known.pop()
+            known.append({"number": number, "first": first, "next": 0, "runs": []})
+        values[name_key(f"shard/{self.number}")] = orjson.dumps({"rows": self.count, "generations": known})
         self.store.write(values | self._facts(), deleted)
 
     @property
@@ -177,43 +220,49 @@ class Replica:
     # -- matching ---------------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Open the shard, to match; postings of rows above the last flush are rebuilt.
+        """Open the shard, to match; postings of rows above the last flush are rebuilt. An empty one is opened by its
+        first frame, which has the key.
 
         Raises:
             DamagedError: what is on disk is missing, cut off or changed. StateError: it cannot be opened.
         """
-        if self._shard is None:
-            with plainly(self.folder / "postings"):
-                self._activate(self.folder / "postings")
+        self._activated = True
+        if self._shard is None and self._key is not None:
+            with plainly(self.folder / FOLDER):
+                self._shard = self._opened(self._key)
 
-    def _activate(self, postings: Path) -> None:
-        manifest = self.store.named(f"shard/{self.number}") or {}
-        rebuild = not postings.exists() or "flushed" not in manifest
-        postings.mkdir(exist_ok=True)
-        workers = Workers()
+    def _opened(self, key: bytes) -> Shard:
+        self._signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
+        self._workers = workers = Workers()
         try:
-            runs = Postings(postings, self.number, self.store, workers, rebuild=rebuild, base=self._base)
-            self._shard = Shard(
-                self.number, self.settings, self.store, postings, partial(shingle, self._signer), runs, base=self._base
-            )
+            return Shard(
+                self.number, self.settings, self.store, self.folder, self._hashes, self._signer.shingle, workers,
+                base=self._base,
+            )  # fmt: skip
         except BaseException:
             workers.close()
             raise
-        self._workers = workers
 
     def deactivate(self) -> None:
         """Close the shard; the store stays open. It does not wait for a merge, that is done again."""
         shard, workers, self._shard, self._workers = self._shard, self._workers, None, None
+        self._activated = False
         if shard is None or workers is None:
             return
         try:
-            shard.postings.finish()
+            shard.finish()
             if not self._torn:
-                self.store.write(shard.manifest() | shard.postings.take() | self._facts())
-                shard.postings.committed()
+                manifest, passed = shard.manifest()
+                self.store.write(manifest | self._facts(), ranges=passed)
+                shard.committed()
         finally:
             workers.close()
             shard.close()
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait for every 1,000 documents, so that merges keep up."""
+        return 0.0 if self._shard is None else self._shard.pause
 
     def match(self, value: bytes) -> Answer | None:
         """Match and store one record of the frames topic. When this returns, everything is in the store.
@@ -225,88 +274,116 @@ class Replica:
             FormatError: the record cannot be read.
         """
         sequenced = Sequenced.decode(value, self.settings)
+        self._check_key(sequenced.key, "the frames topic")
         if sequenced.offset <= self.last:
             return self._again(sequenced.offset)
         if sequenced.predecessor != self.last:
             return None
         shard = self._active()
         frame = Frame.decode(sequenced.frame, self.settings)
-        batch = signed_batch(frame, sequenced.accepted, self.settings, self._signer, sequenced.offset)
-        shard.postings.poll()
+        batch = signed_batch(frame, sequenced, self.settings, self._hashes, self._signer)
+        shard.poll()
         self._torn = True  # from here to the write nothing else may be written: the store has all of a frame or nothing
-        first = int(shard.rows.count[0])
-        matches = shard.match(batch)
-        shard.keep(matches, batch)
-        reply = self._reply(sequenced, frame, batch, matches, shard).encode(self.settings)
-        taken = shard.take()
-        local = shard.manifest()
-        values = {key: taken[key] for key in taken if key not in local}
-        self.count = int(shard.rows.count[0])
+        first, values = shard.count, dict[bytes, bytes]()
+        step = Matching(shard, batch)
+        for generation, start, stop in parts(
+            sequenced.places(len(batch)), self.settings.documents_of_a_generation
+        ):  # fmt: skip
+            values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
+            shard.begin(generation)
+            step.run(start, stop)
+            shard.keep(step.matches(), batch, start, stop)
+        reply = self._reply(sequenced, frame, step.matches(), shard).encode(self.settings)
+        local, passed = shard.take()
+        values.update((key, taken) for key, taken in local.items() if not key.startswith(name_key("")))
+        self.count = shard.count
         change = Change(
-            self.number, sequenced.offset, sequenced.predecessor, first, self.count, values, reply
-        )  # fmt: skip
+            self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply
+        )
         deleted: list[bytes] = []
         kept = self._answered(change, deleted, {})
         self.last = sequenced.offset
-        self.store.write(values | local | shard.postings.take() | kept | self._facts(), deleted)
+        self.store.write(local | kept | self._facts(), deleted, passed)
         self._torn = False
-        shard.postings.committed()
+        shard.committed()
         if shard.full:
             shard.flush()
         return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
 
-    def _reply(
-        self, sequenced: Sequenced, frame: Frame, batch: SignedBatch, matches: Matches, shard: Shard
-    ) -> Reply:  # fmt: skip
-        matches, older = self._listed(matches, shard)
+    def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard) -> Reply:
+        matches, names = self._listed(matches, shard)
         mine = carries(self.number, sequenced.offset, self.settings.shards)
         return Reply(
-            self.number, sequenced.offset, sequenced.predecessor, matches, older, frame.source if mine else None,
+            self.number, sequenced.offset, sequenced.predecessor, matches, names, frame.source if mine else None,
             sequenced.accepted if mine else None,
         )  # fmt: skip
 
     def _listed(self, matches: Matches, shard: Shard) -> tuple[Matches, list[bytes]]:
-        """The matches that the reply names, and their ids: few enough to fit, and the judge would list no more."""
+        """The matches that the reply has, and its names: few enough to fit, and the judge would list no more."""
         most = self.settings.max_matches or len(matches.document)
         while True:
             listed = shortlist(matches, most)
             size = len(listed.document) * MATCH_BYTES
             if not most or size <= REPLY_BYTES:
-                older = [shard.ids.read(row) for row in listed.row.tolist()]
-                if not most or size + sum(map(len, older)) <= REPLY_BYTES:
-                    return listed, older
+                found, said = named(listed, shard.ids)
+                if not most or size + sum(map(len, said)) <= REPLY_BYTES:
+                    return found, said
             most //= 2
 
     def _again(self, offset: int) -> Answer:
-        value = self.store.value(rows_key(ANSWERS, self.number, offset))
+        value = self.store.value(rows_key(ANSWERS, self.number, 0, offset))
         if value is None:
             return Answer(offset, None, None)
         predecessor, first, last, n = _ANSWER.unpack_from(value)
         at = _ANSWER.size + n * _KEY_BYTES
         keys = [value[k : k + _KEY_BYTES] for k in range(_ANSWER.size, at, _KEY_BYTES)]
-        values = {key: self.store.value(key) or b"" for key in keys}
+        assert self._key is not None, "a frame was applied, which has it"
         reply = value[at:]
-        change = Change(self.number, offset, predecessor, first, last, values, reply)
+        change = Change(self.number, offset, predecessor, first, last, self._key, self._said(keys, last), reply)
         return Answer(offset, change.encode(self.settings), reply)
+
+    def _said(self, keys: Sequence[bytes], last: int) -> dict[bytes, bytes]:
+        """The values that a frame has left under these keys, in this order; its rows end before `last`.
+
+        Raises:
+            DamagedError: one is missing.
+        """
+        starts = [parts_of(key)[3] for key in keys if key.startswith(ROWS)]
+        ends = dict(pairwise([*starts, last]))
+        values = {}
+        for key in keys:
+            kind, *_, first = parts_of(key)
+            value = self.store.value(key)
+            if value is None and kind == ROWS:  # flushed
+                value = self._active().value_of(first, ends[first])
+            if value is None:
+                raise DamagedError(
+                    f"{self.store.path}: what belongs to row {first} of shard {self.number} is missing; "
+                    "delete the folder: it is rebuilt from the changelog"
+                )
+            values[key] = value
+        return values
 
     def _answered(self, change: Change, deleted: list[bytes], fresh: dict[bytes, bytes]) -> dict[bytes, bytes]:
         """The value that keeps an answer; the oldest kept one goes, out of `fresh` if it is not written yet."""
         self._answers.append(change.offset)
         while len(self._answers) > self._most_answers:
-            old = rows_key(ANSWERS, self.number, self._answers.popleft())
+            old = rows_key(ANSWERS, self.number, 0, self._answers.popleft())
             if fresh.pop(old, None) is None:
                 deleted.append(old)
         head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))
-        return {rows_key(ANSWERS, self.number, change.offset): b"".join((head, *change.values, change.reply))}
+        return {rows_key(ANSWERS, self.number, 0, change.offset): b"".join((head, *change.values, change.reply))}
 
     def _facts(self) -> dict[bytes, bytes]:
         facts = {
             "last": self.last, "rows": self.count, "base": self._base, "changelog": self.changelog_offset,
-            "ignored": self._ignored,
+            "ignored": self._ignored, "key": self._key and self._key.hex(),
         }  # fmt: skip
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _active(self) -> Shard:
+        if self._activated:
+            self.activate()
         if self._shard is None:
             raise RuntimeError(f"shard {self.number} is not active")
         return self._shard

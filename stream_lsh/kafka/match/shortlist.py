@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from stream_lsh.index.shard import Matches
+from stream_lsh.index.matches import Matches
 
 
 def shortlist(matches: Matches, most: int) -> Matches:
-    """Of each document's matches the best `most`, the oldest, and one of the same text; the others count as `more`.
+    """Of each document's matches the best `most`; the others count as `more`.
 
-    `judge` with `max_matches` <= most says the same of it as of all of them, whatever other shards have found.
+    `judge` with `max_matches` <= most says the same of it as of all of them, whatever other shards have found: kind,
+    group and oldest match are columns of their own.
     """
     n, document = len(matches.more), matches.document
     counts = np.bincount(document, minlength=n)
@@ -20,12 +21,8 @@ def shortlist(matches: Matches, most: int) -> Matches:
         return matches
     starts = np.cumsum(counts) - counts
     best = np.lexsort((matches.seq, -matches.similarity, document))
-    oldest = np.lexsort((matches.seq, document))[starts[counts > 0]]
-    same = np.flatnonzero(matches.same_text)
     keep = np.zeros(len(document), np.bool_)
     keep[best[np.arange(len(best)) - starts[document[best]] < most]] = True
-    keep[oldest] = True
-    keep[same[np.unique(document[same], return_index=True)[1]]] = True
     columns = {
         name: getattr(matches, name)[keep] for name in ("document", "row", "seq", "similarity", "same_text")
     }  # fmt: skip

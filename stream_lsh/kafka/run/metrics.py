@@ -32,6 +32,9 @@ class Registry:
         self.documents = counter("documents", "Documents that a role has worked through.")
         self.verdicts = counter("verdicts", "Verdicts by kind: unique, duplicate, rejected and so on.", "kind")
         self.pairs = counter("pairs", "Pairs of near-duplicates.")
+        self.incomplete = counter(
+            "incomplete", "What was not compared: buckets not read to their end, and candidates not verified."
+        )
         self.ignored = counter("ignored_records", "Records that were not applied, by reason.", "reason")
         self.restarts = counter("restarts", "Lives that a role has begun again after a failure.")
         self.batch = histogram("batch_documents", "Documents in a batch.", BATCHES)
@@ -61,6 +64,7 @@ class Watch:
         self._pulse = self.health.pulse(role)
         self._documents = registry.documents.labels(role)
         self._pairs = registry.pairs.labels(role)
+        self._incomplete = registry.incomplete.labels(role)
         self._restarts = registry.restarts.labels(role)
         self._batch = registry.batch.labels(role)
         self._seconds = registry.seconds.labels(role)
@@ -89,6 +93,10 @@ class Watch:
     def pairs(self, number: int) -> None:
         """`number` more pairs."""
         self._pairs.inc(number)
+
+    def incomplete(self, number: int) -> None:
+        """`number` more buckets were not read to their end, or candidates not verified."""
+        self._incomplete.inc(number)
 
     def lag(self, partition: int, records: int) -> None:
         """An input partition that this member reads has `records` left to read."""

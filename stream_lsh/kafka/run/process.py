@@ -12,7 +12,6 @@ import errno
 import importlib
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -30,6 +29,7 @@ from pydantic import SecretStr
 
 from stream_lsh.embedded.signals import Signals, ignore
 from stream_lsh.errors import OutputError, StreamLshError, UsageError
+from stream_lsh.index.files import raise_limit
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.health import Health, served
 from stream_lsh.kafka.run.lives import Stage, keep_running
@@ -111,7 +111,7 @@ def run(
     Raises:
         StreamLshError: a role has given up; the others are stopped.
     """
-    _allow_files()
+    raise_limit()  # forward has a producer, two sockets or more, for each partition
     try:
         if ready is not None:
             signals.run(lambda stop, _: ready(stop))
@@ -130,16 +130,6 @@ def run(
         if known is None or known is error:
             raise
         raise known from error
-
-
-def _allow_files() -> None:
-    """As many open files as the system lets us have: forward has a producer, two sockets or more, for each partition.
-
-    The usual limit is that of programs which call select(), and 1,024.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS says "unlimited", and refuses that
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def run_roles(

@@ -5,21 +5,23 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.hashing import kernels
+from stream_lsh.index.runs import Run, merge
 from stream_lsh.settings import Settings
 
 log = logging.getLogger("stream_lsh.kafka.run.warming")
 
 LOOK = 0.1  # seconds between two looks whether another process has finished
-DOCUMENTS = 64
+DOCUMENTS, GENERATION = 64, 24
 WORDS = (
     "The harbour was closed on Tuesday because of a storm from the west, and all ferries stayed where they were.",
     "Der Hafen wurde am Dienstag wegen eines Sturms geschlossen; die Fähren blieben, wo sie waren – überall.",
@@ -30,7 +32,8 @@ WORDS = (
 
 
 def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> None:
-    """Run the whole engine on a few documents in a temporary folder: all kernels are loaded, or compiled, after it.
+    """Run the whole engine on a few documents in a temporary folder, and again on some more: all kernels are loaded, or
+    compiled, after it.
 
     Args:
         stopped: whether that is not wanted any more; then less may be done.
@@ -51,10 +54,10 @@ class _Stopped(Exception):
 @contextmanager
 def _alone(stopped: Callable[[], bool]) -> Iterator[None]:
     """One process at a time: what the first one has compiled the next one loads."""
-    folder = os.environ.get("NUMBA_CACHE_DIR")
     with ExitStack() as stack:
         with suppress(OSError):
-            file = stack.enter_context((Path(folder) / "warm-up.lock").open("w")) if folder else None
+            folder = kernels.FOLDER
+            file = stack.enter_context((folder / "warm-up.lock").open("w")) if folder else None
             while file is not None and not stopped():
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,16 +78,22 @@ def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
         {name: getattr(settings, name) for name in Settings.model_fields}
         | {
             "id_field": "id", "text_field": ("text",), "time_field": "time", "memory_documents": 16,
-            "set_field": settings.set_field and "set", "max_document_bytes": 2**20,
+            "set_field": settings.set_field and "set", "max_document_bytes": 2**20, "generation_documents": GENERATION,
         }
     )  # fmt: skip
     with temporary_folder() as folder:
         feed = Path(folder) / "feed.jsonl"
-        with feed.open("w", encoding="utf-8") as file:
-            for number in range(DOCUMENTS):
-                # Copies, near-duplicates (in the second half) and others, with and without escapes.
-                text = WORDS[number % len(WORDS)] * (1 + number // 16) + f" {number % 32 if number % 3 else ''}"
-                document = {"id": f"{number}", "text": text, "time": 1_700_000_000 + number, "set": text.split()}
-                file.write(json.dumps(document, ensure_ascii=number % 2 == 0) + "\n")
-            file.write("{no document\n")
-        Job(chosen, [str(feed)], {}, Path(folder) / "index").run(look)
+        for turn in range(2):  # the second time rows are read back, and texts of whom later ones are similar to
+            with feed.open("a", encoding="utf-8") as file:
+                for number in range(DOCUMENTS):
+                    # Copies, near-duplicates (in the second half) and others, with and without escapes.
+                    text = WORDS[number % len(WORDS)] * (1 + number // 16) + f" {number % 32 if number % 3 else ''}"
+                    text += " once more" * turn
+                    document = {
+                        "id": f"{number}-{turn}", "text": text, "time": 1_700_000_000 + number, "set": text.split(),
+                    }  # fmt: skip
+                    file.write(json.dumps(document, ensure_ascii=number % 2 == 0) + "\n")
+                file.write("{no document\n")
+            Job(chosen, [str(feed)], {}, Path(folder) / "index").run(look)
+        runs = [Run.of(np.array([n], np.uint64), np.array([n], np.uint32), n, n + 1) for n in range(3)]
+        merge(runs, Path(folder) / "run.bin")

@@ -15,17 +15,19 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.errors import FormatError
+from stream_lsh.errors import FormatError, StateError
+from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.wire.envelope import OLDER
 
 CONTINUES, STARTS, JUMPS = range(3)
 """Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
 
-_VERSION = "1:"
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,14 @@ class Decision:
 class Accepted:
     """What the sequencer has accepted: of each source partition the position behind it; a value, never changed.
 
-    last: offset of the last frame that was passed on, -1 before the first.
+    key: of the index, made at the very first start. last: offset of the last frame that was passed on, -1 before the
+    first. documents: how many have been accepted.
     """
 
+    key: bytes
     positions: Mapping[int, int] = field(default_factory=dict)
     last: int = -1
+    documents: int = 0
 
     def accept(
         self, segments: NDArray[np.int64], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
@@ -93,7 +98,7 @@ class Accepted:
             taken.append((partition, at, ends))
             moved[partition] = ends
         n = len(offsets)
-        after = Accepted({**known, **moved}, self.last) if moved else self
+        after = replace(self, positions={**known, **moved}) if moved else self
         if not (gaps or repeated or cut):
             return Decision(after, n, None, (), 0)
         mask = np.zeros(n, np.bool_)
@@ -104,39 +109,47 @@ class Accepted:
         repeats = int(np.count_nonzero(~mask & ~missed))
         return Decision(after, documents, None if documents == n else mask, tuple(gaps), repeats)
 
-    def passed_on(self, offset: int) -> Accepted:
-        """With the frame at an offset as the last one that was passed on."""
-        return Accepted(self.positions, offset)
+    def passed_on(self, offset: int, documents: int) -> Accepted:
+        """With the frame at an offset, of which so many documents count, as the last one that was passed on."""
+        return replace(self, last=offset, documents=self.documents + documents)
 
     def metadata(self) -> str:
-        """As text for the metadata of an offset commit: version, and variable-length numbers in base64.
+        """As text for the metadata of an offset commit: `2:`, then in base64 the key (16 bytes) and numbers of variable
+        length: last, documents, and for each source partition, ascending, how many were left out before it and how much
+        further than the one before it is.
 
         Some 4 bytes a source partition of about equal length; brokers take 4,096 (offset.metadata.max.bytes).
         """
-        out = bytearray()
+        out = bytearray(self.key)
         _write(out, self.last)
+        _write(out, self.documents)
         before, position = -1, 0
         for partition, ends in sorted(self.positions.items()):
             _write(out, partition - before - 1)
             _write(out, ends - position)
             before, position = partition, ends
-        return _VERSION + base64.b64encode(out).decode("ascii")
+        return f"{_VERSION}:{base64.b64encode(out).decode('ascii')}"
 
     @classmethod
     def of(cls, metadata: str) -> Accepted:
         """What `metadata` gave.
 
         Raises:
-            FormatError: it is from another version, or no such text.
+            StateError: an older version has written it.
+            FormatError: it is from a newer version, or no such text.
         """
-        if not metadata.startswith(_VERSION):
+        version, _, text = metadata.partition(":")
+        if version == "1":
+            raise StateError(f"the sequencer's committed offset was written by version 1, this is {_VERSION}: {OLDER}")
+        if version != str(_VERSION):
             raise FormatError(
                 f"the metadata {metadata[:40]!r} of the sequencer's committed offset is none that this version writes: "
                 "upgrade this worker if another version wrote it; otherwise rebuild under another topic_prefix"
             )
         try:
-            numbers = _read(base64.b64decode(metadata[len(_VERSION) :], validate=True))
-            last = next(numbers)
+            data = base64.b64decode(text, validate=True)
+            key, numbers = data[:KEY_BYTES], _read(data[KEY_BYTES:])
+            last, documents = next(numbers), next(numbers)
             positions: dict[int, int] = {}
             partition, position = -1, 0
             for skipped in numbers:
@@ -147,7 +160,7 @@ class Accepted:
             raise FormatError(
                 "the metadata of the sequencer's committed offset is damaged; rebuild under another topic_prefix"
             ) from None
-        return cls(positions, last)
+        return cls(key, positions, last, documents)
 
 
 def _write(out: bytearray, number: int) -> None:

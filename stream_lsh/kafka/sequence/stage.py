@@ -1,11 +1,13 @@
 """The role `sequence`: signed frames get their place in the total order, and a copy goes to every shard.
 
-The same log makes the same frames, whoever reads it from wherever: with the offset goes what was accepted before it.
+The same log makes the same frames, whoever reads it from wherever: with the offset goes what was accepted before it,
+and the key of the index, which the very first start makes and commits. Signers wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import deque
 from typing import Any, ClassVar
@@ -13,6 +15,7 @@ from typing import Any, ClassVar
 from aiokafka import ConsumerRecord
 
 from stream_lsh.errors import FormatError, StateError
+from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.kafka.group.relay import ANSWER_SECONDS, Relay
 from stream_lsh.kafka.judge.judged import last_of
 from stream_lsh.kafka.run.lives import Unanswered
@@ -60,7 +63,7 @@ class SequenceStage(Relay):
     def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
         topics = Topics.of(settings)
         super().__init__(settings, watch, topics.signatures, topics.frames)
-        self._accepted = Accepted()
+        self._accepted: Accepted
         self._window = Window(settings.frames_in_flight)
         self._asked = 0.0
         self._asking: asyncio.Task[None] | None = None
@@ -72,6 +75,7 @@ class SequenceStage(Relay):
 
     async def _begin(self, partitions: list[int]) -> None:
         found = await self._committed(self.role, self.source)
+        known = Accepted.of(found[0][1]) if 0 in found else None
         begin, end = (await self._bounds([0]))[0]
         position = found[0][0] if 0 in found else 0
         for _ in range(4):  # a broker that has just taken over may not know its end yet
@@ -84,25 +88,36 @@ class SequenceStage(Relay):
                 f"{self.source} ends at offset {end}, but has been read up to {position}: the topic was deleted and "
                 "made again, or the brokers have lost its end. Rebuild under another topic_prefix."
             )
+        self._accepted = known or self._first(end)
         if position < begin:
-            position = self._jump(position, begin, known=0 in found)
-        self._accepted = Accepted.of(found[0][1]) if 0 in found else Accepted()
+            position = self._jump(position, begin)
         self._window = Window(self.settings.frames_in_flight)
         last = await self._judged()
         # What an earlier life has sent and the judge has not got; repeats among them count as well, until he is there.
         behind = self._accepted.last + 1
         for offset in range(max(last + 1, behind - self.settings.frames_in_flight), behind):
             self._window.sent(offset)
+        if known is None:  # nobody signs before it is committed
+            self._acked[0] = position, self._accepted
         self._seek({0: position})
 
-    def _jump(self, position: int, begin: int, known: bool) -> int:
+    def _first(self, end: int) -> Accepted:
+        """The very first start: make the key.
+
+        Raises:
+            StateError: there was a start before, for signers need the key.
+        """
+        if end:
+            raise StateError(
+                f"the group {self.topics.group(self.role)} has no committed offset any more, but {self.source} has or "
+                "had frames: what was accepted is not known, and neither is the key that they were signed with. "
+                "Rebuild under another topic_prefix with stream-lsh reindex."
+            )
+        return Accepted(secrets.token_bytes(KEY_BYTES))
+
+    def _jump(self, position: int, begin: int) -> int:
         """Where to go on if frames were deleted."""
         lost = f"{begin - position} frames from offset {position} on were deleted from {self.source}"
-        if not known:
-            raise StateError(
-                f"{lost}, and the group {self.topics.group(self.role)} has no committed offset any more, so that what "
-                "was accepted is not known. Rebuild under another topic_prefix."
-            )
         if not self.settings.accept_loss:
             raise StateError(
                 f"{lost} before they were sequenced (retention). Start all workers with --accept-loss once: the "
@@ -145,9 +160,11 @@ class SequenceStage(Relay):
             self._warn(gap)
         after, copies = decision.after, []
         if decision.documents:
-            frame = Sequenced(offset, after.last, decision.mask, memoryview(value)).encode(self.settings)
+            frame = Sequenced(
+                offset, after.last, after.documents, after.key, decision.mask, memoryview(value)
+            ).encode(self.settings)  # fmt: skip
             copies = [(shard, frame) for shard in range(self.settings.shards)]
-            after = after.passed_on(offset)
+            after = after.passed_on(offset, decision.documents)
             self._window.sent(offset)
         self._accepted = after
         self.positions[0] = offset + 1

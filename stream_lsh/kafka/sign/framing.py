@@ -12,7 +12,6 @@ import numpy as np
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
-from stream_lsh.index.batch import sign_batch
 from stream_lsh.kafka.sequence.order import CONTINUES
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.records import Headers, Record, columns_of, headers_of
@@ -178,17 +177,17 @@ class Framer:
 
     def _encoded(self, batch: _Batch, now: int) -> bytes:
         settings, columns, chunks = self._settings, batch.columns, batch.chunks
-        signed = sign_batch(self._signer, settings, columns, want_shingles=False)
-        if settings.verify == "exact" and len(columns.texts) > 1000:
-            payload = sum(len(frame.payload) for frames in signed.frames for frame in frames)
-            self._ratio += (payload / len(columns.texts) - self._ratio) / 4
         lengths = [len(chunk.records) for chunk in chunks]
         source = Source(
             np.repeat(np.array([chunk.partition for chunk in chunks], np.int32), lengths),
             np.array([record.offset for chunk in chunks for record in chunk.records], np.int64),
             columns.ids, columns.times, now, columns.rejected, batch.headers,
         )  # fmt: skip
-        return Frame.of(signed, _segments(chunks), source).encode(settings)
+        frame = Frame.of(self._signer, settings, columns, _segments(chunks), source)
+        if settings.verify == "exact" and len(columns.texts) > 1000:
+            payload = sum(len(part.payload) for parts in frame.texts for part in parts)
+            self._ratio += (payload / len(columns.texts) - self._ratio) / 4
+        return frame.encode(settings)
 
 
 def _segments(chunks: Sequence[Chunk]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

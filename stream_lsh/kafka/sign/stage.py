@@ -7,6 +7,7 @@ are begun at least `linger_ms` apart: a single document goes at once, many share
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ POLL_MS = 200
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
 HOLES_SECONDS = 1.0  # after which what follows the last record (transaction markers) counts as read, too
 WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # fetched and not signed yet; then no more is fetched
+KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two looks for the key, and two lines that say so
 REQUEST_BYTES = 100 * 2**20
 """socket.request.max.bytes as brokers have it by default: a larger request would only lose the connection."""
 
@@ -40,15 +42,27 @@ class SignStage(Relay):
     def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
         topics = Topics.of(settings)
         super().__init__(settings, watch, topics.documents, topics.signatures)
-        # Copies, changelog and replies, with what they add, have to fit as well.
-        largest = min(largest_record(settings) - 2**19, REQUEST_BYTES - ENVELOPE)
-        self._framer = Framer(settings, Signer(settings.signing), largest)
+        self._framer: Framer
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._hungry.set()
 
     def _note(self, state: Any) -> str:
         return self.settings.fingerprint
+
+    async def _prepare(self) -> None:
+        """Fingerprints are made with the index's key, which the sequencer commits at its first start."""
+        said = -math.inf
+        while 0 not in (found := await self._committed("sequence", self.target)):
+            if time.monotonic() - said >= SAY_SECONDS:
+                said = time.monotonic()
+                self.log.info("waiting for a sequencer, which makes the key of a new index at its first start")
+            self.watch.idle()
+            await asyncio.sleep(KEY_SECONDS)
+        key = Accepted.of(found[0][1]).key
+        # Copies, changelog and replies, with what they add, have to fit as well.
+        largest = min(largest_record(self.settings) - 2**19, REQUEST_BYTES - ENVELOPE)
+        self._framer = Framer(self.settings, Signer(self.settings.signing, key), largest)
 
     async def _begin(self, partitions: list[int]) -> None:
         found = await self._committed(self.role, self.source)

@@ -13,7 +13,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from header_play import Name, send
 from kafka_helpers import settings_for
-from stage_helpers import line, produce, records, running, until_signed
+from stage_helpers import begun, line, produce, records, running, until_signed
 
 from stream_lsh.kafka.client import header_names
 from stream_lsh.kafka.client.connection import client_options
@@ -77,6 +77,7 @@ def test_such_documents_are_signed_like_others(broker: Any, prefix: str, tmp_pat
 
     async def body() -> None:
         await create(settings)
+        await begun(settings)
         await produce(settings, [line(0)], 1)
         async with AIOKafkaProducer(**client_options(settings), **options) as producer:
             if transactional:

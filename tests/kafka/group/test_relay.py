@@ -15,7 +15,7 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.producer.sender import Sender
 from kafka_helpers import local_broker, settings_for
-from stage_helpers import PATIENCE, line, records, running, until, until_sequenced, until_signed
+from stage_helpers import PATIENCE, begun, line, records, running, until, until_sequenced, until_signed
 
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.group import hearing, relay
@@ -34,6 +34,7 @@ REQUEST_BYTES = MOST_BYTES + 2**22
 def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
     made = settings_for(broker, prefix, tmp_path, partitions=2, session_timeout_ms=6000)
     asyncio.run(create(made))
+    asyncio.run(begun(made))
     return made
 
 
@@ -98,6 +99,7 @@ def test_copies_of_a_large_document_for_many_shards_are_no_request_too_large(
 
     async def body() -> None:
         await create(settings)
+        await begun(settings)
         async with AIOKafkaProducer(**client_options(settings), max_request_size=2**24) as producer:
             for value in (line(0), large, line(1)):
                 await producer.send(topics.documents, value, partition=0)

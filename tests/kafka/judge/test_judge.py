@@ -386,9 +386,13 @@ def test_a_source_partition_that_the_outputs_do_not_have(
 def test_metadata_of_commits() -> None:
     assert last_of(metadata(-1), "g") == -1
     assert last_of(metadata(2**50), "g") == 2**50
-    for text in ("", "x", "[]", '{"last":null}', json.dumps({"lost": 1})):
-        with pytest.raises(StateError, match="consumer group g"):
+    for text in ("", "x", "[]", '{"version":2,"last":null}', json.dumps({"version": 2, "lost": 1})):
+        with pytest.raises(StateError, match="consumer group g does not say"):
             last_of(text, "g")
+    with pytest.raises(StateError, match=r"group g was written by version 1, this is 2: start under a new.*reindex"):
+        last_of('{"last":7}', "g")
+    with pytest.raises(StateError, match=r"version 3, this is 2: upgrade this worker"):
+        last_of('{"version":3,"last":7}', "g")
 
 
 async def _true(value: bool) -> bool:

@@ -16,11 +16,12 @@ from stream_lsh.kafka.judge import records as module
 from stream_lsh.kafka.judge.records import Records, plain
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import numbers
+from stream_lsh.wire.replies import ReplyNames
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards: int) -> None:
-    settings = KafkaSettings(shards=shards, verify="signature", max_matches=3)
+@pytest.mark.parametrize(("shards", "against"), [(1, "unique"), (1, "any"), (3, "any")])
+def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards: int, against: str) -> None:
+    settings = KafkaSettings(shards=shards, against=against, verify="signature", max_matches=3)
     frames = answered(settings, tmp_path, 600)
     records = Records()
     expected: dict[int, list[tuple[bytes | None, dict[str, object], list[tuple[str, bytes]]]]] = {}
@@ -31,7 +32,7 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
         source = next(reply.source for reply in replies if reply.source is not None)
         judgement = judge(
             [reply.matches for reply in replies], source.ids, numbers(frame.offset, len(source)), 3,
-            lambda shard, row: replies[shard].older_ids[row],  # noqa: B023
+            ReplyNames(replies),
         )  # fmt: skip
         why = reasons(judgement, source.rejected)
         extra = []
@@ -95,7 +96,7 @@ def test_the_key_is_the_plain_id(id: bytes, key: bytes | None) -> None:
 
 
 def test_replies_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
-    settings = KafkaSettings(shards=2, verify="signature")
+    settings = KafkaSettings(shards=2, against="any", verify="signature")
     frames = answered(settings, tmp_path, 60)
     one, other = decoded(frames[0], settings), decoded(next(f for f in frames if len(f.places) > 5), settings)
     for replies in ([one[0], other[1]], [replace(one[0], source=None), replace(one[1], source=None)]):
@@ -105,7 +106,7 @@ def test_replies_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
 
 def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit on matches as many as a record can hold are listed, and the others counted."""
-    settings = KafkaSettings(verify="signature", max_matches=0)
+    settings = KafkaSettings(against="any", verify="signature", max_matches=0, verify_matches=0)
     frames = answered(settings, tmp_path, 600)
 
     def values() -> list[bytes]:

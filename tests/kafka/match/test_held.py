@@ -257,15 +257,17 @@ def test_a_folder_that_the_system_refuses_stays(
     def refuse(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    def refuse_rocksdb(path: str, *_: object) -> object:
-        raise Exception(f"IO error: While open a file for random read: {path}/000004.sst: {os.strerror(number)}")
+    class Refused:
+        @staticmethod
+        def list_cf(path: str, *_: object) -> object:
+            raise Exception(f"IO error: While open a file for random read: {path}/000004.sst: {os.strerror(number)}")
 
     async def life() -> None:
         held = Held(settings, 0)
         try:
             with monkeypatch.context() as patched:
                 if where == "open":
-                    patched.setattr(store, "Rdict", refuse_rocksdb)
+                    patched.setattr(store, "Rdict", Refused)
                 await held.open(0, FRAMES)
                 patched.setattr(os, "open", refuse)
                 await held.activate()

@@ -16,7 +16,7 @@ from match_play import LIMIT, Replies, all_committed, documents, expected, frame
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.topics import create
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SIZE = 16
 
@@ -26,9 +26,11 @@ def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
     return settings_for(broker, prefix, tmp_path, **{"shards": 2, "session_timeout_ms": 6000, **given})
 
 
-def test_frames_in_replies_out_and_killed_in_between(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """kill -9 while frames are in flight, twice; what follows is as if nothing had happened."""
-    settings = small(broker, prefix, tmp_path)
+@pytest.mark.parametrize("shards", [1, 4])
+def test_frames_in_replies_out_and_killed_in_between(broker: Any, prefix: str, tmp_path: Path, shards: int) -> None:
+    """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Generations begin in the
+    middle of frames."""
+    settings = small(broker, prefix, tmp_path, shards=shards, generation_documents=150)
     log = frames(settings, documents(6000), SIZE)
     replies = Replies(settings)
 

@@ -28,7 +28,7 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics, create
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SIZE = 16
 PATIENT = {"session_timeout_ms": 60_000}

@@ -18,7 +18,7 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.run.process import STAGES, stage_class
 from stream_lsh.kafka.topics import create
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -6,10 +6,13 @@ import fcntl
 from pathlib import Path
 
 import pytest
+from match_play import frames
 
 from stream_lsh.api import Deduplicator
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded import job
+from stream_lsh.hashing import kernels
+from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings import Settings
@@ -34,7 +37,7 @@ def kernels_in_use() -> set[tuple[str, object]]:
     "chosen",
     [
         {},
-        {"verify": "signature", "shards": 3, "threshold": 0.5},
+        {"verify": "signature", "shards": 3, "against": "any", "threshold": 0.5},
         {"normalize": "lower,space,punctuation,markup", "shingles": "chars:9"},
         {"set_field": "tags"},
     ],
@@ -60,6 +63,13 @@ def test_nothing_is_left_to_compile(chosen: dict[str, object], tmp_path: Path) -
         for turn in range(8):
             documents = [Document(f"{turn}-{n}", text, set=text.split() or ["x"]) for n, text in enumerate(texts)]
             list(deduplicator.process(documents))
+    for turn in range(2):  # a shard on Kafka, which is opened again
+        documents = [Document(f"{turn}-{n}", text, set=text.split() or ["x"]) for n, text in enumerate(texts * 3)]
+        replica = Replica(settings, 0, tmp_path / "shard")
+        replica.activate()
+        for data in frames(settings, documents, 8, 3 * turn):
+            assert replica.match(data) is not None
+        replica.close()
     assert kernels_in_use() - before == set()
 
 
@@ -79,7 +89,7 @@ def test_it_ends_early_when_it_is_not_wanted_any_more(looks: int, monkeypatch: p
 
 
 def test_another_process_is_not_waited_for_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernels, "FOLDER", tmp_path)
     asked = 0
 
     def stopped() -> bool:

@@ -19,7 +19,7 @@ from kafka_helpers import settings_for
 from stream_lsh.kafka.topics import create
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to see the handlers in"),
 ]
 

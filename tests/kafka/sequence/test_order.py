@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_lsh.errors import FormatError
+from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.sequence.order import CONTINUES, JUMPS, STARTS, Accepted, Decision, Gap
 
+KEY = bytes(range(16))
 Segment = tuple[int, int, int, int]
 
 
@@ -35,15 +36,15 @@ def counted(decision: Decision, *segments: Segment) -> list[tuple[int, int]]:
 
 
 def test_a_partition_begins_with_a_frame_that_says_so() -> None:
-    decision = accept(Accepted(), (3, 10, 12, CONTINUES))
+    decision = accept(Accepted(KEY), (3, 10, 12, CONTINUES))
     assert (decision.documents, decision.gaps, decision.after.positions) == (0, (Gap(3, -1, 10),), {})
     assert decision.mask is not None and not decision.mask.any()
-    decision = accept(Accepted(), (3, 10, 12, STARTS))
+    decision = accept(Accepted(KEY), (3, 10, 12, STARTS))
     assert (decision.documents, decision.mask, decision.after.positions) == (2, None, {3: 12})
 
 
 def test_a_repeat_is_dropped_and_an_overlap_counts_from_where_it_is_new() -> None:
-    accepted = Accepted({0: 5}, 7)
+    accepted = Accepted(KEY, {0: 5}, 7)
     repeat = accept(accepted, (0, 2, 5, CONTINUES))
     assert (repeat.documents, repeat.repeats, repeat.after) == (0, 3, accepted)
     overlap = accept(accepted, (0, 2, 8, CONTINUES))
@@ -55,20 +56,20 @@ def test_a_repeat_is_dropped_and_an_overlap_counts_from_where_it_is_new() -> Non
 
 @pytest.mark.parametrize("first", [CONTINUES, STARTS])
 def test_a_gap_is_ignored_until_it_is_filled(first: int) -> None:
-    accepted = Accepted({0: 5})
+    accepted = Accepted(KEY, {0: 5})
     gap = accept(accepted, (0, 6, 8, first))
     assert (gap.documents, gap.repeats, gap.gaps, gap.after) == (0, 0, (Gap(0, 5, 6),), accepted)
     assert accept(accept(accepted, (0, 5, 6, CONTINUES)).after, (0, 6, 8, first)).after.positions == {0: 8}
 
 
 def test_only_an_operator_jumps_over_a_gap() -> None:
-    jump = accept(Accepted({0: 5}), (0, 9, 11, JUMPS))
+    jump = accept(Accepted(KEY, {0: 5}), (0, 9, 11, JUMPS))
     assert (jump.documents, jump.mask, jump.after.positions) == (2, None, {0: 11})
-    assert accept(Accepted({0: 50}), (0, 9, 11, JUMPS)).after.positions == {0: 50}
+    assert accept(Accepted(KEY, {0: 50}), (0, 9, 11, JUMPS)).after.positions == {0: 50}
 
 
 def test_each_partition_of_a_frame_is_judged_by_itself() -> None:
-    accepted = Accepted({0: 5, 1: 5, 2: 5})
+    accepted = Accepted(KEY, {0: 5, 1: 5, 2: 5})
     segments = (0, 5, 7, CONTINUES), (1, 6, 8, CONTINUES), (2, 3, 6, CONTINUES)
     decision = accept(accepted, *segments)
     assert counted(decision, *segments) == [(0, 5), (0, 6), (2, 5)]
@@ -77,34 +78,56 @@ def test_each_partition_of_a_frame_is_judged_by_itself() -> None:
 
 
 def test_positions_move_over_offsets_without_documents() -> None:
-    decision = accept(Accepted({0: 5}), (0, 5, 7, CONTINUES), missing=frozenset({(0, 5), (0, 6)}))
+    decision = accept(Accepted(KEY, {0: 5}), (0, 5, 7, CONTINUES), missing=frozenset({(0, 5), (0, 6)}))
     assert (decision.documents, decision.mask, decision.after.positions) == (0, None, {0: 7})
 
 
 def test_a_damaged_segment_is_refused() -> None:
     for begins, ends in ((5, 4), (-1, 4)):
         with pytest.raises(FormatError):
-            Accepted().accept(
+            Accepted(KEY).accept(
                 np.array([[0, begins, ends, STARTS]], np.int64), np.empty(0, np.int32), np.empty(0, np.int64)
             )
 
 
-@given(st.dictionaries(st.integers(0, 5000), st.integers(0, 2**62)), st.integers(-1, 2**60))
-def test_the_metadata_says_the_same_when_it_is_read_again(positions: dict[int, int], last: int) -> None:
-    accepted = Accepted(positions, last)
+@given(
+    st.binary(min_size=16, max_size=16), st.dictionaries(st.integers(0, 5000), st.integers(0, 2**62)),
+    st.integers(-1, 2**60), st.integers(0, 2**60),
+)  # fmt: skip
+def test_the_metadata_says_the_same_when_it_is_read_again(
+    key: bytes, positions: dict[int, int], last: int, documents: int
+) -> None:
+    accepted = Accepted(key, positions, last, documents)
     assert Accepted.of(accepted.metadata()) == accepted
 
 
 def test_the_positions_of_hundreds_of_partitions_fit_into_a_commit() -> None:
     numbers = random.Random(1)
-    accepted = Accepted({p: 10**10 + numbers.randrange(10**6) for p in range(700)}, 10**9)
+    accepted = Accepted(KEY, {p: 10**10 + numbers.randrange(10**6) for p in range(700)}, 10**9, 10**12)
     assert len(accepted.metadata()) < 4096
 
 
-@pytest.mark.parametrize("metadata", ["", "hello", "2:AQ==", "1:", "1:A", "1:gA==", "1:AQI=", '{"last": 3}'])
+def test_the_count_is_that_of_what_was_passed_on() -> None:
+    accepted = Accepted(KEY, {0: 5}, 7, 100)
+    decision = accept(accepted, (0, 2, 8, CONTINUES))
+    after = decision.after.passed_on(9, decision.documents)
+    assert (after.key, after.last, after.documents, after.positions) == (KEY, 9, 103, {0: 8})
+
+
+WHOLE = Accepted(KEY, {0: 70}).metadata()
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "hello", "3:AQ==", "2:", "2:A", "2:gA==", "2:AQI=", WHOLE[:20], '{"last": 3}']
+)
 def test_metadata_of_somebody_else_is_refused(metadata: str) -> None:
     with pytest.raises(FormatError, match="topic_prefix"):
         Accepted.of(metadata)
+
+
+def test_metadata_of_the_version_before_is_refused_with_the_remedy() -> None:
+    with pytest.raises(StateError, match=r"written by version 1, this is 2: start under a new topic_prefix.*reindex"):
+        Accepted.of("1:AQI=")
 
 
 # Every interleaving of a small model: source partitions of two documents and of one, two signers at a time.
@@ -136,7 +159,7 @@ class World:
 def judged(
     accepted: tuple[int | None, int | None], segments: tuple[Segment, ...]
 ) -> tuple[tuple[int | None, int | None], tuple[tuple[int, int], ...]]:
-    decision = accept(Accepted({p: at for p, at in enumerate(accepted) if at is not None}), *segments)
+    decision = accept(Accepted(KEY, {p: at for p, at in enumerate(accepted) if at is not None}), *segments)
     after = decision.after.positions
     return (after.get(0), after.get(1)), tuple(counted(decision, *segments))
 
@@ -286,7 +309,7 @@ def test_documents_are_passed_on_once_and_in_order_whatever_happens(seed: int) -
     def sequence(crashes: bool) -> list[tuple[int, int, tuple[tuple[int, int], ...]]]:
         """The frames passed on: offset, predecessor, documents; a crash goes back to the last commit."""
         passed: dict[int, tuple[int, int, tuple[tuple[int, int], ...]]] = {}
-        accepted, at = Accepted(), 0
+        accepted, at = Accepted(KEY), 0
         commit = 0, accepted.metadata()
         while at < len(log):
             if crashes and numbers.random() < 0.1:
@@ -300,7 +323,7 @@ def test_documents_are_passed_on_once_and_in_order_whatever_happens(seed: int) -
             if rows:
                 frame = at, predecessor, tuple(rows)
                 assert passed.setdefault(at, frame) == frame  # whoever sends it: the same
-                accepted = accepted.passed_on(at)
+                accepted = accepted.passed_on(at, len(rows))
             at += 1
             if numbers.random() < 0.3:
                 commit = at, accepted.metadata()

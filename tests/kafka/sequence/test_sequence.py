@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from aiokafka.errors import NotEnoughReplicasError
 from aiokafka.structs import TopicPartition
 from kafka_helpers import settings_for
 from stage_helpers import (
+    KEY,
     PATIENCE,
     Child,
+    begun,
     chained,
     commit,
+    commits,
     line,
     positions,
     produce,
@@ -32,8 +36,9 @@ from stage_helpers import (
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.judge.judged import metadata
 from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.kafka.sequence.order import CONTINUES, STARTS
+from stream_lsh.kafka.sequence.order import CONTINUES, STARTS, Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer
@@ -45,12 +50,14 @@ Make = Callable[..., KafkaSettings]
 
 @pytest.fixture
 def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
-    """Settings with topics that are there."""
+    """Settings with topics that are there, and a sequencer that has begun."""
 
-    def made(**given: Any) -> KafkaSettings:
-        values = {"partitions": 2, "shards": 2, "session_timeout_ms": 6000, **given}
+    def made(*, begin: bool = True, **given: Any) -> KafkaSettings:
+        values = {"partitions": 2, "shards": 2, "against": "any", "session_timeout_ms": 6000, **given}
         settings = settings_for(broker, prefix, tmp_path, **values)
         asyncio.run(create(settings))
+        if begin:
+            asyncio.run(begun(settings))
         return settings
 
     return made
@@ -69,7 +76,7 @@ class Document:
 def frame(settings: KafkaSettings, *segments: tuple[int, int, int, int]) -> bytes:
     """A signed frame with a document at every position of its segments."""
     chunks = [Chunk(p, [Document(p, o) for o in range(a, b)], a, b, first) for p, a, b, first in segments]
-    [signed] = Framer(settings, Signer(settings.signing), 2**26).frames(chunks, 1)
+    [signed] = Framer(settings, Signer(settings.signing, KEY), 2**26).frames(chunks, 1)
     return signed.data
 
 
@@ -110,7 +117,8 @@ def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> Non
         copies = [await records(settings, topics.frames, shard) for shard in (0, 1)]
         assert [r.value for r in copies[0]] == [r.value for r in copies[1]]
         found = [sequenced for sequenced, _ in chained(settings, copies[0])]
-        assert [(f.offset, f.predecessor) for f in found] == [(1, -1), (2, 1), (4, 2), (5, 4)]
+        assert [(f.offset, f.predecessor, f.first) for f in found] == [(1, -1, 0), (2, 1, 3), (4, 2, 6), (5, 4, 10)]
+        assert {f.key for f in found} == {KEY}
         assert [None if f.accepted is None else f.accepted.tolist() for f in found] == [
             None,
             [True] * 3 + [False] * 2,
@@ -185,18 +193,18 @@ def test_it_waits_for_the_judge(make: Make) -> None:
         await send(settings, log)
         for last, expected in ((-1, 5), (3, 9), (8, 14)):
             if last >= 0:
-                await commit(settings, "judge", topics.matches, last + 1, f'{{"last": {last}}}')
+                await commit(settings, "judge", topics.matches, last + 1, metadata(last))
             async with running(SequenceStage, settings):  # also in a life that finds it so
                 await until_sequenced(settings, expected)
                 await asyncio.sleep(0.7)
                 assert await passed() == expected
         async with running(SequenceStage, settings):
             await asyncio.sleep(0.5)
-            await commit(settings, "judge", topics.matches, 14, '{"last": 13}')
+            await commit(settings, "judge", topics.matches, 14, metadata(13))
             await until_sequenced(settings, 19)
             await asyncio.sleep(0.7)
             assert await passed() == 19
-            await commit(settings, "judge", topics.matches, 19, '{"last": 18}')
+            await commit(settings, "judge", topics.matches, 19, metadata(18))
             await until_sequenced(settings, 20)
         assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(20)]
 
@@ -307,17 +315,75 @@ def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_again(
     asyncio.run(body())
 
 
-def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: Make) -> None:
-    settings = make(partitions=1)
+@pytest.mark.parametrize("deleted", [0, 2])
+def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: Make, deleted: int) -> None:
+    settings = make(partitions=1, begin=False)
     topics = Topics.of(settings)
 
     async def body() -> None:
         await send(settings, [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(4)])
-        async with admin(settings) as client:
-            await client.delete_records({TopicPartition(topics.signatures, 0): RecordsToDelete(2)})
-        with pytest.raises(StateError, match="no committed offset any more"):
+        if deleted:
+            async with admin(settings) as client:
+                await client.delete_records({TopicPartition(topics.signatures, 0): RecordsToDelete(deleted)})
+        with pytest.raises(StateError, match=r"no committed offset any more.*key.*reindex"):
             async with running(SequenceStage, settings.model_copy(update={"accept_loss": True})) as task:
                 await asyncio.wait([task], timeout=PATIENCE)
         assert await positions(settings, "sequence", topics.signatures) == {}
+
+    asyncio.run(body())
+
+
+def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, caplog: Any) -> None:
+    """Whoever begins later keeps it, and every frame has it."""
+    settings = make(partitions=1, shards=1, begin=False)
+    topics = Topics.of(settings)
+
+    async def key() -> bytes | None:
+        async with admin(settings) as client:
+            found = await commits(client, topics.group("sequence"), topics.signatures)
+        return Accepted.of(found[0][1]).key if 0 in found else None
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        watch = Watch("sign")
+        async with running(SignStage, settings, watch):
+            await until(lambda: _said(caplog, "waiting for a sequencer"), "the signer waits")
+            await asyncio.sleep(1)
+            assert await records(settings, topics.signatures) == [] and watch.last_idle is not None
+            async with running(SequenceStage, settings):
+                await until_signed(settings, 10)
+                await until_sequenced(settings, 1)
+            made = await key()
+            assert made is not None and len(made) == 16 and made != bytes(16)
+            async with running(SequenceStage, settings):
+                await produce(settings, [line(i) for i in range(10, 20)], 1)
+                await until(lambda: _passed_on(settings, 20), "all documents are passed on")
+        assert await key() == made
+        found = [sequenced for sequenced, _ in chained(settings, await records(settings, topics.frames))]
+        assert {sequenced.key for sequenced in found} == {made}
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(body())
+    assert caplog.text.count("waiting for a sequencer") == 1
+
+
+async def _said(caplog: Any, text: str) -> bool:
+    return text in caplog.text
+
+
+async def _passed_on(settings: KafkaSettings, number: int) -> bool:
+    return len(offsets(settings, await records(settings, Topics.of(settings).frames))) == number
+
+
+def test_a_commit_of_the_version_before_is_refused_with_the_remedy(make: Make) -> None:
+    """By the sequencer, and by signers, who would wait for the key otherwise."""
+    settings = make(begin=False)
+
+    async def body() -> None:
+        await commit(settings, "sequence", Topics.of(settings).signatures, 3, "1:AQI=")
+        for stage in (SequenceStage, SignStage):
+            with pytest.raises(StateError, match=r"written by version 1, this is 2: start under a new topic_prefix"):
+                async with running(stage, settings) as task:
+                    await asyncio.wait([task], timeout=PATIENCE)
 
     asyncio.run(body())

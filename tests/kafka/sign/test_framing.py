@@ -55,7 +55,7 @@ def all_accepted(settings: KafkaSettings, frames: list[Signed], accepted: Accept
 
 
 def test_a_frame_says_where_its_documents_come_from() -> None:
-    settings = KafkaSettings(shards=2)
+    settings = KafkaSettings(shards=2, against="any")
     [frame] = framed(settings, [chunk(4, [10, 11, 14], 9, 16, STARTS), chunk(0, [7], 5, 8), chunk(4, [16, 17], 16, 18)])
     assert (frame.documents, frame.positions) == (6, {4: 18, 0: 8})
     found = Frame.decode(frame.data, settings)
@@ -71,19 +71,19 @@ def test_a_frame_says_where_its_documents_come_from() -> None:
 
 @pytest.mark.parametrize("verify", ["exact", "signature"])
 def test_frames_keep_the_limits_and_continue_one_another(verify: str) -> None:
-    settings = KafkaSettings(verify=verify, frame_bytes=20_000, frame_documents=40, shards=3)
+    settings = KafkaSettings(verify=verify, frame_bytes=20_000, frame_documents=40, shards=3, against="any")
     chunks = [chunk(0, range(90), 0, 92, STARTS), chunk(1, range(0, 60, 2), 0, 60, STARTS), chunk(0, [93], 92, 94)]
     frames = framed(settings, chunks)
     assert len(frames) > 3
     assert all(len(frame.data) <= 20_000 and 1 <= frame.documents <= 40 for frame in frames)
-    assert all_accepted(settings, frames, Accepted()).positions == {0: 94, 1: 60}
+    assert all_accepted(settings, frames, Accepted(bytes(16))).positions == {0: 94, 1: 60}
 
 
 def test_texts_that_compress_badly_make_more_frames() -> None:
     settings = KafkaSettings(frame_bytes=60_000)
     framer = Framer(settings, signer(settings.signing), 2**26)
     easy = Chunk(0, [record(0, i, "the same " * 200) for i in range(200)], 0, 200, STARTS)
-    accepted = all_accepted(settings, framer.frames([easy], 1), Accepted())
+    accepted = all_accepted(settings, framer.frames([easy], 1), Accepted(bytes(16)))
     hard = framer.frames([chunk(0, range(200, 300), 200, 300, size=200)], 1)
     assert len(hard) > 1 and all(len(frame.data) <= 60_000 for frame in hard)
     assert all_accepted(settings, hard, accepted).positions == {0: 300}
@@ -93,7 +93,7 @@ def test_a_document_that_fits_into_no_frame_is_refused_and_the_others_are_not() 
     settings = KafkaSettings(frame_bytes=5_000)
     records = [record(0, 0, words(10)), record(0, 1, words(5000)), record(0, 2, words(10)), record(0, 3, words(1500))]
     frames = framed(settings, [Chunk(0, records, 0, 4, STARTS)], largest=20_000)
-    assert all_accepted(settings, frames, Accepted()).positions == {0: 4}
+    assert all_accepted(settings, frames, Accepted(bytes(16))).positions == {0: 4}
     found = [Frame.decode(frame.data, settings) for frame in frames]
     reasons = {int(f.source.offsets[i]): why.reason for f in found for i, why in f.source.rejected.items()}
     assert reasons == {1: "too_large"}
@@ -106,7 +106,7 @@ def test_a_chunk_without_records_moves_positions() -> None:
     settings = KafkaSettings()
     [frame] = framed(settings, [Chunk(2, (), 5, 5, STARTS), Chunk(1, (), 3, 9)])
     assert (frame.documents, frame.positions) == (0, {2: 5, 1: 9})
-    decision = Accepted({1: 3}).accept(*places(frame.data, settings))
+    decision = Accepted(bytes(16), {1: 3}).accept(*places(frame.data, settings))
     assert (decision.documents, decision.after.positions) == (0, {1: 9, 2: 5})
 
 
@@ -118,7 +118,7 @@ def test_what_waits_is_taken_in_order_and_counted() -> None:
     pending.add(chunk(1, range(5), 0, 5))
     pending.add(Chunk(0, (), 26, 27))
     assert (pending.documents, bool(pending)) == (30, True)
-    accepted, sizes = Accepted(), []
+    accepted, sizes = Accepted(bytes(16)), []
     while pending:
         before = pending.documents
         taken = pending.take(10)

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.structs import TopicPartition
 from kafka_helpers import settings_for
 from stage_helpers import (
+    KEY,
     PATIENCE,
     Child,
     accepted_documents,
+    begun,
     commit,
     line,
     members,
@@ -56,6 +59,7 @@ def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
         }  # fmt: skip
         settings = settings_for(broker, prefix, tmp_path, **values)
         asyncio.run(create(settings))
+        asyncio.run(begun(settings))
         return settings
 
     return made
@@ -300,7 +304,7 @@ def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make) ->
                 await asyncio.sleep(0.1)
         await create(settings)
         # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
-        await commit(settings, "sequence", topics.signatures, 1, Accepted({0: 10}, 0).metadata())
+        await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
         with pytest.raises(
             StateError, match=rf"{topics.documents}, partition 0, ends at offset 0.*another topic_prefix"
         ):
@@ -316,7 +320,7 @@ def test_a_group_whose_offsets_are_gone_begins_where_the_sequencer_is(make: Make
 
     async def body() -> None:
         await produce(settings, [line(i) for i in range(20)], 1)
-        await commit(settings, "sequence", topics.signatures, 0, Accepted({0: 12}).metadata())
+        await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, {0: 12}).metadata())
         async with running(SignStage, settings):
             await until_signed(settings, 20)
         [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
@@ -338,7 +342,7 @@ def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_its_begi
             await until_signed(settings, 20)
         lost = len(await records(settings, topics.signatures))
         # As a sequencer leaves it that has gone over the frames, but for partition 1.
-        await commit(settings, "sequence", topics.signatures, lost, Accepted({1: 0}).metadata())
+        await commit(settings, "sequence", topics.signatures, lost, Accepted(KEY, {1: 0}).metadata())
         await produce(settings, [line(i) for i in range(20, 30)], 1)
         async with admin(settings) as client:
             await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(before_offset=5)})
@@ -367,7 +371,7 @@ def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
 
     async def body() -> None:
         stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
-        stage._framer.frames, stage._fetch = frames, never
+        stage._framer, stage._fetch = SimpleNamespace(frames=frames), never
         stage._pending.add(Chunk(0, (), 0, 1))
         stage._wake()
         working = asyncio.create_task(stage._work())

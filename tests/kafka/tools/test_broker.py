@@ -47,6 +47,7 @@ async def read(broker: KafkaBroker, count: int) -> list[bytes]:
         return [(await asyncio.wait_for(consumer.getone(), 120)).value for _ in range(count)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_starts_and_keeps_its_data_through_kill_and_restart(version: str, tmp_path: Path) -> None:
     with local_broker(tmp_path / "kafka", version) as broker:
@@ -78,6 +79,7 @@ def test_it_starts_and_keeps_its_data_through_kill_and_restart(version: str, tmp
         assert asyncio.run(read(again, 3)) == [b"one", b"two", b"three"]
 
 
+@pytest.mark.long
 def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     local_broker(tmp_path)  # or skip
     if sys.platform != "linux":
@@ -97,6 +99,7 @@ def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     assert until(lambda: not alive(child))
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_port()))
@@ -106,6 +109,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             local_broker(tmp_path, port=port).start()
 
 
+@pytest.mark.long
 def test_a_wrong_property_is_told_in_kafkas_words(tmp_path: Path) -> None:
     broker = local_broker(tmp_path, properties={"num.io.threads": "-3"})
     with pytest.raises(BrokerError, match=r"(?s)cannot be prepared.*num.io.threads"):
@@ -113,6 +117,7 @@ def test_a_wrong_property_is_told_in_kafkas_words(tmp_path: Path) -> None:
     assert broker.pid is None
 
 
+@pytest.mark.long
 def test_its_folder_is_its_own_until_it_has_ended(tmp_path: Path) -> None:
     first = local_broker(tmp_path)
     thread = threading.Thread(target=first.start)  # one that ends, though what it starts goes on
@@ -199,6 +204,7 @@ mkdir "$folder"; sleep 0.3; touch "$folder/kafka_2.13-4.1.1.jar" """,
     assert (found[0] / "kafka_2.13-4.1.1.jar").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("signal_", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_the_command_runs_until_a_signal_and_leaves_nothing_behind(
     tmp_path: Path, signal_: signal.Signals, code: int

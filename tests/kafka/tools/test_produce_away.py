@@ -22,7 +22,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Feeder, Sent
 from stream_lsh.kafka.topics import create
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -29,7 +29,9 @@ def test_nothing_to_do() -> None:
 
 
 def test_the_new_settings() -> None:
-    old = KafkaSettings(topic_prefix="news", shards=4, http_port=9100, data_folder=Path("/var/lib/shards"))
+    old = KafkaSettings(
+        topic_prefix="news", shards=4, against="any", http_port=9100, data_folder=Path("/var/lib/shards")
+    )
     new = target(old, "news-2")
     assert Topics.of(new).documents == "news.documents" and Topics.of(new).frames == "news-2.frames"
     assert new.data_folder == Path("/var/lib/shards-news-2") and new.http_port is None

@@ -110,7 +110,7 @@ def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pytest.Mon
     assert asyncio.run(_anything(settings, Goal({0: 0}, {0: 100}), {0: 0}, stop))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_it_while_nobody_answers(
     proxied: Proxied, prefix: str, tmp_path: Path, number: int

@@ -107,7 +107,7 @@ def test_other_work_under_the_prefix_is_refused(old: KafkaSettings) -> None:
 
     async def run() -> None:
         await prepare(new)
-        await send(new, Topics.of(new).signatures, 0, [pack(b"F", 1, new.fingerprint, [b""] * 14)], transaction=False)
+        await send(new, Topics.of(new).signatures, 0, [pack(b"F", 2, new.fingerprint, [b""] * 15)], transaction=False)
         await prepare(new)
         other = KafkaSettings.model_validate(
             {name: getattr(new, name) for name in KafkaSettings.model_fields} | {"threshold": 0.5}

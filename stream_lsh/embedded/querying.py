@@ -1,0 +1,133 @@
+"""Inputs against an index to which nothing is added: the verdict that each document would get if it came next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from stream_lsh.documents.columns import Batch, Fields, Position, Rejection
+from stream_lsh.embedded.feed import open_input
+from stream_lsh.embedded.inputs import Input
+from stream_lsh.embedded.outputs import Output, check_distinct
+from stream_lsh.embedded.pipeline import chain
+from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
+from stream_lsh.embedded.sink import STANDARD
+from stream_lsh.errors import StreamLshError
+from stream_lsh.index.batch import SignedBatch
+from stream_lsh.index.index import Index
+from stream_lsh.judging.verdicts import Judgement, Kind, judge, reasons, verdicts
+from stream_lsh.settings import Settings
+
+_WAIT = 0.2
+_Item = tuple[Input, Batch, SignedBatch]
+
+
+def query(
+    settings: Settings,
+    inputs: Sequence[str],
+    output: str,
+    state: Path,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Summary:
+    """Write a verdict for every document of the inputs, in their order, a line each; they are not compared with each
+    other. The index is seen as it was committed last; another process may be writing to it.
+
+    Args:
+        settings: what is not given is the index's own. inputs: files, folders or "-". output: a file, or "-".
+
+    Raises:
+        StreamLshError: with the verdicts before the error written; likewise KeyboardInterrupt and BrokenPipeError.
+    """
+    check_distinct({"--output": output}, inputs)
+    index = Index(settings, state, read_only=True)
+    try:
+        own = index.settings
+        fields = Fields(own.id_field, own.text_field, None, own.set_field, own.max_document_bytes)
+        opened = [open_input(name, fields) for name in inputs]
+        for source in opened:
+            source.check()
+        target = Output.standard() if output == STANDARD else Output.create(output, overwrite=True)
+        try:
+            return _Run(index, opened, target, progress).go()
+        finally:
+            target.close()
+    finally:
+        index.close()
+
+
+class _Run:
+    def __init__(
+        self, index: Index, inputs: Sequence[Input], output: Output, progress: Callable[[Progress], None]
+    ) -> None:
+        self._index = index
+        self._inputs = inputs
+        self._output = output
+        self._progress = progress
+        self._counts = Counts()
+        self._started = self._shown = time.monotonic()
+
+    def go(self) -> Summary:
+        stage, stop = chain(self._batches(), self._sign)
+        try:
+            while True:
+                try:
+                    item = stage.get(_WAIT)
+                except StopIteration:
+                    break
+                if item is not None:
+                    self._answer(*item)
+                if time.monotonic() - self._shown >= PROGRESS_SECONDS and self._counts.documents:
+                    self._show()
+        except BaseException:
+            with suppress(StreamLshError, OSError):  # the first error is the one to report
+                self._output.finish()
+            raise
+        finally:
+            stop()
+        self._output.finish()
+        self._show()
+        return self._counts.summary(
+            index_documents=self._index.count, seconds=time.monotonic() - self._started,
+            against=self._index.settings.against,
+        )  # fmt: skip
+
+    def _batches(self) -> Iterator[tuple[Input, Batch]]:
+        for source in self._inputs:
+            for batch in source.batches(Position()):
+                yield source, batch
+
+    def _sign(self, item: tuple[Input, Batch]) -> _Item:
+        return *item, self._index.sign(item[1], want_texts=False)
+
+    def _answer(self, source: Input, batch: Batch, signed: SignedBatch) -> None:
+        seqs = np.full(len(batch), -1, np.int64)
+        found = self._index.query(signed, known=True)
+        judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
+        judgement.groups[judgement.kinds == Kind.UNIQUE] = -1  # that of the number that it would have
+        why = reasons(judgement, batch.rejected)
+        self._output.write(_lines(judgement, batch, why))
+        self._counts.add(judgement, [rejection.reason for rejection in why.values()])
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        sizes = [source.size for source in self._inputs]
+        total = None if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
+        read = sum(source.raw_position for source in self._inputs)
+        self._progress(self._counts.progress(read, total, time.monotonic() - self._started))
+
+
+def _lines(judgement: Judgement, batch: Batch, why: Mapping[int, Rejection]) -> bytes:
+    """A verdict a line; of what is rejected with the reason and its place in the inputs."""
+    lines = verdicts(judgement)
+    for i, rejection in why.items():
+        more = {
+            "reason": rejection.reason, "detail": rejection.detail, "input": batch.input,
+            "line": int(batch.line_numbers[i]), "offset": int(batch.offsets[i]),
+        }  # fmt: skip
+        lines[i] += b"," + orjson.dumps(more)[1:-1]
+    return b"".join([line + b"}\n" for line in lines])

@@ -1,0 +1,191 @@
+# Numba is hardly typed.
+# mypy: disable-error-code="no-untyped-call,override"
+"""Structs for kernels: arrays, numbers and other structs by name, handed over by reference.
+
+Numba passes a tuple of arrays by value, some seven numbers an array, at every call from kernel to kernel: with sixty
+arrays that takes longer than what is done with them, and most of the time to compile. A `Struct` is one address. In
+Python its attributes are what they are; kernels read and write numbers, and cannot replace arrays and structs.
+
+    class Memory(Struct):
+        slots: Words2
+        shift: Unsigned
+
+    memory = Memory(slots=np.zeros((1024, 2), np.uint64), shift=np.uint64(54))
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    lower_setattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
+from numba.np.arrayobj import make_array, populate_array
+from numpy.typing import NDArray
+
+_I64 = ir.IntType(64)
+
+
+def _array(kind: types.Type, dimensions: int) -> Any:
+    return types.Array(kind, dimensions, "C")
+
+
+Number = Annotated[int, types.int64]
+Unsigned = Annotated[np.uint64, types.uint64]
+Real = Annotated[float, types.float64]
+Flag = Annotated[bool, types.int64]
+Words = Annotated[NDArray[np.uint64], _array(types.uint64, 1)]
+Words2 = Annotated[NDArray[np.uint64], _array(types.uint64, 2)]
+Halves = Annotated[NDArray[np.uint32], _array(types.uint32, 1)]
+Bytes = Annotated[NDArray[np.uint8], _array(types.uint8, 1)]
+Flags = Annotated[NDArray[np.bool_], _array(types.boolean, 1)]
+Numbers = Annotated[NDArray[np.int64], _array(types.int64, 1)]
+Numbers2 = Annotated[NDArray[np.int64], _array(types.int64, 2)]
+Reals = Annotated[NDArray[np.float64], _array(types.float64, 1)]
+
+_NUMPY = {types.int64: np.int64, types.uint64: np.uint64, types.float64: np.float64}
+
+
+class StructType(types.Type):
+    """Numba's type of a struct: its name, and for each field its name, type and place among the words."""
+
+    def __init__(self, name: str, fields: dict[str, Any]) -> None:
+        self.places: dict[str, tuple[Any, int]] = {}
+        at = 0
+        for field, kind in fields.items():
+            self.places[field] = kind, at
+            at += 1 + kind.ndim if isinstance(kind, types.Array) else 1
+        self.words = at
+        super().__init__(f"struct {name} {fields}")
+
+
+class Struct:
+    """Base of structs: fields are annotated with the kinds above, or with another struct.
+
+    An array must be contiguous and of its field's type.
+    """
+
+    numba_type: ClassVar[StructType]
+
+    def __init_subclass__(cls) -> None:
+        fields = {}
+        for name, hint in get_type_hints(cls, include_extras=True).items():
+            if isinstance(hint, type) and issubclass(hint, Struct):
+                fields[name] = hint.numba_type
+            elif hasattr(hint, "__metadata__"):
+                fields[name] = get_args(hint)[1]
+        cls.numba_type = StructType(cls.__qualname__, fields)
+
+    def __init__(self, **values: Any) -> None:
+        self._words = np.zeros(self.numba_type.words, np.int64)
+        self.address = self._words.ctypes.data
+        missing = self.numba_type.places.keys() - values.keys()
+        if missing:
+            raise TypeError(f"{type(self).__name__} needs {', '.join(sorted(missing))}")
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.numba_type.places:
+            kind, at = self.numba_type.places[name]
+            if isinstance(kind, types.Array):
+                expected = np.dtype(str(kind.dtype).replace("boolean", "bool"))
+                if value.dtype != expected or value.ndim != kind.ndim or not value.flags.c_contiguous:
+                    raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {expected}[{kind.ndim}]")
+                self._words[at] = value.ctypes.data
+                self._words[at + 1 : at + 1 + kind.ndim] = value.shape
+                object.__setattr__(self, name, value)  # keeps it alive
+            elif isinstance(kind, StructType):
+                if not isinstance(value, Struct) or value.numba_type != kind:
+                    raise TypeError(f"{type(self).__name__}.{name} must be a {kind}")
+                self._words[at] = value.address
+                object.__setattr__(self, name, value)
+            else:
+                self._words[at : at + 1].view(_NUMPY[kind])[0] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """A number, as the kernels have left it."""
+        places = type(self).numba_type.places
+        if name not in places:
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        kind, at = places[name]
+        return self._words[at : at + 1].view(_NUMPY[kind])[0]
+
+    def replaced(self, **values: Any) -> Self:
+        """A struct with the same fields but for those given; arrays are shared."""
+        return type(self)(**{name: getattr(self, name) for name in self.numba_type.places} | values)
+
+
+register_model(StructType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Struct)
+def _typeof(value: Struct, _: Any) -> StructType:
+    return value.numba_type
+
+
+@unbox(StructType)
+def _unbox(kind: Any, value: Any, context: Any) -> Any:
+    address = context.pyapi.object_getattr_string(value, "address")
+    number = context.pyapi.long_as_longlong(address)
+    context.pyapi.decref(address)
+    pointer = context.builder.inttoptr(number, cgutils.voidptr_t)
+    return NativeValue(pointer, is_error=cgutils.is_not_null(context.builder, context.pyapi.err_occurred()))
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = StructType
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:
+        return kind.places[name][0] if name in kind.places else None
+
+
+def _place(builder: Any, struct: Any, at: int) -> Any:
+    """Address of a word of a struct."""
+    words = builder.bitcast(struct, _I64.as_pointer())
+    return builder.gep(words, [ir.Constant(_I64, at)])
+
+
+@lower_getattr_generic(StructType)
+def _get(context: Any, builder: Any, kind: Any, struct: Any, name: str) -> Any:
+    field, at = kind.places[name]
+    if isinstance(field, StructType):
+        return builder.inttoptr(builder.load(_place(builder, struct, at)), cgutils.voidptr_t)
+    if not isinstance(field, types.Array):
+        place = _place(builder, struct, at)
+        return builder.load(builder.bitcast(place, context.get_value_type(field).as_pointer()))
+    array = make_array(field)(context, builder)
+    data = builder.inttoptr(builder.load(_place(builder, struct, at)), array.data.type)
+    shape = [builder.load(_place(builder, struct, at + 1 + k)) for k in range(field.ndim)]
+    size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(field.dtype)))
+    strides = [size]
+    for extent in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], extent))
+    populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    return array._getvalue()
+
+
+@lower_setattr_generic(StructType)
+def _set(context: Any, builder: Any, signature: Any, arguments: Any, name: str) -> None:
+    struct, value = arguments
+    field, at = signature.args[0].places[name]
+    if isinstance(field, types.Array | StructType):
+        raise TypeError(f"kernels cannot replace {name}, only numbers")
+    value = context.cast(builder, value, signature.args[1], field)
+    place = _place(builder, struct, at)
+    builder.store(value, builder.bitcast(place, value.type.as_pointer()))

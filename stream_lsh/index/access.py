@@ -1,0 +1,83 @@
+"""Rows as the kernel reads them: from memory, from the ring of heads, or from a generation's file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.bits import popcount
+from stream_lsh.hashing.kernels import njit, read_at
+from stream_lsh.index.layout import (
+    COPY,
+    FIRST_ROW,
+    FLAGS,
+    FOLLOWED,
+    FOLLOWER,
+    FOLLOWS,
+    ROW_FILE,
+    ROWS_AT,
+)
+
+_WORD, _FIRST = np.int64(1), np.int64(0)
+
+
+@njit
+def _read_words(rows, row, column, size):  # type: ignore[no-untyped-def]
+    """Read words of a row that is in a file into `rows.read`."""
+    generations = rows.generations
+    g = len(generations) - 1
+    while generations[g, FIRST_ROW] > row:
+        g -= 1
+    place = generations[g, ROWS_AT] + 8 * ((row - generations[g, FIRST_ROW]) * rows.recent.shape[1] + column)
+    read_at(generations[g, ROW_FILE], rows.read.ctypes.data, 8 * size, place)
+
+
+@njit
+def word(rows, row, column):  # type: ignore[no-untyped-def]
+    """A word of a row."""
+    if row >= rows.base:
+        return rows.recent[row - rows.base, column]
+    _read_words(rows, row, column, _WORD)
+    return rows.read[0]
+
+
+@njit(inline="always")
+def equal(one, at, other, where, size, tops):  # type: ignore[no-untyped-def]
+    """Components in which one[at:at + size] and other[where:where + size] are equal, whose highest bits are at `tops`:
+    those of the exclusive or that are zero, all of a word at once (Warren, Hacker's Delight, 6-1)."""
+    low = ~tops
+    total = np.uint64(0)
+    for k in range(size):
+        x = one[at + k] ^ other[where + k]
+        total += popcount(~(((x & low) + low) | x | low))
+    return np.int64(total)
+
+
+@njit
+def agreement_with(rows, row, signatures, at, size, tops):  # type: ignore[no-untyped-def]
+    """Agreement of the first words of a row's signature with signatures[at:at + size]."""
+    if row >= rows.base:
+        begin = (row - rows.base) * rows.recent.shape[1] + rows.signature_at
+        return equal(rows.recent.reshape(-1), begin, signatures, at, size, tops)
+    _read_words(rows, row, rows.signature_at, size)
+    return equal(rows.read, _FIRST, signatures, at, size, tops)
+
+
+@njit
+def in_ring(rows):  # type: ignore[no-untyped-def]
+    """The first row whose head is in the ring."""
+    return max(rows.kept, rows.total - len(rows.notes))
+
+
+@njit
+def note_of(rows, row):  # type: ignore[no-untyped-def]
+    """What is known of a row: FOLLOWS, FOLLOWED. An old one may be followed."""
+    if row >= in_ring(rows):
+        return np.int64(rows.notes[row & (len(rows.notes) - 1)])
+    behind = word(rows, row, FLAGS) & np.uint64(FOLLOWER | COPY)
+    return FOLLOWED | FOLLOWS if behind else FOLLOWED
+
+
+@njit
+def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
+    """Whether a row has the same hash as a document: of the id (what = ID), of the text (TEXT)."""
+    return word(rows, row, what) == batch.words[i, what] and word(rows, row, what + 1) == batch.words[i, what + 1]

@@ -1,0 +1,179 @@
+"""Candidates: the rows in a document's buckets, and the best of them by the agreement of signatures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.bits import prefetch
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.access import agreement_with, equal, in_ring, note_of, word
+from stream_lsh.index.buckets import FOLLOWERS, count, empty, key_behind, nowhere, probe, read
+from stream_lsh.index.layout import FOLLOWED, FOLLOWS, ID
+from stream_lsh.index.memory import find
+from stream_lsh.index.work import NOBODY
+
+_ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
+_ONE, _FIRST = np.uint64(1), np.int64(0)
+_AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
+
+
+@njit(inline="always")
+def _home(row, table):  # type: ignore[no-untyped-def]
+    return (row * np.int64(0x9E3779B1)) >> np.int64(7) & np.int64(len(table) - 1)
+
+
+@njit
+def _meet(i, n, band, work):  # type: ignore[no-untyped-def]
+    """Meet the n rows in `scratch.out`: whoever is new is compared with document i by the heads of the signatures.
+    band: the one that they were met in, or -1."""
+    rows, limits, scratch, signatures = work.rows, work.limits, work.scratch, work.batch.signatures
+    out, table, met, bands, histogram = scratch.out, scratch.table, scratch.met, scratch.bands, scratch.histogram
+    ring, at, size, tops = rows.ring, i * limits.signature, limits.head, limits.tops
+    ring_mask, mask, band_words = np.int64(len(rows.notes) - 1), np.int64(len(table) - 1), bands.shape[1]
+    kept, met_count = in_ring(rows), scratch.met_count
+    for k in range(n):
+        row = out[k]
+        if k + _AHEAD < n and out[k + _AHEAD] >= kept:
+            prefetch(ring, (out[k + _AHEAD] & ring_mask) * size)
+            prefetch(ring, (out[k + _AHEAD] & ring_mask) * size + 8)
+        slot = _home(row, table)
+        while table[slot] >= 0 and met[table[slot], 0] != row:
+            slot = (slot + 1) & mask
+        m = table[slot]
+        if m < 0:
+            m = met_count
+            met_count += 1
+            table[slot] = m
+            met[m, 0] = row
+            if row >= kept:
+                agreement = equal(ring, (row & ring_mask) * size, signatures, at, size, tops)
+            else:
+                agreement = agreement_with(rows, row, signatures, at, size, tops)
+            met[m, 1] = agreement
+            histogram[agreement] += 1
+            for w in range(band_words):
+                bands[m, w] = 0
+        if band >= 0 and band_words > 0:
+            bands[m, band >> 6] |= _ONE << np.uint64(band & 63)
+    scratch.met_count = met_count
+
+
+@njit
+def forget(scratch):  # type: ignore[no-untyped-def]
+    """Empty the table, beginning with the row that came last: so the chains of probes stay whole meanwhile."""
+    table, met, histogram = scratch.table, scratch.met, scratch.histogram
+    mask = np.int64(len(table) - 1)
+    for m in range(scratch.met_count - 1, -1, -1):
+        slot = _home(met[m, 0], table)
+        while table[slot] != m:
+            slot = (slot + 1) & mask
+        table[slot] = -1
+        histogram[met[m, 1]] = 0
+    scratch.met_count = 0
+
+
+@njit
+def gather(i, work):  # type: ignore[no-untyped-def]
+    """Meet the rows in the buckets of document i; under `any` also those behind whom it meets. Returns how many of what
+    it looked into was not read to the end, or -1 if there is no room."""
+    batch, limits, scratch = work.batch, work.limits, work.scratch
+    first = batch.starts[i]
+    bands, cut = batch.starts[i + 1] - first - 2, _FIRST
+    for j in range(bands if limits.unique else bands + 1):  # the bucket of its text: known already, or like a band
+        slot = scratch.slots[j]
+        if empty(work.memory, slot) and nowhere(batch.hits, first + j):
+            continue
+        most = min(limits.bucket, len(scratch.met) - scratch.met_count)
+        n, more = read(
+            batch.keys[first + j], slot, batch.hits, first + j, work.runs, work.memory, most, scratch.room, scratch.out
+        )
+        if more and most < limits.bucket:
+            return NOBODY
+        cut += more
+        _meet(i, n, np.int64(j) if j < bands else NOBODY, work)
+    if limits.unique:
+        return cut
+    for m in range(scratch.met_count):
+        if scratch.met[m, 1] >= limits.expand and note_of(work.rows, scratch.met[m, 0]) & FOLLOWED:
+            n, more = behind(scratch.met[m, 0], FOLLOWERS, limits.behind, work)
+            if n < 0 or scratch.met_count + n > len(scratch.met):
+                return NOBODY
+            cut += more > 0
+            _meet(i, n, NOBODY, work)
+    return cut
+
+
+@njit
+def leader(work):  # type: ignore[no-untyped-def]
+    """The place of the row to follow among those met: who agrees best, and well enough, of those of this generation
+    that stand for themselves; -1 if there is none."""
+    met, best, place = work.scratch.met, work.limits.follow - 1, NOBODY
+    for m in range(work.scratch.met_count):
+        row, agreement = met[m, 0], met[m, 1]
+        if agreement > best and row >= work.memory.first and not note_of(work.rows, row) & FOLLOWS:
+            best, place = agreement, np.int64(m)
+    return place
+
+
+@njit
+def behind(row, what, most, work):  # type: ignore[no-untyped-def]
+    """Read what stands behind a row, the newest first: how many rows are in `scratch.out`, -1 if there is no room for
+    them; and how many more there are."""
+    memory, scratch = work.memory, work.scratch
+    key = key_behind(word(work.rows, row, ID), what)
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    there = count(key, slot, scratch.hits, work.runs, memory, scratch.room)
+    limit = min(most, there)
+    if limit > len(scratch.out):
+        return NOBODY, there
+    n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, limit, scratch.room, scratch.out)
+    return n, there - n
+
+
+@njit
+def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
+    """Make a row a candidate."""
+    heap, value, at = scratch.heap, np.uint64(agreement) << _ROW_BITS | np.uint64(row), scratch.candidates
+    scratch.candidates = at + 1
+    while at > 0 and heap[(at - 1) >> 1] < value:
+        heap[at] = heap[(at - 1) >> 1]
+        at = (at - 1) >> 1
+    heap[at] = value
+
+
+@njit
+def rank(limits, scratch):  # type: ignore[no-untyped-def]
+    """Make candidates of the best of the rows met, as many as are verified and those that agree as well as the last of
+    them; how many agree well enough in all."""
+    histogram, met = scratch.histogram, scratch.met
+    least = np.int64(len(histogram) - 1)
+    total, others = _FIRST, _FIRST
+    while least > limits.floor and total + histogram[least] < limits.candidates:
+        total += histogram[least]
+        least -= 1
+    for agreement in range(limits.floor, least):
+        others += histogram[agreement]
+    for m in range(scratch.met_count):
+        if met[m, 1] >= least:
+            nominate(met[m, 0], met[m, 1], scratch)
+    return scratch.candidates + others
+
+
+@njit
+def best(scratch):  # type: ignore[no-untyped-def]
+    """Row and agreement of the best candidate, the newest among equals; it is none any more."""
+    heap, last = scratch.heap, scratch.candidates - 1
+    scratch.candidates = last
+    first, value = heap[0], heap[last]
+    at = _FIRST
+    while 2 * at + 1 < last:
+        child = 2 * at + 1
+        if child + 1 < last and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= value:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = value
+    return np.int64(first & _ROWS), np.int64(first >> _ROW_BITS)

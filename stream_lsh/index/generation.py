@@ -1,0 +1,106 @@
+"""A generation of a shard: an interval of the log with rows and postings of its own.
+
+It never merges with another one, so that one day it can go as a whole: without rewriting, without a pause. What it has
+in the store (ids, texts) lies in a column family that all shards share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.index.files import make_folder
+from stream_lsh.index.keys import Hashes
+from stream_lsh.index.layout import ID, TEXT
+from stream_lsh.index.memory import Memory
+from stream_lsh.index.postings import Postings, Workers
+from stream_lsh.index.rows import RowFile, Shape
+from stream_lsh.index.storing import replay
+
+BLOCK = 4096  # rows read at a time
+FOLDER = "generations"
+
+
+class Generation:
+    """Generation `number` of a shard, open. Its rows are those from `first` on of the shard.
+
+    Args:
+        known: its line of the manifest; None = it is new. workers: None = read only.
+
+    Raises:
+        DamagedError: rows or postings are missing, or damaged; the message names file and remedy.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        number: int,
+        shard: int,
+        first: int,
+        shape: Shape,
+        known: dict[str, Any] | None,
+        workers: Workers | None,
+    ) -> None:
+        self.number = number
+        self.first = first
+        self._shape = shape
+        self._shard = shard
+        folder = folder_of(state, number)
+        postings = folder / "postings"
+        listed = known["runs"] if known else []
+        flushed = listed[-1]["last"] if listed else 0
+        # By the files, not by the folder: that one has been made again by the shard before.
+        found = any((postings / item["file"]).exists() for item in listed)
+        self.lost = bool(listed) and workers is not None and not found
+        if workers is not None:
+            make_folder(postings)
+        self.rows = RowFile(folder / f"rows-{shard}.bin", shape, flushed, read_only=workers is None)
+        try:
+            next = known["next"] if known else 0
+            self.postings = Postings(postings, shard, [] if self.lost else listed, next, workers)
+            if workers is not None:
+                self.postings.sweep()
+        except BaseException:
+            self.rows.close()
+            raise
+
+    def rebuild(self, memory: Memory, hashes: Hashes, room: int) -> None:
+        """Make the postings again from the rows, with an empty memory segment that takes `room` rows."""
+        first = at = 0
+        for block in self._blocks():
+            post_rows(block, at, memory, hashes, self._shape)
+            at += len(block)
+            if at == self.rows.flushed or at - first + BLOCK > room:
+                keys, rows = memory.sorted()
+                self.postings.add(keys, rows, first, at, self.rows.sync)
+                self.postings.merged()
+                memory.clear()
+                first = at
+        self.postings.settle()
+        self.lost = False
+
+    def _blocks(self) -> Iterator[Any]:
+        for first in range(0, self.rows.flushed, BLOCK):
+            yield self.rows.read(first, min(first + BLOCK, self.rows.flushed))
+
+    def manifest(self) -> dict[str, Any]:
+        """Its line of the manifest."""
+        return {"number": self.number, "first": self.first, **self.postings.manifest()}
+
+    def close(self) -> None:
+        self.rows.close()
+
+
+def post_rows(block: Any, first: int, memory: Memory, hashes: Hashes, shape: Shape) -> None:
+    """Post rows uint64[n, width] in memory, which are those from `first` on of the generation."""
+    texts, ids = (np.ascontiguousarray(block[:, at : at + 2]) for at in (TEXT, ID))
+    keys, starts = hashes.keys(shape.signatures(block), texts, ids)
+    replay(np.ascontiguousarray(block), first, shape.signature_at, keys, starts, memory)
+
+
+def folder_of(state: Path, number: int) -> Path:
+    """The folder of a generation's files."""
+    return state / FOLDER / f"{number:06d}"

@@ -1,0 +1,53 @@
+"""The keys that a document is posted under and looked up by: those of its bands, its text, its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.families.bands import band_keys
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.siphash import key_words, siphash128
+from stream_lsh.index.memory import posting_key
+from stream_lsh.text.settings import SigningSettings
+
+Keys = tuple[NDArray[np.uint64], NDArray[np.int64]]
+"""Keys of n documents one after the other, and int64[n + 1] where each document's begin."""
+
+
+class Hashes:
+    """The hashes of an index, under its key (KEY_BYTES bytes): two indexes never have the same buckets."""
+
+    def __init__(self, signing: SigningSettings, key: bytes) -> None:
+        self._signing = signing
+        self._key = key_words(key)
+        self._bands = siphash128(b"bands", np.array([5]), self._key)[0, 0]
+
+    def of_ids(self, ids: list[bytes]) -> NDArray[np.uint64]:
+        """Hashes uint64[n, 2] of ids, given as JSON text."""
+        return siphash128(b"".join(ids), ends_of(ids), self._key)
+
+    def keys(self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64]) -> Keys:
+        """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id."""
+        bands = band_keys(signatures, self._signing.bands, self._signing.rows, self._bands)
+        n, b = bands.shape
+        keys = np.empty((n, b + 2), np.uint64)
+        _lay_out(bands, texts, ids, keys)
+        return keys.reshape(-1), np.arange(0, (n + 1) * (b + 2), b + 2)
+
+
+def ends_of(items: list[bytes]) -> NDArray[np.int64]:
+    """Where each of some byte strings ends, joined."""
+    return np.cumsum(np.fromiter(map(len, items), np.int64, len(items)))
+
+
+@njit
+def _lay_out(bands, texts, ids, out):  # type: ignore[no-untyped-def]
+    n, b = bands.shape
+    for i in range(n):
+        for j in range(b):
+            out[i, j] = posting_key(bands[i, j])
+        out[i, b] = posting_key(texts[i, 0])
+        out[i, b + 1] = posting_key(ids[i, 0])

@@ -1,0 +1,50 @@
+"""The limits of a shard's kernel, from its settings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.index.layout import Limits
+from stream_lsh.index.rows import Shape
+from stream_lsh.index.work import EVERYTHING
+from stream_lsh.settings import Settings
+
+
+def limits_of(settings: Settings, shape: Shape) -> Limits:
+    """What the kernel compares with.
+
+    A candidate is discarded below t - 4 sigma. Disagreement of signatures is a metric: who agrees with a follower on as
+    much as a candidate must, agrees with the follower's leader on at least `expand`.
+    """
+    t, size = settings.threshold, settings.signing.signature_size
+    lanes = 8 // shape.component.itemsize
+    ranked = min(size, shape.head_words * lanes)
+    padding = shape.head_words * lanes - ranked
+    sigma = (t * (1 - t) / ranked) ** 0.5
+    floor = max(1, int(np.ceil((t - 4 * sigma) * ranked - 1e-9)))
+    follow = max(1, int(np.ceil(t * ranked - 1e-9)))
+    every, matches = EVERYTHING, settings.verify_matches or EVERYTHING
+    bits = 8 * shape.component.itemsize
+    return Limits(
+        unique=settings.against == "unique",
+        exact=settings.verify == "exact",
+        alone=settings.shards == 1,
+        store=True,
+        threshold=t,
+        full=ranked + padding,
+        floor=floor + padding,
+        likely=(ranked + follow) // 2 + padding,
+        follow=follow + padding,
+        expand=max(1, floor + follow - ranked) + padding,
+        bucket=settings.bucket_size if settings.verify_matches else every,
+        behind=max(settings.bucket_size, matches),
+        candidates=settings.candidates if settings.verify_matches else every,
+        matches=matches,
+        copies=settings.max_matches or every,
+        head=shape.head_words,
+        signature=shape.signature_words,
+        components=size,
+        padding=shape.signature_words * lanes - size,
+        accident=2.0**-bits,
+        tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(lanes))),
+    )

@@ -1,0 +1,35 @@
+"""What was found for a batch, in columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What one shard found for a batch of n documents: parallel arrays of m matches in the order of documents, then
+    arrays of n.
+
+    kind, of, of_seq, of_similarity, group: the verdict as this shard alone would give it, and the first one of a
+    redelivered document (`layout.UNKNOWN` if it is not known); of, of_seq: row and number, -1 if there is none. known:
+    row with the same id, or -1. more: matches that were not listed; incomplete: what was not compared.
+    """
+
+    document: NDArray[np.int64]
+    row: NDArray[np.int64]
+    seq: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    same_text: NDArray[np.bool_]
+    status: NDArray[np.int64]
+    known: NDArray[np.int64]
+    row_of: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    of: NDArray[np.int64]
+    of_seq: NDArray[np.int64]
+    of_similarity: NDArray[np.float64]
+    group: NDArray[np.int64]
+    more: NDArray[np.int64]
+    incomplete: NDArray[np.int64]

@@ -1,0 +1,107 @@
+"""A batch on its way through a shard: the kernel is run, and given what it finds missing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import StateError
+from stream_lsh.index import compiling
+from stream_lsh.index.batch import Sets as Own
+from stream_lsh.index.batch import SignedBatch
+from stream_lsh.index.buckets import passing
+from stream_lsh.index.keys import ends_of
+from stream_lsh.index.match import match
+from stream_lsh.index.matches import Matches
+from stream_lsh.index.runs import REMEDY
+from stream_lsh.index.sets import keep_all, similarities
+from stream_lsh.index.shard import Shard, power_of_two
+from stream_lsh.index.work import FULL, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
+
+LOADED_BYTES = 32 << 20  # texts read from the store at a time
+
+
+class Matching:
+    """A batch on its way through a shard.
+
+    Args:
+        store: whether what is new becomes a row. known: whether ids are looked up.
+    """
+
+    def __init__(self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True) -> None:
+        self._shard = shard
+        self._batch = batch
+        self._documents = batch.owned_by(shard.number) if known else batch.documents
+        self._limits = shard.limits.replaced(store=store)
+        self._results = Results.of(len(batch), max(256, len(batch)))
+        self._first, self._stored = shard.count, np.empty(len(batch), np.int64)  # rows that come of it: whose they are
+
+    def run(self, start: int, stop: int) -> None:
+        """Match the documents [start, stop), after those before them."""
+        compiling.wait()
+        shard, results = self._shard, self._results
+        self._documents.hits = passing(self._documents.keys, shard.table)
+        self._at_hand(self._batch.shingles.known())
+        work = self._work()
+        while start < stop:
+            try:
+                start, code = match(start, stop, work)
+            except OSError as error:
+                raise StateError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
+            if code == NO_OWN_SET:
+                self._at_hand(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
+            elif code == NO_SETS:
+                self._load(start, np.unique(work.scratch.wanted[: int(work.scratch.wanted_count)]))
+            elif code == NO_ROOM:
+                shard.met *= 2
+                work = self._work()
+            elif code == FULL:
+                results.enlarge()
+
+    def matches(self) -> Matches:
+        """All that was found so far."""
+        r, n = self._results, int(self._results.found)
+        document, row, seq, same = r.matches[:n].T.copy()
+        status, known, row_of, kind, of, of_seq, group, more, incomplete = r.columns.T.copy()
+        return Matches(
+            document, row, seq, r.similarities[:n].copy(), same != 0, status, known, row_of, kind, of, of_seq,
+            r.similarity, group, more, incomplete,
+        )  # fmt: skip
+
+    def _work(self) -> Work:
+        """What the kernel works with, with room for as many rows as a document of this shard has met so far."""
+        shard, documents = self._shard, self._documents
+        keys = int(np.diff(documents.starts).max(initial=0))
+        most = shard.shape.head_words * 8 // shard.shape.component.itemsize
+        return Work(
+            batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, limits=self._limits,
+            sets=shard.sets, results=self._results,
+            scratch=Scratch.of(keys, len(shard.table), shard.met, shard.shape.mask_words, most),
+        )  # fmt: skip
+
+    def _at_hand(self, own: Own) -> None:
+        """Have the batch's own sets beside those of the shard's rows."""
+        sets, largest = self._shard.sets, 0
+        if self._limits.exact:
+            largest = int(self._documents.sizes.max(initial=0))
+        sets.shingles, sets.offsets, sets.have = own.shingles, own.offsets, own.have
+        sets.documents, sets.first = self._stored, self._first
+        sets.table = np.empty((power_of_two(max(16, 2 * largest)), 2), np.uint64)
+        sets.filled = sets.document = -1
+
+    def _load(self, document: int, rows: NDArray[np.int64]) -> None:
+        """Compute the similarity of a document with rows whose texts have to be read; their sets are at hand
+        afterwards, as far as there is room."""
+        shard, similarity, done = self._shard, np.empty(len(rows)), 0
+        while done < len(rows):
+            texts: list[bytes] = []
+            size = 0
+            while done + len(texts) < len(rows) and size < LOADED_BYTES:
+                texts.append(bytes(shard.texts.read(int(rows[done + len(texts)]))))
+                size += len(texts[-1])
+            shingles, offsets = shard.shingle(b"".join(texts), ends_of(texts))
+            part = slice(done, done + len(texts))
+            similarities(shard.sets, document, shingles, offsets, float(self._limits.threshold), similarity[part])
+            keep_all(shard.sets, rows[part], shingles, offsets)
+            done += len(texts)
+        shard.sets.document, shard.sets.loaded, shard.sets.similarity = document, rows, similarity

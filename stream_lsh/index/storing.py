@@ -1,0 +1,128 @@
+"""Storing: a document becomes the next row of its shard and is posted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.bits import bits_of
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.access import in_ring, word
+from stream_lsh.index.buckets import COPIES, FOLLOWERS, key_behind
+from stream_lsh.index.layout import (
+    COPY,
+    DROPPED,
+    FLAGS,
+    FOLLOWED,
+    FOLLOWER,
+    FOLLOWS,
+    GROUP,
+    GROUP_OF,
+    ID,
+    KIND,
+    KIND_BITS,
+    MASK,
+    OF,
+    OLDEST,
+    ROW_OF,
+    SIMILARITY,
+    UNKNOWN,
+)
+from stream_lsh.index.memory import append, find
+from stream_lsh.index.sets import keep
+from stream_lsh.index.work import NOBODY
+
+_ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
+_FIRST = np.int64(0)
+
+
+@njit
+def store(i, original, leader, work):  # type: ignore[no-untyped-def]
+    """Make document i the next row. original: the row of the same text that it is a copy of; leader: the place among
+    the rows met of the one that it follows; -1 if there is none."""
+    batch, rows, memory, limits, sets = work.batch, work.rows, work.memory, work.limits, work.sets
+    row, columns, scratch = rows.total, work.results.columns, work.scratch
+    columns[i, ROW_OF] = row
+    flags, behind = _FIRST, NOBODY
+    if limits.unique:
+        if columns[i, OLDEST] >= 0:
+            flags, behind = DROPPED, columns[i, OLDEST]
+    elif original >= 0:
+        flags, behind = COPY, original
+    elif leader >= 0:
+        flags, behind = FOLLOWER, scratch.met[leader, 0]
+    of, ring_mask = np.uint64(0), np.int64(len(rows.notes) - 1)
+    if behind >= 0:
+        of = word(rows, behind, ID)
+        if behind >= in_ring(rows):
+            rows.notes[behind & ring_mask] |= np.uint8(FOLLOWED)
+    rows.total = row + 1
+    recent, place = rows.recent.reshape(-1), (row - rows.base) * rows.recent.shape[1]
+    for k in range(MASK):
+        recent[place + k] = batch.words[i, k]
+    kind = columns[i, KIND] if limits.alone else UNKNOWN
+    recent[place + FLAGS] |= np.uint64(flags) | np.uint64(kind) << KIND_BITS
+    recent[place + OF] = of
+    recent[place + SIMILARITY] = bits_of(work.results.similarity[i])
+    recent[place + GROUP] = np.uint64(columns[i, GROUP_OF])
+    mask_words = rows.signature_at - MASK
+    for w in range(mask_words):
+        recent[place + MASK + w] = ~scratch.bands[leader, w] if flags & FOLLOWER else _ALL
+    signatures, begin = batch.signatures, i * limits.signature
+    for k in range(limits.signature):
+        recent[place + rows.signature_at + k] = signatures[begin + k]
+    ring, at = rows.ring, row & ring_mask
+    for k in range(limits.head):
+        ring[at * limits.head + k] = signatures[begin + k]
+    rows.notes[at] = FOLLOWS if flags else 0
+    first = batch.starts[i]
+    bands = batch.starts[i + 1] - first - 2
+    mine = row - memory.first
+    post(memory, batch.keys, first, bands, scratch.slots, mine, flags, of, recent, place + MASK, mask_words)
+    if limits.exact:
+        sets.documents[row - sets.first] = i
+        if sets.have[i] and not flags & (DROPPED | COPY):
+            keep(sets, row, sets.shingles, sets.offsets[i], sets.offsets[i + 1])
+
+
+@njit
+def post(memory, keys, first, bands, slots, row, flags, of, masks, mask_at, mask_words):  # type: ignore[no-untyped-def]
+    """Post a row of the newest generation (counted in it) under its id, and as its flags say under its text, the bands
+    of its mask, and behind the row with the hash `of`.
+
+    keys: from `first` on those of its bands, its text, its id. slots: where they were found, or belong unless another
+    key has come there since. masks: from `mask_at` on the mask; no words = all bands.
+    """
+    append(memory, slots[bands + 1], keys[first + bands + 1], row)
+    if flags & (DROPPED | FOLLOWER | COPY):
+        key = key_behind(of, COPIES if flags & COPY else FOLLOWERS)
+        append(memory, np.int64(key >> memory.shift), key, row)
+        if not flags & FOLLOWER:
+            return
+    append(memory, slots[bands], keys[first + bands], row)
+    for j in range(bands):
+        if mask_words == 0 or masks[mask_at + (j >> 6)] >> np.uint64(j & 63) & _ONE:
+            append(memory, slots[j], keys[first + j], row)
+
+
+@njit(allocates=True)
+def replay(block, first, signature_at, keys, starts, memory):  # type: ignore[no-untyped-def]
+    """Post rows uint64[n, width] of the newest generation again, which are the rows from `first` on in it; their keys
+    are given as those of a batch."""
+    slots = np.empty(starts[1] - starts[0] if len(starts) > 1 else 0, np.int64)
+    flat, width, words = block.reshape(-1), block.shape[1], signature_at - MASK
+    for i in range(len(block)):
+        bands = starts[i + 1] - starts[i] - 2
+        for k in range(bands + 2):
+            slots[k] = find(memory, keys[starts[i] + k])
+        flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
+        post(memory, keys, starts[i], bands, slots, first + i, flags, block[i, OF], flat, i * width + MASK, words)
+
+
+@njit
+def restore_heads(block, first, rows, size):  # type: ignore[no-untyped-def]
+    """Keep the heads of rows again, which are those from `first` on of the shard; size: words of a head."""
+    for i in range(len(block)):
+        at = (first + i) & (len(rows.notes) - 1)
+        for k in range(size):
+            rows.ring[at * size + k] = block[i, rows.signature_at + k]
+        rows.notes[at] = FOLLOWED | (FOLLOWS if block[i, FLAGS] & np.uint64(FOLLOWER | COPY | DROPPED) else 0)

@@ -1,0 +1,151 @@
+"""Verification: which candidates are similar enough, exactly or by the whole signature (MMDS 3.4.1, last step)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.access import agreement_with, note_of, same_hash, word
+from stream_lsh.index.buckets import COPIES
+from stream_lsh.index.candidates import behind, best
+from stream_lsh.index.layout import (
+    DOCUMENT,
+    EXACT,
+    FOLLOWED,
+    KIND,
+    MORE,
+    NEAR,
+    NUMBER,
+    OLDEST,
+    OLDEST_SEQ,
+    ROW,
+    SAME,
+    SEQ,
+    TEXT,
+)
+from stream_lsh.index.sets import BELOW, hopeless, jaccard, place_of
+from stream_lsh.index.work import DONE, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOBODY
+
+_FIRST = np.int64(0)
+
+
+@njit
+def verify(i, work):  # type: ignore[no-untyped-def]
+    """Verify the candidates, the best first, until enough match. Returns DONE or what is missing, how many were
+    verified, and the row of the same text in this generation, or -1."""
+    rows, limits, scratch = work.rows, work.limits, work.scratch
+    compared, matched, original = _FIRST, _FIRST, NOBODY
+    while scratch.candidates > 0 and compared < limits.candidates and matched < limits.matches:
+        row, agreement = best(scratch)
+        same = agreement == limits.full and same_hash(rows, row, TEXT, work.batch, i)
+        if limits.exact:
+            similar, code = _exact(i, row, agreement >= limits.likely, work)
+            if code == NO_SETS:
+                _want(row, work)
+            if code != DONE:
+                return code, compared, original
+            same = same and similar == 1.0  # equal hashes of other texts: somebody knows the key
+        else:
+            similar = 1.0 if same else _estimate(i, row, work)
+        compared += 1
+        if similar == BELOW:
+            continue
+        matched += 1
+        if same and row >= work.memory.first:
+            original = row
+        code = _matched(i, row, similar, same, work)
+        if code != DONE:
+            return code, compared, original
+    return DONE, compared, original
+
+
+@njit
+def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
+    """Exact similarity of a document with a row, or BELOW; DONE, or what is missing: for NO_OWN_SET it is said whose.
+    likely: they are thought to match."""
+    sets, threshold, wanted = work.sets, work.limits.threshold, work.scratch.wanted
+    if not sets.have[i]:
+        wanted[0] = i
+        return BELOW, NO_OWN_SET
+    shingles, offsets = sets.shingles, sets.offsets
+    if not likely:
+        start, stop, size = place_of(sets.bits, sets.bit_slots, sets.marked, row)
+        if start >= 0 and hopeless(sets.bits, start, stop, size, shingles, offsets[i], offsets[i + 1], threshold):
+            return BELOW, DONE
+    if row >= sets.first:
+        other = sets.documents[row - sets.first]
+        if not sets.have[other]:
+            wanted[0] = other
+            return BELOW, NO_OWN_SET
+        return jaccard(sets, i, shingles, offsets[other], offsets[other + 1], threshold), DONE
+    if sets.document == i:
+        loaded = sets.loaded
+        at = np.searchsorted(loaded, row)
+        if at < len(loaded) and loaded[at] == row:
+            return sets.similarity[at], DONE
+    start, stop, _ = place_of(sets.ring, sets.slots, sets.kept, row)
+    if start < 0:
+        return BELOW, NO_SETS
+    return jaccard(sets, i, sets.ring, start, stop, threshold), DONE
+
+
+@njit
+def _want(row, work):  # type: ignore[no-untyped-def]
+    """Write down whose sets are missing: that of a row, and of the other candidates that may be asked for next."""
+    sets, scratch, n = work.sets, work.scratch, np.int64(1)
+    scratch.wanted[0] = row
+    while scratch.candidates > 0 and n < work.limits.candidates:
+        row, _ = best(scratch)
+        if row < sets.first and place_of(sets.ring, sets.slots, sets.kept, row)[0] < 0:
+            scratch.wanted[n] = row
+            n += 1
+    scratch.wanted_count = n
+
+
+@njit
+def _estimate(i, row, work):  # type: ignore[no-untyped-def]
+    """Similarity of a document with a row by their whole signatures, corrected for components that are equal by
+    accident; BELOW if it is smaller than the threshold."""
+    limits, size = work.limits, work.limits.signature
+    equal = agreement_with(work.rows, row, work.batch.signatures, i * size, size, limits.tops) - limits.padding
+    similar = max(0.0, (equal / limits.components - limits.accident) / (1.0 - limits.accident))
+    return similar if similar >= limits.threshold else BELOW
+
+
+@njit
+def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
+    """Add a verified match, and under `any` the newest of its copies, as many as are listed; the others are counted.
+    Returns DONE or what there is no room for."""
+    results, limits, out = work.results, work.limits, work.scratch.out
+    columns, room = results.columns, len(results.similarities)
+    if results.found == room:
+        return FULL
+    _emit(i, row, similar, same, work)
+    columns[i, KIND] = max(columns[i, KIND], EXACT if same else NEAR)
+    if columns[i, OLDEST] < 0 or row < columns[i, OLDEST]:  # copies are younger
+        columns[i, OLDEST] = row
+        columns[i, OLDEST_SEQ] = results.matches[results.found - 1, NUMBER]
+        results.similarity[i] = similar
+    if limits.unique or not note_of(work.rows, row) & FOLLOWED:
+        return DONE
+    n, more = behind(row, COPIES, limits.copies, work)
+    if n < 0:
+        return NO_ROOM
+    if results.found + n > room:
+        return FULL
+    for k in range(n):
+        _emit(i, out[k], similar, same, work)
+    columns[i, MORE] += more
+    return DONE
+
+
+@njit
+def _emit(i, row, similar, same, work):  # type: ignore[no-untyped-def]
+    """Add a match; the caller has seen to the room."""
+    results, at = work.results, work.results.found
+    results.found = at + 1
+    results.matches[at, DOCUMENT] = i
+    results.matches[at, ROW] = row
+    results.matches[at, NUMBER] = np.int64(word(work.rows, row, SEQ))
+    results.matches[at, SAME] = same
+    results.similarities[at] = similar

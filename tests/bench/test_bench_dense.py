@@ -1,0 +1,118 @@
+"""bench/dense.py and bench/growth.py: what they count, and small runs of the processes that they start."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from bench.dense import QUARTERS, at_quarters, kept_ids, near, ours, read_planted, recalls
+from bench.engine import from_anywhere
+from bench.growth import rate_between, read_rows
+from bench.peers import peer
+from bench.process import Finished, Sample
+from bench.systems import SYSTEMS
+
+WORDS = [f"word{i}" for i in range(3000)]
+
+
+def text(number: int, changed: int | None = None) -> str:
+    words = [WORDS[(11 * number + 7 * i * i) % len(WORDS)] + f"x{number}" for i in range(60)]
+    if changed is not None:
+        words[changed] = "changed"
+    return " ".join(words)
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Path:
+    """300 texts, each third of which is nearly the one before, each ninth the very one."""
+    path = tmp_path / "feed.jsonl"
+    with path.open("wb") as lines:
+        for i in range(300):
+            made = text(i - 1, None if i % 9 == 2 else 5) if i % 3 == 2 else text(i)
+            lines.write(orjson.dumps({"id": f"near-{i}", "text": made}) + b"\n")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "")
+    from_anywhere()
+
+
+def test_recall_of_planted_pairs() -> None:
+    planted = [("near-1", "near-900"), ("near-2", "near-1002"), ("near-3", "near-1004"), ("near-4", "near-5")]
+    assert [near(pair) for pair in planted] == [True, True, False, True]
+    kept = {"near-2", "near-1002", "near-3"}
+    # The first was listed, of the second both were kept, of the third one, of the last none.
+    found = recalls(planted, [("near-1", "near-900"), ("near-7", "near-8")], kept)
+    assert found == {"recall": 2 / 4, "newest": 2 / 3}
+    assert recalls([], [], set()) == {"recall": None, "newest": None}
+
+
+def test_planted_pairs_and_kept_ids_are_read(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("near-1\tnear-5\t0.85\n")
+    assert read_planted(tmp_path / "pairs.tsv") == [("near-1", "near-5")]
+    (tmp_path / "unique").write_bytes(b'{"id":"near-1","text":"\\"id\\":\\"x\\""}\n{"id":"near-22","text":""}\n')
+    assert kept_ids(tmp_path / "unique") == {"near-1", "near-22"}
+
+
+def test_memory_at_the_quarters() -> None:
+    samples = [Sample(i, resident=1_000_000 * i, position=10 * i) for i in range(1, 10)]
+    samples.append(Sample(10.0, resident=77_000_000))  # closed
+    found = at_quarters(Finished(10.0, 0, 1.0, 1, "", samples=samples), 100)
+    assert list(found.values()) == [3, 5, 8, 77]
+    assert at_quarters(Finished(1.0, 0, 1.0, 1, ""), 100) == dict.fromkeys(f"at_{q:g}" for q in QUARTERS)
+
+
+def test_the_engine_in_a_process_of_its_own(feed: Path, tmp_path: Path) -> None:
+    planted = [("near-1", "near-2"), ("near-4", "near-5"), ("near-6", "near-7")]
+    row = ours(feed, planted, tmp_path, {"candidates": 16})
+    assert (row["documents"], row["pairs"], row["incomplete"]) == (300, 100, 0)
+    assert row["dropped"] == pytest.approx(100 / 3)
+    assert row["recall"] == row["newest"] == pytest.approx(2 / 3)
+    assert row["rate"] > 0 and row["peak_mb"] > 1 and row["disk"] > 10
+    assert ours(feed, [], tmp_path, {"against": "any", "verify_matches": 0, "max_matches": 0})["pairs"] == 100
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_peer_inserts_only_what_it_kept(system: str, feed: Path, tmp_path: Path) -> None:
+    if importlib.util.find_spec(system.partition("-")[0]) is None:
+        pytest.skip("the extra bench is not installed")
+    with feed.open("ab") as lines:  # also like the dropped ones, which the kept ones answer for
+        for i in range(300, 310):
+            lines.write(orjson.dumps({"id": f"near-{i}", "text": text(1, 5)}) + b"\n")
+    unique = peer(system, feed, tmp_path, ("text",), 0.7, unique=True)
+    everything = peer(system, feed, tmp_path, ("text",), 0.7)
+    assert unique["documents"] == everything["documents"] == 310
+    dropped = {newer for _, newer in unique["pairs"]}
+    assert not dropped.intersection(older for older, _ in unique["pairs"])
+    assert dropped == {newer for _, newer in everything["pairs"]}
+    assert len(everything["pairs"]) > len(unique["pairs"]) > 90
+
+
+def test_a_pipe_into_what_grows(feed: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.jsonl"
+    command = [sys.executable, "-m", "bench.growing", "--state", str(tmp_path / "state"), "--every", "100"]
+    command += ["--pairs", str(tmp_path / "pairs.jsonl"), "--report", str(report)]
+    command += ["--settings", "memory_documents=16 generation_documents=50"]
+    with feed.open("rb") as lines:
+        subprocess.run(command, stdin=lines, check=True)
+    rows = read_rows(report)
+    assert rows[-1]["documents"] == 300
+    assert all(row["rate"] > 0 and row["batch_ms"] > 0 and row["resident_mb"] > 1 for row in rows)
+    assert rows[-1]["generations"] == 6
+    assert len((tmp_path / "pairs.jsonl").read_bytes().splitlines()) == 100
+    report.write_bytes(report.read_bytes()[:-1])  # a line that is being written
+    assert len(read_rows(report)) == len(rows) - 1
+
+
+def test_rate_between_reports() -> None:
+    rows = [{"documents": 10, "seconds": 1.0}, {"documents": 20, "seconds": 3.0}, {"documents": 30, "seconds": 4.0}]
+    assert rate_between(rows, 0, 10) == 10
+    assert rate_between(rows, 10, 30) == pytest.approx(20 / 3)
+    assert rate_between(rows, 21, 30) is None

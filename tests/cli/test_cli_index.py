@@ -1,0 +1,283 @@
+"""Commands on an index that is there: its settings, what `pairs` lists, queries with whole files, who writes to it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from stream_lsh.cli import main
+from stream_lsh.index.store import Store, name_key
+
+FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
+FEED = [
+    {"id": "a", "text": FOX},
+    {"id": "b", "text": FOX + " today"},
+    {"id": "c", "text": FOX + " today again"},
+    {"id": "d", "text": "something else: a report on the price of wheat in the markets of the north this week"},
+]
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Path:
+    return write(tmp_path / "feed.jsonl", FEED)
+
+
+def write(path: Path, documents: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    return path
+
+
+@dataclass(frozen=True)
+class Done:
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process; what a job writes to standard output goes past Python to the descriptor."""
+
+    def invoke(*words: object, code: int = 0, **variables: str) -> Done:
+        env = {f"STREAM_LSH_{name.upper()}": value for name, value in variables.items()}
+        capfd.readouterr()
+        result = CliRunner(env=env).invoke(main, [str(word) for word in words])
+        assert result.exit_code == code, result.output
+        return Done(result.stdout + capfd.readouterr().out, result.stderr)
+
+    return invoke
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def settings(run: Run, state: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("info", "--state", state, "--json").stdout)["settings"]
+    return found
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_settings_that_are_not_given_are_those_of_the_index(run: Run, feed: Path, tmp_path: Path) -> None:
+    state, more = tmp_path / "state", write(tmp_path / "more.jsonl", [{"id": "e", "text": FOX + " and more"}])
+    made = ("--threshold", 0.6, "--shingles", "words:2", "--normalize", "lower,punctuation", "--bucket-size", 8)
+    run("dedup", feed, "--state", state, *made, "--candidates", 9, "--generation-documents", 1000)
+    before = settings(run, state)
+    assert (before["threshold"], before["bucket_size"], before["candidates"]) == (0.6, 8, 9)
+    assert (before["verify_matches"], before["against"], before["generation_documents"]) == (10, "unique", 1000)
+    found = run("dedup", more, "--state", state, "--verdicts", "-", "--memory-documents", 64, "--max-matches", 1)
+    assert [verdict["of"] for verdict in lines(found.stdout)] == ["a"]
+    assert settings(run, state) == before
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--threshold", "0.6", "threshold = 0.8 (now 0.6)"),
+        ("--shingles", "chars:9", "shingles = 'words:3/8' (now 'chars:9')"),
+        ("--against", "any", "against = 'unique' (now 'any')"),
+        ("--candidates", "7", "candidates = 32 (now 7)"),
+        ("--bucket-size", "7", "bucket_size = 64 (now 7)"),
+        ("--verify-matches", "7", "verify_matches = 10 (now 7)"),
+        ("--generation-documents", "7", "(now 7)"),
+        ("--verify", "signature", "verify = 'exact' (now 'signature')"),
+        ("--id-field", "name", "id_field = 'id' (now 'name')"),
+        ("--text-field", "title", "text_field = ['text'] (now ['title'])"),
+        ("--bands", "10", "bands = 18 (now 10)"),
+    ],
+)
+def test_a_setting_that_fixes_answers_is_refused_by_its_name(
+    run: Run, feed: Path, tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    state = tmp_path / "state"
+    run("dedup", feed, "--state", state)
+    found = run("dedup", feed, "--state", state, option, value, code=3).stderr
+    assert message in found and "was made with other settings" in found
+    assert found.count("\n") == 1
+    by_variable = run("dedup", feed, "--state", state, code=3, **{option[2:].replace("-", "_"): value}).stderr
+    assert by_variable == found
+
+
+def test_the_same_settings_in_other_words_are_the_same(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    run("dedup", feed, "--state", state, "--recall", 0.999)
+    same = ("--threshold", "0.80", "--shingles", "words:3", "--tokens", "unicode", "--normalize", "space,lower")
+    run("dedup", feed, "--state", state, *same, "--bands", 18, "--signature-size", 128)
+
+
+def test_several_shards_are_refused_with_the_reason(run: Run, feed: Path, tmp_path: Path) -> None:
+    found = run("dedup", feed, "--shards", 2, code=2).stderr
+    assert "against = 'unique' with shards = 2 is not possible yet" in found and "against = 'any'" in found
+    state = tmp_path / "state"
+    run("pairs", feed, "--state", state, "--shards", 2)
+    again = ("--state", state, "--shards", 2)  # the same command line again, and another command
+    run("pairs", feed, *again)
+    run("dedup", feed, *again)
+    assert (
+        "against = 'any' (now 'unique')" in run("dedup", feed, "--state", state, "--against", "unique", code=3).stderr
+    )
+
+
+def test_settings_that_do_not_go_with_the_index(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    run("pairs", feed, "--state", state, "--signature-size", 1024, "--bands", 256, "--rows", 4)
+    found = run("pairs", feed, "--state", state, "--memory-documents", 4_194_304, code=3).stderr
+    assert "do not go together: memory_documents: at most" in found and "256 bands" in found
+
+
+def test_an_index_of_the_first_version_is_refused_with_the_remedy(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    store = Store(state / "db")
+    store.write({name_key("index"): orjson.dumps({"format": 1, "created": 0, "settings": {}, "fingerprint": "0"})})
+    store.close()
+    for command in (("dedup", feed), ("pairs", feed), ("info",), ("query", "text"), ("query", "--input", feed)):
+        found = run(*command, "--state", state, code=3).stderr
+        assert "has format 1, this version reads 2; start a new folder and feed it again" in found
+        assert found.count("\n") == 1
+
+
+# -- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_index_of_pairs_compares_with_all(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    found = run("pairs", feed, "--state", state)
+    assert {(pair["older"], pair["newer"]) for pair in lines(found.stdout)} == {("a", "b"), ("a", "c"), ("b", "c")}
+    assert "3 pairs of similar documents\n" in found.stderr and "kept" not in found.stderr
+    made = settings(run, state)
+    assert (made["against"], made["verify_matches"], made["candidates"]) == ("any", 1000, 1000)
+
+
+def test_what_is_given_to_pairs_counts(run: Run, feed: Path, tmp_path: Path) -> None:
+    run("pairs", feed, "--state", tmp_path / "one", "--verify-matches", 0, "--candidates", 50)
+    made = settings(run, tmp_path / "one")
+    assert (made["against"], made["verify_matches"], made["candidates"]) == ("any", 0, 50)
+    found = run("pairs", feed, "--against", "unique")
+    assert [(pair["older"], pair["newer"]) for pair in lines(found.stdout)] == [("a", "b"), ("a", "c")]
+    assert "2 pairs of similar documents with kept ones only" in found.stderr
+    found = run("pairs", feed, "--max-matches", 1)
+    assert "1 document has more than 1 match" in found.stderr
+
+
+def test_pairs_list_a_thousand_matches(run: Run, tmp_path: Path) -> None:
+    copies = write(tmp_path / "copies.jsonl", [{"id": number, "text": FOX} for number in range(60)])
+    more = write(tmp_path / "more.jsonl", [{"id": number, "text": FOX} for number in range(60, 70)])
+    state = tmp_path / "state"
+    for words in ((copies,), (copies, "--state", state), (more, "--state", state)):  # a new index, or one of `pairs`
+        found = run("pairs", *words)
+        assert len(lines(found.stdout)) == sum(range(60, 70) if more in words else range(60))
+        assert "more than" not in found.stderr
+
+
+def test_pairs_on_an_index_of_kept_documents_says_so(run: Run, feed: Path, tmp_path: Path) -> None:
+    state, more = tmp_path / "state", write(tmp_path / "more.jsonl", [{"id": "e", "text": FOX + " too"}])
+    run("dedup", feed, "--state", state)
+    found = run("pairs", more, "--state", state)
+    assert [(pair["older"], pair["newer"]) for pair in lines(found.stdout)] == [("a", "e")]
+    first, *_, last, _ = found.stderr.splitlines()
+    assert first.startswith("stream-lsh: ") and "the pairs with kept documents only" in first
+    assert "1 pair of similar documents with kept ones only (against unique)" in last
+    write(more, [{"id": "f", "text": FOX + " as well"}])
+    assert run("pairs", more, "--state", state, "--quiet").stderr == ""
+
+
+# -- queries ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    run("dedup", feed, "--state", state)
+    asked = tmp_path / "asked.jsonl"
+    write(asked, [{"id": "x", "text": FOX + " too"}, {"id": "a", "text": FOX}, {"id": "y", "text": "new words only"}])
+    with asked.open("a") as file:
+        file.write("broken\n")
+    found = run("query", "--input", asked, "--state", state)
+    verdicts = lines(found.stdout)
+    assert [verdict["kind"] for verdict in verdicts] == ["near_duplicate", "redelivered", "unique", "rejected"]
+    assert verdicts[0]["of"] == "a" and verdicts[3]["reason"] == "not_json" and verdicts[3]["line"] == 4
+    assert "4 documents" in found.stderr and "1 not JSON" in found.stderr
+    assert "nothing was added to the index: 4 documents" in found.stderr
+    assert "dead letters" not in found.stderr and "--dead-letters" not in found.stderr
+    out = tmp_path / "out.jsonl"
+    done = run("query", "--input", asked, "--input", feed, "--state", state, "--output", out, "--quiet")
+    assert done.stdout == done.stderr == ""
+    assert lines(out.read_text())[:4] == verdicts and len(lines(out.read_text())) == 8
+    assert len(lines(run("query", "--input", asked, "--state", state, "--max-matches", 1).stdout)) == 4
+
+
+def test_wrong_queries(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert "there is no index" in run("query", "--input", feed, "--state", state, code=3).stderr
+    assert not state.exists()
+    run("dedup", feed, "--state", state)
+    assert "give either a text" in run("query", "--state", state, code=2).stderr
+    assert "give either a text" in run("query", "text", "--input", feed, "--state", state, code=2).stderr
+    assert "--output is for --input" in run("query", "text", "--output", "x", "--state", state, code=2).stderr
+    assert "none.jsonl" in run("query", "--input", tmp_path / "none.jsonl", "--state", state, code=4).stderr
+    assert "are the same file" in run("query", "--input", feed, "--output", feed, "--state", state, code=2).stderr
+    unwritable = tmp_path / "no" / "folder"
+    assert str(unwritable) in run("query", "--input", feed, "--output", unwritable, "--state", state, code=5).stderr
+
+
+def test_query_reads_a_pipe_and_a_reader_may_go_away(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    run("dedup", feed, "--state", state)
+    many = b"".join(b'{"id":%d,"text":"document number %d"}\n' % (number, number) for number in range(20_000))
+    command = [sys.executable, "-m", "stream_lsh", "query", "--input", "-", "--state", str(state)]
+    done = subprocess.run(command, input=many, capture_output=True, check=True)
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(20_000))
+    (tmp_path / "many.jsonl").write_bytes(many)
+    command[command.index("-")] = str(tmp_path / "many.jsonl")
+    script = f"set -o pipefail; {shlex.join(command)} | head -1"
+    cut = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=False)
+    assert cut.returncode == 141 and b"Traceback" not in cut.stderr
+
+
+# -- beside a writer --------------------------------------------------------------------------------------------------
+
+
+def test_readers_work_while_another_process_writes(run: Run, feed: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    command = [sys.executable, "-m", "stream_lsh", "dedup", "-", "--state", str(state), "--verdicts", "-", "--quiet"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
+        writer.stdin.write(feed.read_bytes())
+        writer.stdin.flush()
+        for _ in FEED:
+            writer.stdout.readline()
+        while json.loads(run("info", "--state", state, "--json").stdout)["documents"]["stored"] < len(FEED):
+            assert writer.poll() is None  # the commit comes within half a second
+        run("info", "--state", state, "--check")
+        assert [match["id"] for match in lines(run("query", FOX, "--state", state).stdout)] == ["a"]
+        verdicts = lines(run("query", "--input", feed, "--state", state).stdout)
+        assert [verdict["kind"] for verdict in verdicts] == ["redelivered"] * len(FEED)
+        assert "in use by another process" in run("dedup", feed, "--state", state, code=3).stderr
+        writer.stdin.write(json.dumps({"id": "e", "text": FOX}).encode() + b"\n")
+        writer.stdin.close()
+        assert json.loads(writer.stdout.readline())["kind"] == "exact_duplicate"  # nobody has disturbed it
+        assert writer.wait() == 0
+
+
+def test_info_shows_generations(run: Run, tmp_path: Path) -> None:
+    documents = [{"id": number, "text": f"document number {number} of all"} for number in range(25)]
+    feed, state = write(tmp_path / "feed.jsonl", documents), tmp_path / "state"
+    run("dedup", feed, "--state", state, "--generation-documents", 10)
+    facts = json.loads(run("info", "--state", state, "--json", "--check").stdout)
+    found = [(item["generation"], item["documents"], item["in_files"]) for item in facts["generations"]["latest"]]
+    assert found == [(0, 10, 10), (1, 10, 10), (2, 5, 0)]
+    assert facts["generations"]["number"] == 3
+    assert "generation 1" in run("info", "--state", state).stdout

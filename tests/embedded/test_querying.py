@@ -1,0 +1,130 @@
+"""A whole file against an index: nothing is added, and every document gets the verdict that it would get."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.embedded.information import information
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.querying import query
+from stream_lsh.embedded.report import Progress
+from stream_lsh.errors import InputError, StateError, UsageError
+
+
+def family(count: int, seed: int) -> list[dict[str, Any]]:
+    chance = random.Random(seed)
+    texts = [[f"w{chance.randrange(400)}" for _ in range(40)] for _ in range(6)]
+    for _ in range(count - len(texts)):
+        words = list(chance.choice(texts))
+        words[chance.randrange(40)] = f"w{chance.randrange(400)}"
+        texts.append(words)
+    chance.shuffle(texts)
+    return [{"id": f"d{number}", "text": " ".join(words)} for number, words in enumerate(texts)]
+
+
+def write(path: Path, documents: list[dict[str, Any]]) -> Path:
+    data = "".join(json.dumps(document) + "\n" for document in documents).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All that an index is made of, but what RocksDB logs."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(("LOG", "LOCK"))]
+    return {str(path): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("settings", [Settings(), Settings(against="any", shards=2)], ids=["unique", "any"])
+def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, settings: Settings) -> None:
+    documents = family(300, 1)
+    feed, asked = write(tmp_path / "feed.jsonl", documents[:200]), write(tmp_path / "asked.jsonl.gz", documents[150:])
+    state = tmp_path / "state"
+    Job(settings, [str(feed)], {}, state).run()
+    before, reports = files(state), list[Progress]()
+    summary = query(Settings(), [str(asked)], str(tmp_path / "out.jsonl"), state, reports.append)
+    assert files(state) == before
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [verdict["id"] for verdict in found] == [document["id"] for document in documents[150:]]
+    assert [verdict["kind"] for verdict in found[:50]] == ["redelivered"] * 50
+    with Deduplicator(state=state, read_only=True) as deduplicator:
+        for document, verdict in zip(documents[150:], found, strict=True):
+            assert verdict["seq"] is None
+            if document["id"] in {f"d{number}" for number in range(200)}:
+                continue
+            matches = deduplicator.query(document["text"])
+            assert [(match["id"], match["similarity"]) for match in verdict["matches"]] == [
+                (match.id, match.similarity) for match in matches
+            ]
+            assert verdict["of"] == (min(matches, key=lambda match: match.seq).id if matches else None)
+            unique = settings.against == "unique" and matches
+            assert verdict["group"] == (min(match.seq for match in matches) if unique else None)
+    assert (summary.documents, summary.redelivered, summary.index_documents) == (150, 50, 200)
+    assert summary.near_duplicates > 50
+    assert reports[-1].documents == 150 and reports[-1].bytes_read == reports[-1].bytes_total == asked.stat().st_size
+
+
+def test_a_stored_document_would_have_got_that_verdict(tmp_path: Path) -> None:
+    documents = family(60, 2)
+    state = tmp_path / "state"
+    Job(Settings(), [str(write(tmp_path / "feed.jsonl", documents[:40]))], {}, state).run()
+    query(Settings(), [str(write(tmp_path / "asked.jsonl", documents[40:]))], str(tmp_path / "out"), state)
+    for document, line in zip(documents[40:], (tmp_path / "out").read_text().splitlines(), strict=True):
+        with Deduplicator(state=state, commit="manual") as deduplicator:
+            (verdict,) = deduplicator.process([Document(document["id"], document["text"])])
+        asked = json.loads(line)
+        assert (asked["kind"], asked["of"], asked["similarity"]) == (verdict.kind, verdict.of, verdict.similarity)
+        assert [match["id"] for match in asked["matches"]] == [match.id for match in verdict.matches]
+
+
+def test_what_cannot_be_processed_is_rejected_in_its_place(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    Job(Settings(), [str(write(tmp_path / "feed.jsonl", family(10, 3)))], {}, state).run()
+    asked = tmp_path / "asked.jsonl"
+    asked.write_bytes(
+        b'{"id":"x","text":"something that nobody has said before"}\n\nnot json\n{"id":"d1","text":"other"}\n'
+        b'{"id":"y"}\n{"id":"z","text":"' + b"\xff" + b'"}\n{"id":"e","text":"..."}'
+    )
+    summary = query(Settings(), [str(asked)], str(tmp_path / "out"), state)
+    verdicts = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert [verdict["kind"] for verdict in verdicts] == ["unique", *["rejected"] * 4, "unique"]
+    assert [verdict.get("reason") for verdict in verdicts] == [
+        None, "not_json", "id_reused", "missing_field", "not_utf8", None,
+    ]  # fmt: skip
+    assert [verdict.get("line") for verdict in verdicts] == [None, 3, 4, 5, 6, None]
+    assert verdicts[1]["input"] == str(asked) and verdicts[1]["detail"] and verdicts[1]["offset"] == 59
+    assert verdicts[0]["group"] is None
+    assert sum(summary.rejected.values()) == 4
+
+
+def test_several_inputs_and_folders(tmp_path: Path) -> None:
+    state, documents = tmp_path / "state", family(10, 4)
+    Job(Settings(), [str(write(tmp_path / "feed.jsonl", documents))], {}, state).run()
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one.txt").write_text(documents[0]["text"])
+    inputs = [str(tmp_path / "texts"), str(write(tmp_path / "again.jsonl", documents[:3]))]
+    query(Settings(), inputs, str(tmp_path / "out.jsonl.gz"), state)
+    found = [json.loads(line) for line in gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).splitlines()]
+    assert [verdict["id"] for verdict in found] == ["one.txt", "d0", "d1", "d2"]
+    assert found[0]["kind"] == "exact_duplicate"
+
+
+def test_errors_come_before_anything_is_written(tmp_path: Path) -> None:
+    feed, out = write(tmp_path / "feed.jsonl", family(10, 5)), tmp_path / "out"
+    with pytest.raises(StateError, match="there is no index"):
+        query(Settings(), [str(feed)], str(out), tmp_path / "state")
+    Job(Settings(), [str(feed)], {}, tmp_path / "state").run()
+    with pytest.raises(InputError, match=r"none\.jsonl"):
+        query(Settings(), [str(feed), str(tmp_path / "none.jsonl")], str(out), tmp_path / "state")
+    with pytest.raises(UsageError, match="are the same file"):
+        query(Settings(), [str(feed)], str(feed), tmp_path / "state")
+    with pytest.raises(StateError, match=r"threshold = 0.8 \(now 0.5\)"):
+        query(Settings(threshold=0.5), [str(feed)], str(out), tmp_path / "state")
+    assert not out.exists() and feed.stat().st_size
+    assert information(tmp_path / "state")["health"]

@@ -1,0 +1,45 @@
+"""A process that feeds an index from where it stands, for the tests that kill it or look at what it writes.
+
+    python feeder.py FOLDER SETTINGS SEED DOCUMENTS WORDS OUT [PAUSE]
+
+Commits are not waited for: what the system has outlives the process. A verdict is a line of OUT when it is given;
+FOLDER/../begun is there when the index is open. What was committed says the entry "feed" of the index.
+PAUSE: seconds to wait after a commit.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+from feeds import WORDS, fed, nasty
+
+from stream_lsh.index.index import Index
+from stream_lsh.settings import Settings
+
+
+def main(folder: str, settings: str, seed: str, documents: str, words: str, out: str, pause: str = "0") -> None:
+    feed = nasty(int(seed), int(documents), words=WORDS[: int(words)])
+    index = Index(Settings(**json.loads(settings)), Path(folder), durable=False)
+    at = (index.store.named("feed") or {"next": index.count})["next"]
+    Path(folder).with_name("begun").touch()
+    chance = random.Random()
+    with Path(out).open("a") as file:
+        while at < len(feed):
+            size = min(chance.choice((1, 10, 40, 100, 400)), len(feed) - at)
+            for verdict in fed(index, feed[at : at + size], at, size):
+                file.write(json.dumps(verdict) + "\n")
+            at += size
+            if chance.random() < 0.6:
+                file.flush()
+                index.commit({"feed": {"next": at}})
+                time.sleep(float(pause))
+    index.commit({"feed": {"next": at}})
+    index.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

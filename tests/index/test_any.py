@@ -1,0 +1,124 @@
+"""`against = "any"`: with everything verified all pairs of a bucket that are similar are found; with limits, always the
+same ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from feeds import WORDS, edited, fed, nasty, once
+from oracles.matching import agreement, any_pairs, entries, floor_of, similarity_of
+
+from stream_lsh.documents.columns import Document
+from stream_lsh.index.index import Index
+from stream_lsh.settings import Settings
+
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 40))]
+
+
+def any_settings(seed: int, **changes: Any) -> Settings:
+    chance = random.Random(seed)
+    return Settings(
+        **{
+            "against": "any", "threshold": chance.choice((0.3, 0.5, 0.8)), "bands": chance.choice((2, 5, 12)),
+            "rows": chance.choice((1, 3, 4)), "signature_size": chance.choice((50, 64, 200)),
+            "shingles": chance.choice(("words:1", "words:2", "words:3/8")), "bucket_size": 4096, "verify_matches": 0,
+            "max_matches": 0, "shards": chance.choice((1, 4)), "memory_documents": 16,
+            "verify": chance.choice(("exact", "exact", "signature")),
+            "generation_documents": chance.choice((None, 50, 120)), **changes,
+        }
+    )  # fmt: skip
+
+
+def pairs(verdicts: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
+    return {(v["seq"], match["seq"]): match["similarity"] for v in verdicts for match in v["matches"]}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_everything_verified_finds_all_pairs_that_share_a_bucket(tmp_path: Path, seed: int) -> None:
+    """And says nothing that is not true. (Behind a leader one may be met that shares no bucket: it is true too.)"""
+    settings, chance = any_settings(seed), random.Random(seed + 1000)
+    documents = nasty(seed + 500, 300, words=chance.choice((WORDS, WORDS[:40])))
+    expected, stored = any_pairs(documents, settings)
+    told = entries(documents, settings)
+    verdicts: list[dict[str, Any]] = []
+    while len(verdicts) < len(documents):
+        at = len(verdicts)
+        index = Index(settings, tmp_path, durable=False)
+        try:
+            verdicts += fed(index, documents[at : at + 110], at, chance.choice((1, 9, 64)))
+            index.commit({})
+        finally:
+            index.close()
+    found = pairs(verdicts)
+    assert expected.items() <= found.items()
+    for (newer, older), similarity in found.items():
+        one, other = told[newer], told[older]
+        assert similarity == similarity_of(one, other, settings) >= settings.threshold
+        assert agreement(one, other) >= floor_of(settings)
+        assert (newer, older) in expected or not set(one.bands) & set(other.bands)
+    for verdict in verdicts:
+        mine = {older: value for (newer, older), value in found.items() if newer == verdict["seq"]}
+        entry = told[verdict["seq"]]
+        assert "truncated" not in verdict and "incomplete" not in verdict and verdict["group"] is None
+        if verdict["seq"] in stored:
+            same = any(told[older].text == entry.text for older in mine)
+            assert verdict["kind"] == ("exact_duplicate" if same else "near_duplicate" if mine else "unique")
+            if mine:
+                oldest = min(mine)
+                assert (verdict["of"], verdict["similarity"]) == (documents[oldest].id, mine[oldest])
+        else:
+            assert verdict["kind"] in ("rejected", "redelivered") and not mine
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_answers_do_not_depend_on_batches_flushes_or_restarts(tmp_path: Path, seed: int) -> None:
+    """Whatever the limits."""
+    chance = random.Random(seed)
+    settings = any_settings(
+        seed, bucket_size=chance.choice((2, 5, 64)), verify_matches=chance.choice((1, 3, 10)),
+        candidates=chance.choice((1, 4, 32)), max_matches=chance.choice((0, 1, 5)), memory_documents=65536,
+    )  # fmt: skip
+    documents = nasty(seed, 400, words=chance.choice((WORDS, WORDS[:40])))
+    whole = once(documents, settings, tmp_path / "whole", 400)
+    small = settings.model_copy(update={"memory_documents": 16})
+    pieces: list[dict[str, Any]] = []
+    while len(pieces) < len(documents):
+        index = Index(small, tmp_path / "pieces", durable=False)
+        try:
+            for _ in range(chance.choice((1, 3, 10))):
+                at = len(pieces)
+                pieces += fed(index, documents[at : at + 37], at, chance.choice((1, 5, 37)))
+                if chance.random() < 0.3:
+                    index.commit({})
+            index.commit({})
+        finally:
+            index.close()
+    for one, other in zip(pieces, whole, strict=True):
+        assert one == other
+
+
+def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:
+    """Of many copies and followers as many are listed as are asked for; none is lost from the count of a copy."""
+    chance = random.Random(2)
+    base = WORDS[:60]
+    documents = [Document(i, " ".join(base if i % 3 else edited(base, 1, chance))) for i in range(240)]
+    settings = Settings(against="any", verify_matches=0, max_matches=0, memory_documents=16)
+    every = once(documents, settings, tmp_path / "every", 50)
+    short = once(documents, settings.model_copy(update={"max_matches": 4}), tmp_path / "short", 50)
+    for few, full in zip(short, every, strict=True):
+        assert len(few["matches"]) == min(4, len(full["matches"]))
+        assert len(few["matches"]) + few.get("truncated", 0) == len(full["matches"])
+        assert [match["similarity"] for match in few["matches"]] == [m["similarity"] for m in full["matches"][:4]]
+        assert all(few[name] == full[name] for name in ("kind", "of", "similarity"))
+
+
+def test_one_text_many_times_stays_cheap(tmp_path: Path) -> None:
+    """20,000 copies: each is answered with some of them and the count of the rest."""
+    documents = [Document(i, "the same text again and again and again") for i in range(20_000)]
+    settings = Settings(against="any", max_matches=10)
+    last = once(documents, settings, tmp_path, 2000)[-1]
+    assert last["kind"] == "exact_duplicate" and last["of"] == 0 and "incomplete" not in last
+    assert len(last["matches"]) == 10 and last["truncated"] == 19_999 - 10

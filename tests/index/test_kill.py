@@ -1,0 +1,80 @@
+"""A process that is killed while it flushes, merges and begins generations leaves an index that goes on as if it had
+not been."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from feeds import WORDS, nasty, once
+
+from stream_lsh.index.index import Index
+from stream_lsh.index.runs import Run
+from stream_lsh.settings import Settings
+
+FEEDER = Path(__file__).with_name("feeder.py")
+SMALL = {"memory_documents": 64, "generation_documents": 1000, "bucket_size": 8, "max_matches": 3}
+CASES = [
+    pytest.param({}, 3000, 3, id="unique"),
+    pytest.param({}, 20_000, 20, id="unique, long", marks=pytest.mark.long),
+    pytest.param({"against": "any", "shards": 3}, 6_000, 10, id="any, long", marks=pytest.mark.long),
+]
+
+
+def run(folder: Path, settings: dict[str, Any], documents: int, until: float | None) -> int:
+    """Feed the index in a process of its own, kill it after some of the lines that there are to come (a share), and a
+    moment; returns its exit code."""
+    out, begun = folder / "out", folder / "begun"
+    begun.unlink(missing_ok=True)
+    command = [sys.executable, FEEDER, folder / "index", json.dumps(settings), "5", str(documents), "60", out]
+    with subprocess.Popen(command) as process:
+        if until is not None:
+            while not begun.exists() and process.poll() is None:
+                time.sleep(0.001)
+            size = out.stat().st_size if out.exists() else 0
+            target = size + until * 100 * documents
+            while process.poll() is None and (not out.exists() or out.stat().st_size < target):
+                time.sleep(0.001)
+            time.sleep(random.random() * 0.02)
+            process.kill()
+        return process.wait()
+
+
+@pytest.mark.parametrize(("changes", "documents", "kills"), CASES)
+def test_killed_at_random_moments(tmp_path: Path, changes: dict[str, Any], documents: int, kills: int) -> None:
+    settings = {**SMALL, **changes}
+    feed = nasty(5, documents, words=WORDS[:60])
+    whole = once(feed, Settings(**{**settings, "memory_documents": 65536}), tmp_path / "whole", 1000)
+    codes = [run(tmp_path, settings, documents, random.random() / kills) for _ in range(kills)]
+    assert -9 in codes
+    assert run(tmp_path, settings, documents, None) == 0
+    lines = (tmp_path / "out").read_text().splitlines()
+    given = set()
+    for line in lines:
+        try:
+            verdict = json.loads(line)
+        except ValueError:  # the line at which it was killed, and what was written behind it
+            continue
+        assert verdict == whole[verdict["seq"]]
+        given.add(verdict["seq"])
+    assert len(given) > 0.9 * documents and len(lines) >= len(given)
+    index = Index(Settings(), tmp_path / "index", read_only=True)
+    try:
+        assert index.store.named("feed") == {"next": documents}
+        assert index.count == sum(verdict["kind"] not in ("rejected", "redelivered") for verdict in whole)
+        (shard, *_) = index.shards
+        assert len(shard.generations) > documents // 1000 // 2
+        for generation in shard.generations:
+            for listed in generation.postings.runs:
+                if listed.path is not None:
+                    Run.open(listed.path, check=True)
+    finally:
+        index.close()
+    files = {path.name for path in (tmp_path / "index").rglob("*") if path.is_file()}
+    assert not [name for name in files if name.endswith(".writing")]  # what was killed half way has been swept

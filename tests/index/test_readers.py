@@ -1,0 +1,136 @@
+"""An index is read beside the process that writes it: always as it was committed at some time, and never otherwise."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from feeds import WORDS, asked, fed, nasty, once
+
+from stream_lsh.documents.columns import Document
+from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.index.index import Index
+from stream_lsh.settings import Settings
+
+FEEDER = Path(__file__).with_name("feeder.py")
+SMALL: dict[str, Any] = {"memory_documents": 64, "generation_documents": 500, "bucket_size": 8, "max_matches": 3}
+
+
+def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chance: random.Random) -> int:
+    """Whether an index is that of the first documents, as many as it says; returns how many."""
+    done = (index.store.named("feed") or {"next": 0})["next"]
+    stored = [verdict for verdict in whole[:done] if verdict["kind"] not in ("rejected", "redelivered")]
+    assert index.count == len(stored)
+    if stored:
+        # What is there is there, with its first verdict, its text, its matches; the rest is not.
+        some = sorted(chance.sample(stored, min(len(stored), 60)), key=lambda verdict: verdict["seq"])
+        for verdict, first in zip(asked(index, [feed[v["seq"]] for v in some]), some, strict=True):
+            assert verdict["kind"] == "redelivered"
+            for name, said in (("first_kind", "kind"), ("of", "of"), ("similarity", "similarity"), ("group", "group")):
+                assert verdict[name] == first[said]
+        for verdict, first in zip(asked(index, [feed[v["seq"]] for v in some], known=False), some, strict=True):
+            if first["kind"] == "unique":
+                assert verdict["kind"] == "exact_duplicate"
+    rest = feed[done : done + 25]
+    if rest:
+        # Of what comes next the first verdict is that of whoever writes.
+        (answer,) = asked(index, rest[:1])
+        expected = {**whole[done], "seq": None}
+        if expected["kind"] == "unique":
+            expected["group"] = answer["group"]
+        assert answer == expected
+    return int(done)
+
+
+@pytest.mark.parametrize(
+    ("documents", "least"), [(8_000, 1), pytest.param(60_000, 15, marks=pytest.mark.long, id="long")]
+)
+def test_beside_a_process_that_writes(tmp_path: Path, documents: int, least: int) -> None:
+    """It flushes, merges, begins generations and commits all the time."""
+    feed = nasty(5, documents, words=WORDS[:60])
+    whole = once(feed, Settings(**{**SMALL, "memory_documents": 65536}), tmp_path / "whole", 1000)
+    chance, seen = random.Random(1), []
+    folder = tmp_path / "index"
+    command = [FEEDER, folder, json.dumps(SMALL), "5", str(documents), "60", tmp_path / "out", "0.05"]
+    with subprocess.Popen([sys.executable, *command]) as process:
+        try:
+            while process.poll() is None:
+                if not (tmp_path / "begun").exists():
+                    continue
+                index = Index(Settings(max_matches=3), folder, read_only=True)
+                try:
+                    seen.append(check(index, feed, whole, chance))
+                finally:
+                    index.close()
+        finally:
+            process.kill()
+        assert process.wait() == 0
+    assert seen == sorted(seen)
+    assert len({done for done in seen if 0 < done < documents}) >= least
+    index = Index(Settings(max_matches=3), folder, read_only=True)
+    try:
+        assert check(index, feed, whole, chance) == documents
+    finally:
+        index.close()
+
+
+def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
+    """While the index beside it goes on, merges its files and deletes them; and it leaves nothing behind."""
+    feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memory_documents": 16})
+    whole = once(feed, settings, tmp_path / "whole")
+    writer = Index(settings, tmp_path / "index", durable=False)
+    try:
+        fed(writer, feed[:300], 0, 20)
+        writer.commit({"feed": {"next": 300}})
+        reader = Index(Settings(max_matches=3), tmp_path / "index", read_only=True)
+        try:
+            files = {run.path for g in reader.shards[0].generations for run in g.postings.runs if run.path}
+            for at in range(300, 900, 30):
+                assert fed(writer, feed[at : at + 30], at, 30) == whole[at : at + 30]
+                writer.commit({"feed": {"next": at + 30}})
+                assert check(reader, feed, whole, random.Random(at)) == 300
+            for generation in writer.shards[0].generations:
+                generation.postings.merged()
+            writer.commit({})
+            assert not all(path.exists() for path in files)
+            assert check(reader, feed, whole, random.Random(0)) == 300
+        finally:
+            reader.close()
+    finally:
+        writer.close()
+    index = Index(Settings(max_matches=3), tmp_path / "index", read_only=True)
+    try:
+        assert check(index, feed, whole, random.Random(0)) == 900
+    finally:
+        index.close()
+
+
+def test_a_reader_changes_nothing(tmp_path: Path) -> None:
+    feed, settings = nasty(8, 200), Settings(**SMALL)
+    once(feed, settings, tmp_path / "index")
+
+    def state() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in (tmp_path / "index").rglob("*") if path.is_file()}
+
+    before = state()
+    reader = Index(Settings(max_matches=3), tmp_path / "index", read_only=True)
+    asked(reader, feed)
+    reader.close()
+    after = state()
+    logs = {path for path in {*before, *after} if path.name.startswith("LOG")}
+    assert {path: data for path, data in after.items() if path not in logs} == {
+        path: data for path, data in before.items() if path not in logs
+    }
+
+
+def test_there_must_be_an_index(tmp_path: Path) -> None:
+    for folder in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(StateError) as error:
+            Index(Settings(max_matches=3), folder, read_only=True)
+        assert "no index" in str(error.value) and not isinstance(error.value, DamagedError)
+    assert list(tmp_path.iterdir()) == []

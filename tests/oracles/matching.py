@@ -1,0 +1,192 @@
+"""Matching in plain Python (docs/architecture.md, "Matching"): slow, and obviously right. The index is tested against
+it.
+
+It takes signatures as they are, and nothing else of the engine: texts are compared as texts, ids as ids, sets as sets,
+buckets are dictionaries of lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from oracles.minhash import jaccard
+from oracles.signing import normalise, shingles
+
+from stream_lsh.documents.columns import Document
+from stream_lsh.families.signer import Signer
+from stream_lsh.families.tuning import component_bytes
+from stream_lsh.settings import Settings
+
+RANKED = 128  # components that candidates are ranked by
+
+
+@dataclass(eq=False)
+class Entry:
+    """A document as the rule sees it, and what became of it."""
+
+    document: Document
+    seq: int
+    text: str
+    shingles: frozenset[Any]
+    signature: np.ndarray
+    bands: list[tuple[int, bytes]]
+    verdict: dict[str, Any] | None = None
+
+    @cached_property
+    def head(self) -> np.ndarray:
+        return self.signature[:RANKED]
+
+
+def entries(documents: Sequence[Document], settings: Settings) -> list[Entry]:
+    """Documents with their signatures; the number of each is its place."""
+    signing = settings.signing
+    texts = ["\x1f".join(sorted(set(d.set))) if d.set else d.text or "" for d in documents]
+    data = [text.encode("utf-8", "surrogatepass") for text in texts]
+    signatures = Signer(signing).sign(b"".join(data), np.cumsum(list(map(len, data))), want_shingles=False).signatures
+    b, r = signing.bands, signing.rows
+    return [
+        Entry(
+            document, seq, normalise(text, signing), frozenset(shingles(text, signing)), signature,
+            [(band, signature[band * r : band * r + r].tobytes()) for band in range(b)],
+        )
+        for seq, (document, text, signature) in enumerate(zip(documents, texts, signatures, strict=True))
+    ]  # fmt: skip
+
+
+def floor_of(settings: Settings) -> int:
+    """The least agreement of a candidate: four standard deviations below the threshold."""
+    t, ranked = settings.threshold, min(RANKED, settings.signing.signature_size)
+    return max(1, math.ceil((t - 4 * math.sqrt(t * (1 - t) / ranked)) * ranked - 1e-9))
+
+
+def similarity_of(one: Entry, other: Entry, settings: Settings) -> float:
+    """As it is verified: exact, or the estimate of all components, less those that are equal by accident."""
+    if settings.verify == "exact":
+        return jaccard(one.shingles, other.shingles)
+    if one.text == other.text:
+        return 1.0
+    accident = 2.0 ** (-8 * component_bytes(settings.signing.rows))
+    equal = int((one.signature == other.signature).sum()) / len(one.signature)
+    return max(0.0, (equal - accident) / (1 - accident))
+
+
+def agreement(one: Entry, other: Entry) -> int:
+    return int((one.head == other.head).sum())
+
+
+class Unique:
+    """The rule of `against = "unique"`: each document against those kept before it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.known: dict[Any, Entry] = {}
+        self.texts: dict[str, Entry] = {}
+        self.buckets: dict[tuple[int, bytes], list[Entry]] = defaultdict(list)
+        self.kept: list[Entry] = []
+
+    def judge(self, entry: Entry) -> dict[str, Any]:
+        """The verdict on the next document, as JSON has it."""
+        if not entry.shingles:
+            return self._verdict(entry, "rejected")
+        earlier = self.known.get(key_of(entry.document.id))
+        if earlier is not None:
+            if earlier.text != entry.text:
+                return self._verdict(entry, "rejected")
+            first = earlier.verdict
+            assert first is not None
+            said = {name: first[name] for name in ("of", "similarity", "group")}
+            return {**self._verdict(entry, "redelivered"), "first_kind": first["kind"], **said}
+        self.known[key_of(entry.document.id)] = entry
+        entry.verdict = self._compare(entry)
+        if entry.verdict["kind"] == "unique":
+            self.kept.append(entry)
+            self.texts[entry.text] = entry
+            for band in entry.bands:
+                self.buckets[band].append(entry)
+        return entry.verdict
+
+    def _compare(self, entry: Entry) -> dict[str, Any]:
+        same = self.texts.get(entry.text)
+        if same is not None:
+            return self._dropped(entry, "exact_duplicate", [(same, 1.0)], 0)
+        settings = self.settings
+        incomplete, met = 0, dict[int, Entry]()
+        for band in entry.bands:
+            bucket = self.buckets.get(band, [])
+            incomplete += len(bucket) > settings.bucket_size
+            met.update((other.seq, other) for other in bucket[-settings.bucket_size :])
+        ranked = sorted(((-agreement(entry, other), -seq, other) for seq, other in met.items()), key=lambda c: c[:2])
+        candidates = [other for agrees, _, other in ranked if -agrees >= floor_of(settings)]
+        matches: list[tuple[Entry, float]] = []
+        compared = 0
+        for other in candidates[: settings.candidates]:
+            if len(matches) == settings.verify_matches:
+                break
+            compared += 1
+            similarity = similarity_of(entry, other, settings)
+            if similarity >= settings.threshold:
+                matches.append((other, similarity))
+        incomplete += len(candidates) - compared
+        if matches:
+            return self._dropped(entry, "near_duplicate", matches, incomplete)
+        return {**self._verdict(entry, "unique"), "group": entry.seq} | counted(incomplete=incomplete)
+
+    def _dropped(self, entry: Entry, kind: str, matches: list[tuple[Entry, float]], incomplete: int) -> dict[str, Any]:
+        oldest, similarity = min(matches, key=lambda match: match[0].seq)
+        assert oldest.verdict is not None
+        listed = sorted(matches, key=lambda match: (-match[1], match[0].seq))
+        most = self.settings.max_matches or len(listed)
+        return {
+            **self._verdict(entry, kind), "of": oldest.document.id, "similarity": similarity,
+            "group": oldest.verdict["group"],
+            "matches": [{"id": m.document.id, "seq": m.seq, "similarity": value} for m, value in listed[:most]],
+            **counted(truncated=max(0, len(listed) - most), incomplete=incomplete),
+        }  # fmt: skip
+
+    def _verdict(self, entry: Entry, kind: str) -> dict[str, Any]:
+        return {
+            "id": entry.document.id, "seq": entry.seq, "kind": kind, "of": None, "similarity": None, "group": None,
+            "matches": [],
+        }  # fmt: skip
+
+
+def key_of(id: Any) -> tuple[type, Any]:
+    """Numbers and strings are different ids."""
+    return type(id), id
+
+
+def counted(**counts: int) -> dict[str, int]:
+    """What a verdict says only where there is something to say."""
+    return {name: count for name, count in counts.items() if count}
+
+
+def unique_verdicts(documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
+    model = Unique(settings)
+    return [model.judge(entry) for entry in entries(documents, settings)]
+
+
+def any_pairs(documents: Sequence[Document], settings: Settings) -> tuple[dict[tuple[int, int], float], set[Any]]:
+    """Under `any`: Jaccard by newer and older number of all pairs that share a bucket, agree well enough to be
+    candidates, and are similar; and the numbers of the documents that are stored."""
+    stored: dict[Any, Entry] = {}
+    buckets: dict[tuple[int, bytes], list[Entry]] = defaultdict(list)
+    found: dict[tuple[int, int], float] = {}
+    floor = floor_of(settings)
+    for entry in entries(documents, settings):
+        if not entry.shingles or key_of(entry.document.id) in stored:
+            continue
+        stored[key_of(entry.document.id)] = entry
+        for other in {other.seq: other for band in entry.bands for other in buckets[band]}.values():
+            if agreement(entry, other) >= floor:
+                similarity = similarity_of(entry, other, settings)
+                if similarity >= settings.threshold:
+                    found[entry.seq, other.seq] = similarity
+        for band in entry.bands:
+            buckets[band].append(entry)
+    return found, {entry.seq for entry in stored.values()}
