@@ -24,7 +24,7 @@ from stream_lsh.evaluation.exact import exact_pairs
 from stream_lsh.evaluation.sample import Sample, draw
 from stream_lsh.evaluation.shares import few, percent
 from stream_lsh.families.signer import Signed, Signer
-from stream_lsh.families.tuning import alternatives, choose, false_candidates
+from stream_lsh.families.tuning import alternatives, choose, component_bytes, false_candidates
 from stream_lsh.settings import Settings
 
 DOCUMENTS = 1_000_000
@@ -136,7 +136,7 @@ def bands_and_rows(texts: Texts) -> Iterator[list[str]]:
         chosen = choose(threshold, 0.999)
         for banding in alternatives(threshold, 0.999, chosen):
             cost = few(false_candidates(banding, DOCUMENTS, found.histogram(), threshold))
-            octets = banding.signature_size * (2 if banding.rows >= 3 else 4)
+            octets = banding.signature_size * component_bytes(banding.rows)
             mark = " **chosen**" if banding == chosen else ""
             shape = f"{threshold}: {banding.bands} x {banding.rows}{mark}"
             yield [shape, f"{banding.signature_size}", f"{octets}", percent(1 - banding.probability(threshold)), cost]

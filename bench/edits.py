@@ -1,4 +1,4 @@
-"""Five million documents out of 120,000 posts, by a deterministic edit: `python -m bench.edits --documents 300000`.
+"""Many million documents out of 120,000 posts, by a deterministic edit: `python -m bench.edits --documents 300000`.
 
 Generation 0 are the posts themselves. Generation g is all of them again, in the same order, with
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,6 +109,14 @@ def template(lines: Iterator[bytes], frequent: list[str]) -> Template:
     )
 
 
+def read_template(posts: Path) -> Template:
+    """The template of a file of posts, with the words that are frequent in it."""
+    with posts.open("rb") as lines:
+        frequent = frequent_words(islice(lines, COUNTED))
+    with posts.open("rb") as lines:
+        return template(lines, frequent)
+
+
 def exchange(generation: int) -> Bytes:
     """The table of a generation, uint8[256]: letters to letters, digits to digits, last bytes of CJK characters.
 
@@ -155,10 +164,7 @@ def make(posts: Path, target: Path, documents: int) -> dict[str, int | list[int]
         found: dict[str, int | list[int]] = orjson.loads(index.read_bytes())
         if found["documents"] == documents and found["bytes"] == target.stat().st_size:
             return found
-    with posts.open("rb") as lines:
-        frequent = frequent_words(islice(lines, COUNTED))
-    with posts.open("rb") as lines:
-        source = template(lines, frequent)
+    source = read_template(posts)
     offsets: list[int] = []
     total = count = 0
     unfinished = target.with_suffix(f".{os.getpid()}.part")
@@ -287,7 +293,12 @@ def _write(
 def main() -> None:
     parser = report.parser("edits", "Make a large file of documents from the posts.", EXAMPLE)
     parser.add_argument("--documents", type=int, default=5_000_000, help="how many (%(default)s)")
+    parser.add_argument("--print", action="store_true", help="write them to standard output, for a pipe")
     given = parser.parse_args()
+    if given.print:
+        for data, _ in blocks(read_template(unpack(corpus("posts-120k"), given.data, given.work)), given.documents):
+            sys.stdout.buffer.write(data)
+        return
     target = given.work / f"edited-{given.documents}.jsonl"
     made = make(unpack(corpus("posts-120k"), given.data, given.work), target, given.documents)
     print(f"{target.name}: {made['documents']:,} documents, {made['bytes']:,} bytes, in {given.work}")

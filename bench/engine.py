@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,18 +13,25 @@ import orjson
 from bench.process import Finished
 
 COMMAND = (sys.executable, "-m", "stream_lsh.cli")
+# Everything that is alike, whatever it costs.
+ALL_PAIRS = {"against": "any", "verify_matches": 0, "max_matches": 0, "candidates": 65_536, "bucket_size": 4096}
 REPORT = re.compile(r"([\d,]+) documents? in [^\n(]*\(([\d,.]+)/s\)")
 
 
 def comparison_options(threshold: float, text_fields: Sequence[str]) -> list[str]:
-    """The settings under which our pairs are the truth's: its shingles, exact Jaccard, all matches."""
-    options = [
-        "--shingles", "words:3", "--tokens", "word", "--threshold", str(threshold), "--verify", "exact",
-        "--max-matches", "0",
-    ]  # fmt: skip
+    """The settings under which our pairs are the truth's: its shingles, exact Jaccard, all pairs, all candidates."""
+    options = ["--shingles", "words:3", "--tokens", "word", "--threshold", str(threshold), "--verify", "exact"]
+    for name, value in ALL_PAIRS.items():
+        options += ["--" + name.replace("_", "-"), str(value)]
     for name in text_fields:
         options += ["--text-field", name]
     return options
+
+
+def from_anywhere() -> None:
+    """Let the processes that are started find these modules, wherever they are started."""
+    found = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, found))
 
 
 def pairs_command(file: Path | str, state: Path | None, pairs: Path | None, options: Sequence[str]) -> list[str]:

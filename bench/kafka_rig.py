@@ -35,7 +35,7 @@ from stream_lsh.kafka.tools.libraries import VERSIONS
 from stream_lsh.kafka.topics import Topics
 
 PACKAGES = ("aiokafka", "faust-streaming", "numpy", "numba", "rocksdict")
-POSTS: dict[str, Any] = {"text_field": "title,text", "shingles": "words:3", "tokens": "word"}
+POSTS: dict[str, Any] = {"text_field": "title,text", "shingles": "words:3", "tokens": "word", "against": "any"}
 PATIENCE = 120.0  # seconds without any progress after which a benchmark gives up
 MYSELF = "benchmark"
 TAIL = 25  # lines of a worker's log that are shown when it fails

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import report
 from bench.corpora import EXAMPLE_NAMES, Corpus, corpus, known_ids, unpack
-from bench.engine import comparison_options, own_rate, pairs_command, read_pairs, require_success
+from bench.engine import comparison_options, from_anywhere, own_rate, pairs_command, read_pairs, require_success
 from bench.process import folder_bytes, watch
 from bench.scoring import Pair, read_truth, score
 from bench.systems import SYSTEMS
@@ -40,11 +39,26 @@ EXAMPLE = "python -m bench.peers --corpora posts-5k --rounds 1 --systems rensa,g
 
 def run_peer(system: str, wanted: Corpus, file: Path, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One run of a peer: its figures, and its pairs under "pairs"."""
+    return peer(system, file, folder, wanted.text_fields, given.threshold, given.tokenizer, threads=given.peer_threads)
+
+
+def peer(
+    system: str,
+    file: Path,
+    folder: Path,
+    text_fields: Sequence[str],
+    threshold: float,
+    tokenizer: str = "regex",
+    *,
+    unique: bool = False,
+    threads: int = 1,
+) -> dict[str, Any]:
+    """One run of a peer over a file, its pairs in a folder; as `run_peer`."""
     pairs, said = folder / "pairs.tsv", folder / "said.json"
-    command = [sys.executable, "-m", "bench.systems", system, str(file), "--corpus", wanted.name, "--pairs", str(pairs)]
-    command += ["--threshold", str(given.threshold), "--tokenizer", given.tokenizer]
-    threads = {name: str(given.peer_threads) for name in ("RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    finished = watch(command, every=0.5, output=said, environment=threads)
+    command = [sys.executable, "-m", "bench.systems", system, str(file), "--pairs", str(pairs)]
+    command += ["--text-field", ",".join(text_fields), "--threshold", str(threshold), "--tokenizer", tokenizer]
+    environment = {name: str(threads) for name in ("RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    finished = watch([*command, "--unique"] if unique else command, every=0.5, output=said, environment=environment)
     require_success(finished, system)
     own = json.loads(said.read_bytes())
     found = [tuple(line.split("\t")) for line in pairs.read_text(encoding="utf-8").splitlines()]
@@ -174,9 +188,7 @@ def main() -> None:
 
     where = report.environment(("datasketch", "rensa", "gaoya", "numpy", "numba", "rocksdict"))
     given.work.mkdir(parents=True, exist_ok=True)
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
-    )
+    from_anywhere()
     results: list[dict[str, Any]] = []
     texts = []
     for one in wanted:

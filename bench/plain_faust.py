@@ -25,6 +25,7 @@ from bench.kafka_feed import Post, fill
 from bench.kafka_figures import micros, span
 from bench.kafka_processes import cpu_between, others_between
 from bench.kafka_rig import MYSELF, POSTS, Progress, Rig, Run, parse_settings
+from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -45,7 +46,7 @@ def application(settings: KafkaSettings, folder: Path) -> Any:
     verdicts = app.topic(f"{prefix}.verdicts", value_serializer="json", key_serializer="raw")
     bands = app.Table("bands", key_type=str, default=list)
     signatures = app.Table("signatures", key_type=str)
-    signer = Signer(settings.signing)
+    signer, shape = Signer(settings.signing), settings.signing
 
     @app.agent(documents)
     async def match(stream: Any) -> None:
@@ -56,7 +57,7 @@ def application(settings: KafkaSettings, folder: Path) -> Any:
             signed = signer.sign(text, np.array([len(text)]), want_shingles=False)
             signature = signed.signatures[0]
             candidates = set()
-            for number, key in enumerate(signed.keys[0].tolist()):
+            for number, key in enumerate(band_keys(signed.signatures, shape.bands, shape.rows)[0].tolist()):
                 bucket = f"{number}:{key:x}"
                 ids = bands[bucket]
                 candidates.update(ids)

@@ -17,15 +17,15 @@ def growth_plot(rows: Sequence[dict[str, Any]], out: Path) -> None:
     millions = [row["documents"] / 1e6 for row in rows]
     figure, (speed, memory) = plt.subplots(2, 1, sharex=True, figsize=(8, 6), constrained_layout=True)
     speed.plot(millions, [row["rate"] for row in rows], color="tab:blue")
-    speed.set_ylabel("documents/s (each 100,000)")
+    speed.set_ylabel("documents/s")
     for key, label, color in (
         ("resident_mb", "resident", "tab:blue"),
         ("anonymous_mb", "of it the process's own", "tab:orange"),
         ("mapped_mb", "of it file-backed", "tab:green"),
     ):
-        if all(row[key] is not None for row in rows):
+        if all(row.get(key) is not None for row in rows):
             memory.plot(millions, [row[key] for row in rows], label=label, color=color)
-    memory.axhline(2**30 / 1e6, color="grey", linestyle=":", label="1 GiB")
+    memory.axhline(3 * 2**30 / 1e6, color="grey", linestyle=":", label="3 GiB")
     memory.set_ylabel("memory, MB")
     memory.set_xlabel("documents, millions")
     memory.legend(loc="best", fontsize="small")

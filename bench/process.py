@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 KIB = 1024
 MEMORY = {"VmRSS": "resident", "VmHWM": "peak", "RssAnon": "anonymous", "RssFile": "mapped"}
@@ -48,7 +49,7 @@ class Finished:
 
 def own_peak() -> int:
     """The most memory that this process ever had resident, bytes."""
-    status = _status(os.getpid())
+    status = memory_of(os.getpid())
     if status.get("peak"):
         return status["peak"]
     # Kept across exec, so it can be the parent's; in KiB on Linux, in bytes on macOS.
@@ -61,6 +62,7 @@ def watch(
     *,
     every: float = 0.1,
     reads: Path | None = None,
+    source: IO[bytes] | None = None,
     output: Path | None = None,
     environment: Mapping[str, str] | None = None,
     on_sample: Callable[[Sample], None] | None = None,
@@ -68,7 +70,7 @@ def watch(
     """Run a command to its end, looking at it every so many seconds from a thread of its own.
 
     Args:
-        reads: an input file; the samples tell how far the command has read it.
+        reads: an input file; the samples tell how far the command has read it. source: its standard input.
         output: where standard output goes; without it, nowhere.
         environment: variables to set in addition to those of this process.
     """
@@ -76,14 +78,17 @@ def watch(
         busy, own = busy_seconds(), time.process_time()
         start = time.perf_counter()
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=standard, stderr=errors, env={**os.environ, **(environment or {})}
-        )
+            command, stdin=source or subprocess.DEVNULL, stdout=standard, stderr=errors,
+            env={**os.environ, **(environment or {})},
+        )  # fmt: skip
         samples: list[Sample] = []
         done = threading.Event()
 
         def look() -> None:
             while not done.is_set():
-                sample = Sample(time.perf_counter() - start, **_status(process.pid), position=_position(process, reads))
+                sample = Sample(
+                    time.perf_counter() - start, **memory_of(process.pid), position=_position(process, reads)
+                )
                 if sample.resident is not None:
                     samples.append(sample)
                     if on_sample is not None:
@@ -135,8 +140,8 @@ def busy_seconds() -> float | None:
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
-def _status(pid: int) -> dict[str, int]:
-    """Memory of a process from /proc, bytes; empty if there is none (other systems, or it is over)."""
+def memory_of(pid: int) -> dict[str, int]:
+    """Memory of a process by the names of `Sample`, bytes, from /proc; empty where there is none, or it is over."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

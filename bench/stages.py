@@ -22,6 +22,7 @@ from typing import Any
 
 from bench import report
 from bench.corpora import EXAMPLE_NAMES, Corpus, corpus, unpack
+from bench.engine import ALL_PAIRS
 from stream_lsh.embedded.job import Job
 from stream_lsh.settings import Settings
 
@@ -30,12 +31,12 @@ EXAMPLE = "python -m bench.stages --corpus posts-40k --out results"
 CLOCKED = (
     ("parse JSON, collect texts", "stream_lsh.embedded.inputs", "parse_lines"),
     ("shingles, signature, keys", "stream_lsh.families.signer", "Signer.sign"),
-    ("hash of the id, owner", "stream_lsh.index.index", "Index.sign"),
+    ("keys, hashes, owner", "stream_lsh.index.index", "Index.sign"),
     ("compress texts", "stream_lsh.index.batch", "compress"),
-    ("probe the filters", "stream_lsh.index.shard", "passing"),
-    ("find candidates, insert", "stream_lsh.index.match", "match"),
-    ("verify exactly", "stream_lsh.index.shard", "Step._similarity"),
-    ("keep ids, texts, sets", "stream_lsh.index.shard", "Shard.keep"),
+    ("probe the filters", "stream_lsh.index.matching", "passing"),
+    ("candidates, verify, store", "stream_lsh.index.matching", "match"),
+    ("read texts of candidates", "stream_lsh.index.matching", "Matching._load"),
+    ("keep ids, texts", "stream_lsh.index.shard", "Shard.keep"),
     ("matches, upkeep", "stream_lsh.index.index", "Index.match"),
     ("judge", "stream_lsh.embedded.job", "judge"),
     ("write outputs", "stream_lsh.embedded.sink", "Sink.write"),
@@ -173,8 +174,8 @@ def measure(wanted: Corpus, file: Path, given: argparse.Namespace) -> list[dict[
 def settings_of(wanted: Corpus, given: argparse.Namespace) -> dict[str, Any]:
     """The settings of the comparison with the truth, and what was given in addition."""
     settings: dict[str, Any] = {
-        "shingles": "words:3", "tokens": "word", "threshold": given.threshold, "verify": "exact", "max_matches": 0,
-        "text_field": wanted.text_fields,
+        "shingles": "words:3", "tokens": "word", "threshold": given.threshold, "verify": "exact",
+        "text_field": wanted.text_fields, **ALL_PAIRS,
     }  # fmt: skip
     for pair in shlex.split(given.settings):
         name, _, value = pair.partition("=")

@@ -1,8 +1,9 @@
 """The peers, each run as it is best run: `python -m bench.systems NAME FILE --pairs OUT`, one process a system.
 
-Every document is compared with the earlier ones and then added; what a peer finds is checked by the similarity of the
-signatures (128 components). What is measured starts when the first byte is read and ends when the last pair is known:
-imports and the choice of the bands (datasketch integrates for some tenths of a second) are not charged to the peers.
+Every document is compared with the earlier ones and then added, with --unique only if nothing was found; what a peer
+finds is checked by the similarity of the signatures (128 components). What is measured starts when the first byte is
+read and ends when the last pair is known: imports and the choice of the bands (datasketch integrates for some tenths of
+a second) are not charged to the peers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bench.corpora import corpus, read_documents
+from bench.corpora import read_documents
 from bench.process import own_peak
 from bench.tokens import SIZE, TOKENIZERS, shingles
 
@@ -30,7 +31,9 @@ Documents = Iterator[tuple[str, str]]
 System = Callable[[Iterator[str]], Iterator[tuple[int, int]]]
 
 
-def datasketch(threshold: float, tokenizer: str, *, fast_hash: bool = False, check: bool = True) -> System:
+def datasketch(
+    threshold: float, tokenizer: str, *, unique: bool, fast_hash: bool = False, check: bool = True
+) -> System:
     """MinHashLSH with the bands it chooses for the threshold, MinHash.generator (its bulk path), then MinHash.jaccard.
 
     `fast_hash`: mmh3 instead of the default SHA-1, the change that its documentation advises for speed.
@@ -44,18 +47,21 @@ def datasketch(threshold: float, tokenizer: str, *, fast_hash: bool = False, che
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
         encoded = ([shingle.encode() for shingle in shingles(words(text))] for text in texts)
-        sketches: list[MinHash] = []
+        sketches: dict[int, MinHash] = {}
         for newer, sketch in enumerate(MinHash.generator(encoded, num_perm=COMPONENTS, **options)):
-            for older in index.query(sketch):
-                if not check or sketches[older].jaccard(sketch) >= threshold:
-                    yield older, newer
-            index.insert(newer, sketch)
-            sketches.append(sketch)
+            found = index.query(sketch)
+            if check:
+                found = [older for older in found if sketches[older].jaccard(sketch) >= threshold]
+            for older in found:
+                yield older, newer
+            if not (unique and found):
+                index.insert(newer, sketch)
+                sketches[newer] = sketch
 
     return run
 
 
-def datasketch_update(threshold: float, tokenizer: str) -> System:
+def datasketch_update(threshold: float, tokenizer: str, *, unique: bool) -> System:
     """The same as the first example of its documentation does it: MinHash.update, shingle by shingle."""
     from datasketch import MinHash, MinHashLSH
 
@@ -63,21 +69,22 @@ def datasketch_update(threshold: float, tokenizer: str) -> System:
     words, _ = TOKENIZERS[tokenizer]
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
-        sketches: list[MinHash] = []
+        sketches: dict[int, MinHash] = {}
         for newer, text in enumerate(texts):
             sketch = MinHash(num_perm=COMPONENTS)
             for shingle in shingles(words(text)):
                 sketch.update(shingle.encode())
-            for older in index.query(sketch):
-                if sketches[older].jaccard(sketch) >= threshold:
-                    yield older, newer
-            index.insert(newer, sketch)
-            sketches.append(sketch)
+            found = [older for older in index.query(sketch) if sketches[older].jaccard(sketch) >= threshold]
+            for older in found:
+                yield older, newer
+            if not (unique and found):
+                index.insert(newer, sketch)
+                sketches[newer] = sketch
 
     return run
 
 
-def rensa(threshold: float, tokenizer: str, *, check: bool = True) -> System:
+def rensa(threshold: float, tokenizer: str, *, unique: bool, check: bool = True) -> System:
     """RMinHashLSH with 16 bands of 8, RMinHash.from_token_sets for a batch at a time, then RMinHash.jaccard."""
     from rensa import RMinHash, RMinHashLSH
 
@@ -85,15 +92,19 @@ def rensa(threshold: float, tokenizer: str, *, check: bool = True) -> System:
     words, _ = TOKENIZERS[tokenizer]
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
-        sketches: list[RMinHash] = []
+        sketches: dict[int, RMinHash] = {}
+        newer = 0
         while batch := [shingles(words(text)) for text in islice(texts, BATCH)]:
             for sketch in RMinHash.from_token_sets(batch, num_perm=COMPONENTS, seed=42):
-                newer = len(sketches)
-                for older in index.query(sketch):
-                    if not check or sketches[older].jaccard(sketch) >= threshold:
-                        yield older, newer
-                index.insert(newer, sketch)
-                sketches.append(sketch)
+                found = index.query(sketch)
+                if check:
+                    found = [older for older in found if sketches[older].jaccard(sketch) >= threshold]
+                for older in found:
+                    yield older, newer
+                if not (unique and found):
+                    index.insert(newer, sketch)
+                    sketches[newer] = sketch
+                newer += 1
 
     return run
 
@@ -108,7 +119,7 @@ def gaoya_index(threshold: float, *, lowercase: bool) -> Any:
     ).minhash_index  # fmt: skip
 
 
-def gaoya(threshold: float, tokenizer: str) -> System:
+def gaoya(threshold: float, tokenizer: str, *, unique: bool) -> System:
     """MinHashStringIndex as it is meant: the text as it is; lower case, words, shingles, check, all of it in Rust.
 
     Not quite the same shingles: its words end at ASCII punctuation (also at _) and ASCII blanks, and nowhere else.
@@ -118,14 +129,16 @@ def gaoya(threshold: float, tokenizer: str) -> System:
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
         for newer, text in enumerate(texts):
-            for older in index.query(text):
+            found = index.query(text)
+            for older in found:
                 yield older, newer
-            index.insert_document(newer, text)
+            if not (unique and found):
+                index.insert_document(newer, text)
 
     return run
 
 
-def gaoya_words(threshold: float, tokenizer: str) -> System:
+def gaoya_words(threshold: float, tokenizer: str, *, unique: bool) -> System:
     """The same with exactly the others' shingles: it is given their words with blanks between them.
 
     Texts of less than three words, which it has no shingle for, are given as one token.
@@ -137,20 +150,21 @@ def gaoya_words(threshold: float, tokenizer: str) -> System:
         for newer, text in enumerate(texts):
             words = line(text)
             first = words.split(None, SIZE - 1)
+            tokens = [" ".join(first)]
+            found = index.query(words) if len(first) == SIZE else index.query_tokens(tokens)
+            for older in found:
+                yield older, newer
+            if unique and found:
+                continue
             if len(first) == SIZE:
-                for older in index.query(words):
-                    yield older, newer
                 index.insert_document(newer, words)
             else:
-                tokens = [" ".join(first)]
-                for older in index.query_tokens(tokens):
-                    yield older, newer
                 index.insert_tokens(newer, tokens)
 
     return run
 
 
-SYSTEMS: dict[str, Callable[[float, str], System]] = {
+SYSTEMS: dict[str, Callable[..., System]] = {
     "datasketch": datasketch,
     "datasketch-mmh3": partial(datasketch, fast_hash=True),
     "datasketch-update": datasketch_update,
@@ -165,23 +179,24 @@ SYSTEMS: dict[str, Callable[[float, str], System]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.systems", description="Run one peer over one file and print what it took as JSON.",
-        epilog="example: python -m bench.systems gaoya posts-5k.jsonl --corpus posts-5k --pairs found.tsv",
+        epilog="example: python -m bench.systems gaoya posts-5k.jsonl --text-field title,text --pairs found.tsv",
     )  # fmt: skip
     parser.add_argument("system", choices=SYSTEMS)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--corpus", required=True, help="name of the corpus, for its text fields")
+    parser.add_argument("--text-field", default="text", help="comma list; they are joined by a blank (%(default)s)")
+    parser.add_argument("--unique", action="store_true", help="insert only documents for which nothing is found")
     parser.add_argument("--threshold", type=float, default=0.8)
     parser.add_argument("--tokenizer", choices=TOKENIZERS, default="regex")
     parser.add_argument("--pairs", type=Path, required=True, help="where to write the pairs, id and id a line")
     given = parser.parse_args()
     # The Rust libraries read this when they start their pool of threads, which is not before their first call.
     os.environ.setdefault("RAYON_NUM_THREADS", "1")
-    system = SYSTEMS[given.system](given.threshold, given.tokenizer)
+    system = SYSTEMS[given.system](given.threshold, given.tokenizer, unique=given.unique)
 
     ids: list[str] = []
 
     def texts() -> Iterator[str]:
-        for document, text in read_documents(given.file, corpus(given.corpus).text_fields):
+        for document, text in read_documents(given.file, tuple(given.text_field.split(","))):
             ids.append(document)
             yield text
 
