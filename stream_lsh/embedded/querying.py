@@ -20,7 +20,7 @@ from stream_lsh.embedded.sink import STANDARD
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
-from stream_lsh.judging.verdicts import Judgement, Kind, judge, reasons, verdicts
+from stream_lsh.judging.verdicts import Judgement, judge, reasons, verdicts
 from stream_lsh.settings import Settings
 
 _WAIT = 0.2
@@ -108,7 +108,6 @@ class _Run:
         seqs = np.full(len(batch), -1, np.int64)
         found = self._index.query(signed, known=True)
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
-        judgement.groups[judgement.kinds == Kind.UNIQUE] = -1  # that of the number that it would have
         why = reasons(judgement, batch.rejected)
         self._output.write(_lines(judgement, batch, why))
         self._counts.add(judgement, [rejection.reason for rejection in why.values()])

@@ -23,7 +23,7 @@ from stream_lsh.index.batch import SignedBatch, parts, sign_batch
 from stream_lsh.index.files import make_folder, raise_limit
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import SEQ
+from stream_lsh.index.layout import NO_GROUP, SEQ
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
 from stream_lsh.index.postings import Workers
@@ -162,7 +162,8 @@ class Index:
         return [step.matches() for step in steps]
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
-        """Match a batch without storing anything; `known`: look its ids up as well."""
+        """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group."""
+        batch.documents.words[:, SEQ] = np.int64(NO_GROUP).view(np.uint64)
         steps = [Matching(shard, batch, store=False, known=known) for shard in self.shards]
         for step in steps:
             step.run(0, len(batch))
