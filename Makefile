@@ -12,7 +12,7 @@ test:
 	$(BIN)/pytest
 
 test-long:
-	$(BIN)/pytest -m long -n 2 --dist loadfile
+	$(BIN)/pytest -m long
 
 lint:
 	$(BIN)/ruff check .

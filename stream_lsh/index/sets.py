@@ -4,7 +4,7 @@ Sets are compared as 64-bit integers in the order in which their texts have them
 with their places; an older set is followed along the newcomer's as long as both go on alike, which near-duplicates do
 nearly everywhere, and only where they part is the table asked. A comparison ends as soon as so many have been missed
 that the threshold cannot be reached. Who is hardly similar enough is first looked up in a bitmap of the older set, a
-twelfth as large and therefore kept for longer: it says how much the two share at the most.
+sixth as large and therefore kept for longer: it says how much the two share at the most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, 
 
 BELOW = -1.0  # instead of a similarity: it is below the threshold
 _STEP = 8  # elements compared at once where two sets go on alike
-_MARK_BITS = 4  # bits of a bitmap for an element, or up to twice as many: one foreign element in five to eight passes
+_MARK_BITS = 8  # bits of a bitmap for an element, or up to twice as many: one foreign element in nine to 16 passes
 # Columns of a ring's slots: row, position ever written at, words, elements of its set; a later row takes the place of
 # an earlier one.
 ROW, AT, WORDS, SIZE = (np.int64(column) for column in range(4))
@@ -51,10 +51,10 @@ class Sets(Struct):
 
     @classmethod
     def of(cls, shingles: int) -> Sets:
-        """Nothing at hand yet; room for so many shingles of rows, and as many words of bitmaps."""
+        """Nothing at hand yet; room for so many shingles of rows, and twice as many words of bitmaps."""
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
-        ring, bits = (np.empty(max(1, shingles), np.uint64) for _ in range(2))
+        ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2))
         return cls(
             shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
             documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,

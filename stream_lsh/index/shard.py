@@ -38,7 +38,7 @@ from stream_lsh.index.texts import Texts
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
-CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and as much for bitmaps of the sets of more rows
+CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of more rows
 CACHED_HEADS = 128 << 20  # bytes of the latest rows' signatures
 _ROWS = struct.Struct("<II")  # rows, width
 
