@@ -145,18 +145,19 @@ def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
 @njit
 def rank(limits, scratch):  # type: ignore[no-untyped-def]
     """Make candidates of the best of the rows met, as many as are verified and those that agree as well as the last of
-    them; how many agree well enough in all."""
+    them; how many agree well enough in all. Of those that are thought to match the newest come first, and before them
+    only who agrees fully: so enough matches are found among sets that are still at hand, whatever the index holds."""
     histogram, met = scratch.histogram, scratch.met
     least = np.int64(len(histogram) - 1)
     total, others = _FIRST, _FIRST
-    while least > limits.floor and total + histogram[least] < limits.candidates:
+    while least > limits.floor and (least > limits.likely or total + histogram[least] < limits.candidates):
         total += histogram[least]
         least -= 1
     for agreement in range(limits.floor, least):
         others += histogram[agreement]
     for m in range(scratch.met_count):
         if met[m, 1] >= least:
-            nominate(met[m, 0], met[m, 1], scratch)
+            nominate(met[m, 0], met[m, 1] if met[m, 1] == limits.full else min(met[m, 1], limits.likely), scratch)
     return scratch.candidates + others
 
 

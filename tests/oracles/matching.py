@@ -65,6 +65,13 @@ def floor_of(settings: Settings) -> int:
     return max(1, math.ceil((t - 4 * math.sqrt(t * (1 - t) / ranked)) * ranked - 1e-9))
 
 
+def rank_of(agrees: int, settings: Settings) -> int:
+    """By what candidates are ranked: all that are thought to match alike, unless they agree fully."""
+    ranked = min(RANKED, settings.signing.signature_size)
+    likely = (ranked + max(1, math.ceil(settings.threshold * ranked - 1e-9))) // 2
+    return agrees if agrees == ranked else min(agrees, likely)
+
+
 def similarity_of(one: Entry, other: Entry, settings: Settings) -> float:
     """As it is verified: exact, or the estimate of all components, less those that are equal by accident."""
     if settings.verify == "exact":
@@ -121,11 +128,12 @@ class Unique:
             bucket = self.buckets.get(band, [])
             incomplete += len(bucket) > settings.bucket_size
             met.update((other.seq, other) for other in bucket[-settings.bucket_size :])
-        ranked = sorted(((-agreement(entry, other), -seq, other) for seq, other in met.items()), key=lambda c: c[:2])
-        candidates = [other for agrees, _, other in ranked if -agrees >= floor_of(settings)]
+        agreeing = [(agreement(entry, other), other) for other in met.values()]
+        candidates = [(rank_of(agrees, settings), other) for agrees, other in agreeing if agrees >= floor_of(settings)]
+        candidates.sort(key=lambda candidate: (candidate[0], candidate[1].seq), reverse=True)
         matches: list[tuple[Entry, float]] = []
         compared = 0
-        for other in candidates[: settings.candidates]:
+        for _, other in candidates[: settings.candidates]:
             if len(matches) == settings.verify_matches:
                 break
             compared += 1
