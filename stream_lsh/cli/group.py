@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from stream_lsh.cli.failures import guarded, leave, name_command
+
+OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage
+
+
+def settle() -> None:
+    """Make this process one for long work, before anything large is imported.
+
+    What is imported stays: to look through it for garbage at every 700 new objects would be a tenth of a run. And
+    nothing here multiplies matrices: the threads that numpy starts for that would spin for nothing.
+    """
+    gc.set_threshold(OBJECTS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def write_examples(formatter: click.HelpFormatter, examples: str) -> None:
@@ -86,6 +100,7 @@ class LazyGroup(click.Group):
         given = args[0] if args else extra.get("args")
         if given is not None or not extra.get("standalone_mode", True):
             return super().main(*args, **extra)
+        settle()
         try:
             super().main(*args, **extra)
         except SystemExit as end:
