@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import Sets as Own
 from stream_lsh.index.batch import SignedBatch
@@ -13,12 +13,15 @@ from stream_lsh.index.buckets import passing
 from stream_lsh.index.keys import ends_of
 from stream_lsh.index.match import match
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.runs import REMEDY
 from stream_lsh.index.sets import keep_all, similarities
 from stream_lsh.index.shard import Shard, power_of_two
 from stream_lsh.index.work import FULL, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
+REMEDY = (
+    "stream-lsh info --state {} --check names the file: a folder generations/*/postings can be deleted, as postings "
+    "are rebuilt from the rows, and rows have to be restored from a backup"
+)
 
 
 class Matching:
@@ -47,7 +50,7 @@ class Matching:
             try:
                 start, code = match(start, stop, work)
             except OSError as error:
-                raise StateError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
+                raise DamagedError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
             if code == NO_OWN_SET:
                 self._at_hand(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
             elif code == NO_SETS:
