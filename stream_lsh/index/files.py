@@ -13,16 +13,25 @@ _BLOCK = 1 << 20
 _MOST_FILES = 1 << 16
 
 
+def fill(file: int, at: int, view: memoryview) -> bool:
+    """Read all of `view` from a position of a file (a descriptor); False if the file does not reach so far."""
+    while view:
+        got = os.preadv(file, [view], at)
+        if not got:
+            return False
+        at += got
+        view = view[got:]
+    return True
+
+
 def checksum(file: int, start: int, size: int) -> int | None:
     """CRC-32 of a part of a file (a descriptor); None if the file does not reach so far."""
-    crc = 0
-    while size > 0:
-        block = os.pread(file, min(size, _BLOCK), start)
-        if not block:
+    crc, block, end = 0, memoryview(bytearray(min(size, _BLOCK))), start + size
+    for at in range(start, end, _BLOCK):
+        part = block[: end - at]
+        if not fill(file, at, part):
             return None
-        crc = zlib.crc32(block, crc)
-        start += len(block)
-        size -= len(block)
+        crc = zlib.crc32(part, crc)
     return crc
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError, OutputError
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index import layout
-from stream_lsh.index.files import PAGE, checksum
+from stream_lsh.index.files import PAGE, checksum, fill
 from stream_lsh.index.refusals import plainly, remedy
 from stream_lsh.settings import Settings
 
@@ -119,13 +119,8 @@ class RowFile:
             DamagedError: the file has become shorter.
         """
         out = np.empty((last - first, self.shape.width), np.uint64)
-        view, at = out.data.cast("B"), self._place(first)
-        while view:
-            got = os.preadv(self.file, [view], at)
-            if not got:
-                raise DamagedError(f"{self.path} has become shorter; {REMEDY}")
-            at += got
-            view = view[got:]
+        if not fill(self.file, self._place(first), out.data.cast("B")):
+            raise DamagedError(f"{self.path} has become shorter; {REMEDY}")
         return out
 
     def checksum(self, first: int, last: int) -> int | None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.files import PAGE, checksum, sync_folder
+from stream_lsh.index.files import PAGE, checksum, fill, sync_folder
 from stream_lsh.index.layout import COLUMNS
 from stream_lsh.index.memory import KEY_BITS
 from stream_lsh.index.refusals import refused
@@ -136,13 +136,8 @@ class Run:
             DamagedError: the file has become shorter. OSError: it cannot be read.
         """
         out = np.empty(count, kind)
-        view = out.data.cast("B")
-        while view:
-            got = os.preadv(self.file, [view], start)
-            if not got:
-                raise DamagedError(f"{self.path} has become shorter; {REMEDY.format(Path(self.path or '').parent)}")
-            start += got
-            view = view[got:]
+        if not fill(self.file, start, out.data.cast("B")):
+            raise DamagedError(f"{self.path} has become shorter; {REMEDY.format(Path(self.path or '').parent)}")
         return out
 
     def position(self, bound: int) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import zlib
 from pathlib import Path
 
 import pytest
 
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import files as files_module
-from stream_lsh.index.files import checksum, make_folder
+from stream_lsh.index.files import checksum, fill, make_folder
 from stream_lsh.index.index import Index, disk_bytes
 from stream_lsh.index.store import ANSWERS, IDS, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.settings import Settings
@@ -126,6 +127,20 @@ def test_a_checksum_of_what_is_not_there(tmp_path: Path) -> None:
         assert checksum(fd, 0, 0) == 0
     finally:
         os.close(fd)
+
+
+def test_a_read_that_gives_less_than_was_asked_for_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, preadv = random.Random(1).randbytes(2_500_000), os.preadv
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    monkeypatch.setattr(os, "preadv", lambda file, views, at: preadv(file, [views[0][:10_000]], at))
+    found = bytearray(30_000)
+    with path.open("rb") as file:
+        assert fill(file.fileno(), 12_345, memoryview(found)) and found == data[12_345:42_345]
+        assert not fill(file.fileno(), len(data) - 29_999, memoryview(found))
+        assert checksum(file.fileno(), 12_345, 2_400_000) == zlib.crc32(data[12_345:2_412_345])
 
 
 def test_two_processes_do_not_write_one_index(tmp_path: Path) -> None:
