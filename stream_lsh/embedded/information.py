@@ -13,9 +13,8 @@ from typing import Any
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.index.generation import FOLDER, folder_of
 from stream_lsh.index.index import TRIES, check_format, disk_bytes
-from stream_lsh.index.rows import REMEDY, RowFile, Shape
-from stream_lsh.index.runs import REMEDY as REBUILD
-from stream_lsh.index.runs import Run, read_header
+from stream_lsh.index.rows import RowFile, Shape
+from stream_lsh.index.runs import REMEDY, Run, read_header
 from stream_lsh.index.store import Store
 from stream_lsh.settings import Settings
 
@@ -121,19 +120,14 @@ def _of_generation(
             else:
                 Run.open(path, check=True)
         except OSError as error:
-            yield f"{path}: {error.strerror}; {REBUILD.format(path.parent)}"
+            yield f"{path}: {error.strerror}; {REMEDY.format(path.parent)}"
         except StreamLshError as error:
             yield str(error)
     flushed = runs[-1]["last"] if runs else 0
     rows = RowFile(folder / f"rows-{shard}.bin", Shape(found.settings), flushed, read_only=True)
     try:
-        first = 0
-        while store is not None and first < flushed:
-            flush = store.named(f"flush/{shard}/{known['number']}/{first}")
-            if flush is None or rows.checksum(first, flush["last"]) != flush["crc"]:
-                yield f"{rows.path} is damaged in the rows from {first}; {REMEDY}"
-                return
-            first = flush["last"]
+        if store is not None:
+            rows.verify(store, shard, known["number"])
     finally:
         rows.close()
 

@@ -20,6 +20,7 @@ from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index import layout
 from stream_lsh.index.files import PAGE, checksum, fill
 from stream_lsh.index.refusals import plainly, remedy
+from stream_lsh.index.store import Store
 from stream_lsh.settings import Settings
 
 FORMAT = 2
@@ -127,7 +128,26 @@ class RowFile:
         """CRC-32 of the rows [first, last), as `append` returned it; None if it does not hold them."""
         return checksum(self.file, self._place(first), (last - first) * self.shape.width * 8)
 
+    def verify(self, store: Store, shard: int, generation: int) -> None:
+        """Compare it with the checksums of its flushes, each of which begins where the one before ends. (The store may
+        have others: of flushes that were never committed.)
+
+        Raises:
+            DamagedError: it has other rows than were written.
+        """
+        first = 0
+        while first < self.flushed:
+            flush = store.named(flush_name(shard, generation, first))
+            if flush is None or self.checksum(first, flush["last"]) != flush["crc"]:
+                raise DamagedError(f"{self.path} is damaged in the rows from {first}; {REMEDY}")
+            first = flush["last"]
+
     def close(self) -> None:
         if self.file >= 0:
             os.close(self.file)
         self.file = -1
+
+
+def flush_name(shard: int, generation: int, first: int) -> str:
+    """The name in the store of a flush into a row file, from the row `first` on: its `last` row and `crc`."""
+    return f"flush/{shard}/{generation}/{first}"

@@ -30,7 +30,7 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.policy import pause
 from stream_lsh.index.postings import Workers
-from stream_lsh.index.rows import Shape
+from stream_lsh.index.rows import Shape, flush_name
 from stream_lsh.index.sets import Sets
 from stream_lsh.index.store import ROWS, Range, Store, name_key, rows_key
 from stream_lsh.index.storing import restore_heads
@@ -221,8 +221,8 @@ class Shard:
         keys, rows = self.memory.sorted()
         if self._workers is not None:
             crc = generation.rows.append(self.rows.recent[: last - first])
-            name = name_key(f"flush/{self.number}/{generation.number}/{first}")
-            self._values[name] = orjson.dumps({"last": last, "crc": crc})
+            name = flush_name(self.number, generation.number, first)
+            self._values[name_key(name)] = orjson.dumps({"last": last, "crc": crc})
             self.rows.base = self.count
             self.ids.forget(min(self._base, self._committed))
         generation.postings.add(keys, rows, first, last, generation.rows.sync)
@@ -279,7 +279,8 @@ class Shard:
             end = known[i + 1]["first"] if i + 1 < len(known) else self._committed
             generation.postings.rows = end - generation.first  # what is flushed here is committed already
             if generation.lost:
-                self._check_rows(generation)
+                # Postings of changed rows would be wrong for good.
+                generation.rows.verify(self._store, self.number, generation.number)
                 generation.rebuild(self.memory, self._hashes, self._room)
             flushed = generation.first + generation.rows.flushed
             if self._base == self.count:
@@ -296,13 +297,6 @@ class Shard:
                 generation.postings.closed = True
         self._look()
         self.ids.restore(self._base, self._committed)
-
-    def _check_rows(self, generation: Generation) -> None:
-        """Compare the row file with the checksums of its flushes: postings of changed rows would be wrong for good."""
-        prefix = f"flush/{self.number}/{generation.number}/"
-        for name, flush in self._store.items(prefix):
-            if generation.rows.checksum(int(name.removeprefix(prefix)), flush["last"]) != flush["crc"]:
-                raise DamagedError(f"{generation.rows.path} is damaged; restore the folder from a backup")
 
     def _replay(self, generation: Generation, end: int) -> None:
         """Rows of one value of the store, posted again."""

@@ -17,6 +17,7 @@ import orjson
 import pytest
 from feeds import WORDS, asked, fed, nasty, once
 
+from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index.index import Index
@@ -114,8 +115,31 @@ def test_postings_are_not_rebuilt_from_changed_rows(copy: Whole) -> None:
     with rows.open("r+b") as file:
         file.seek(4096 + 8 * 11)
         file.write(b"changed!")
-    with pytest.raises(DamagedError, match=rf"{re.escape(str(rows))} is damaged; restore the folder from a backup"):
+    said = f"{rows} is damaged in the rows from 0; restore the folder from a backup"
+    with pytest.raises(DamagedError, match=re.escape(said)):
         Index(Settings(), folder)
+
+
+def test_flushes_that_were_never_committed_are_no_damage(tmp_path: Path) -> None:
+    """Their checksums stay in the store, but the rows of others are written in their place, and flushed at others."""
+    folder, whole = tmp_path / "index", once(FEED[:160], Settings(**SMALL), tmp_path / "whole")
+
+    def through(documents: list[Document], first: int, batch: int, *, commit: bool = True) -> list[dict[str, Any]]:
+        index = Index(Settings(**SMALL), folder, durable=False)
+        try:
+            verdicts = fed(index, documents, first, batch)
+            if commit:
+                index.commit({})
+        finally:
+            index.close()
+        return verdicts
+
+    assert through(FEED[:40], 0, 20) == whole[:40]
+    through(FEED[300:400], 40, 20, commit=False)
+    assert through(FEED[40:140], 40, 33) == whole[40:140]
+    assert information(folder, check=True)["health"]["problems"] == []
+    shutil.rmtree(files(folder, "postings")[0])
+    assert through(FEED[140:160], 140, 20) == whole[140:]
 
 
 def test_a_reader_does_not_rebuild(copy: Whole) -> None:
