@@ -219,24 +219,23 @@ class Settings(BaseSettings):
         Raises:
             StateError: something that was given is another there, with its name and both values.
         """
-        # A setting that a later version has added means, where it is missing, what was done before.
-        known = {name: stored.get(name, type(self).model_fields[name].default) for name in ANSWERS}
+        known = self._with_defaults(stored)
         given = self.model_fields_set
         own = {
-            name: value for name, value in known.items()
+            name: known[name] for name in ANSWERS
             if name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in _BANDING and "recall" in given)
         }  # fmt: skip
-        mine, compared, clash = self, set(known), ""
+        mine, compared, clash = self, set(ANSWERS), ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
-            compared, clash = set(known) & given, str(error)
+            compared, clash = compared & given, str(error)
         other = [
-            f"{name} = {value!r} (now {mine.answers[name]!r})"
-            for name, value in known.items()
-            if name in compared and mine.answers[name] != value
+            f"{name} = {there!r} (now {here!r})"
+            for name, (there, here) in mine.differences(stored).items()
+            if name in compared
         ]
         if clash and not other:
             raise StateError(f"{where} has settings with which those given do not go together: {clash}")
@@ -246,6 +245,16 @@ class Settings(BaseSettings):
                 "folder"
             )
         return mine
+
+    def differences(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """The settings that are others in an index made with the answers `stored`: their values there, and here (None
+        where only a later version knows one)."""
+        known = self._with_defaults(stored)
+        return {name: (there, here) for name, there in known.items() if there != (here := self.answers.get(name))}
+
+    def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        # A setting that a later version has added means, where it is missing, what was done before.
+        return {name: type(self).model_fields[name].default for name in ANSWERS} | dict(stored)
 
     @classmethod
     def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:

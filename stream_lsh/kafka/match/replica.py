@@ -115,12 +115,8 @@ class Replica:
                 f"{self.folder} has format {facts['format']}, this version reads {FORMAT}: "
                 f"{'upgrade this worker' if facts['format'] > FORMAT else older}"
             )
-        mine, theirs = self.settings.answers, facts["settings"]
-        other = [
-            f"{name} = {theirs.get(name)!r} (here {mine.get(name)!r})"
-            for name in {**theirs, **mine}
-            if theirs.get(name) != mine.get(name)
-        ]
+        differences = self.settings.differences(facts["settings"])
+        other = [f"{name} = {there!r} (here {here!r})" for name, (there, here) in differences.items()]
         if facts["shard"] != self.number:
             other.insert(0, f"it is shard {facts['shard']} (here {self.number})")
         if other:

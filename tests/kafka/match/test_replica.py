@@ -321,6 +321,24 @@ def test_other_settings_and_damage_are_refused(tmp_path: Path) -> None:
     replica.close()
 
 
+def test_a_setting_that_an_older_version_did_not_have_has_its_default(tmp_path: Path) -> None:
+    Replica(settings_of(), 0, tmp_path / "a").close()
+    store = Store(tmp_path / "a" / "db", sync=False)
+    facts = store.named("replica")
+    del facts["settings"]["candidates"]
+    store.write({name_key("replica"): json.dumps(facts).encode()})
+    store.close()
+    Replica(settings_of(), 0, tmp_path / "a").close()
+    with pytest.raises(StateError, match=r"other settings: candidates = 32 \(here 7\); use"):
+        Replica(settings_of(candidates=7), 0, tmp_path / "a")
+    store = Store(tmp_path / "a" / "db", sync=False)
+    facts["settings"]["later"] = 3  # of a later one: nobody here knows what it means
+    store.write({name_key("replica"): json.dumps(facts).encode()})
+    store.close()
+    with pytest.raises(StateError, match=r"other settings: later = 3 \(here None\); use"):
+        Replica(settings_of(), 0, tmp_path / "a")
+
+
 def test_another_key_is_refused_with_the_remedy(tmp_path: Path) -> None:
     """In a frame, in a change; also by who opens the folder again, and where nothing came of the first frame."""
     settings, other = settings_of(), bytes(16)
