@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,22 @@ BATCH = 128  # documents handed to a library at a time, where it has a call for 
 Documents = Iterator[tuple[str, str]]
 # Takes (id, text) in order, yields (position of the older, position of the newer).
 System = Callable[[Iterator[str]], Iterator[tuple[int, int]]]
+
+
+def compared(
+    sketches: Iterable[Any], index: Any, threshold: float, *, unique: bool, check: bool = True
+) -> Iterator[tuple[int, int]]:
+    """Each sketch looked up, what is found checked by the similarity of the sketches, and then inserted."""
+    known: dict[int, Any] = {}
+    for newer, sketch in enumerate(sketches):
+        found = index.query(sketch)
+        if check:
+            found = [older for older in found if known[older].jaccard(sketch) >= threshold]
+        for older in found:
+            yield older, newer
+        if not (unique and found):
+            index.insert(newer, sketch)
+            known[newer] = sketch
 
 
 def datasketch(
@@ -47,16 +63,8 @@ def datasketch(
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
         encoded = ([shingle.encode() for shingle in shingles(words(text))] for text in texts)
-        sketches: dict[int, MinHash] = {}
-        for newer, sketch in enumerate(MinHash.generator(encoded, num_perm=COMPONENTS, **options)):
-            found = index.query(sketch)
-            if check:
-                found = [older for older in found if sketches[older].jaccard(sketch) >= threshold]
-            for older in found:
-                yield older, newer
-            if not (unique and found):
-                index.insert(newer, sketch)
-                sketches[newer] = sketch
+        sketches = MinHash.generator(encoded, num_perm=COMPONENTS, **options)
+        return compared(sketches, index, threshold, unique=unique, check=check)
 
     return run
 
@@ -68,20 +76,13 @@ def datasketch_update(threshold: float, tokenizer: str, *, unique: bool) -> Syst
     index = MinHashLSH(threshold=threshold, num_perm=COMPONENTS)
     words, _ = TOKENIZERS[tokenizer]
 
-    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
-        sketches: dict[int, MinHash] = {}
-        for newer, text in enumerate(texts):
-            sketch = MinHash(num_perm=COMPONENTS)
-            for shingle in shingles(words(text)):
-                sketch.update(shingle.encode())
-            found = [older for older in index.query(sketch) if sketches[older].jaccard(sketch) >= threshold]
-            for older in found:
-                yield older, newer
-            if not (unique and found):
-                index.insert(newer, sketch)
-                sketches[newer] = sketch
+    def sketch(text: str) -> MinHash:
+        made = MinHash(num_perm=COMPONENTS)
+        for shingle in shingles(words(text)):
+            made.update(shingle.encode())
+        return made
 
-    return run
+    return lambda texts: compared(map(sketch, texts), index, threshold, unique=unique)
 
 
 def rensa(threshold: float, tokenizer: str, *, unique: bool, check: bool = True) -> System:
@@ -91,22 +92,11 @@ def rensa(threshold: float, tokenizer: str, *, unique: bool, check: bool = True)
     index = RMinHashLSH(threshold, COMPONENTS, 16)
     words, _ = TOKENIZERS[tokenizer]
 
-    def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
-        sketches: dict[int, RMinHash] = {}
-        newer = 0
+    def sketches(texts: Iterator[str]) -> Iterator[RMinHash]:
         while batch := [shingles(words(text)) for text in islice(texts, BATCH)]:
-            for sketch in RMinHash.from_token_sets(batch, num_perm=COMPONENTS, seed=42):
-                found = index.query(sketch)
-                if check:
-                    found = [older for older in found if sketches[older].jaccard(sketch) >= threshold]
-                for older in found:
-                    yield older, newer
-                if not (unique and found):
-                    index.insert(newer, sketch)
-                    sketches[newer] = sketch
-                newer += 1
+            yield from RMinHash.from_token_sets(batch, num_perm=COMPONENTS, seed=42)
 
-    return run
+    return lambda texts: compared(sketches(texts), index, threshold, unique=unique, check=check)
 
 
 def gaoya_index(threshold: float, *, lowercase: bool) -> Any:

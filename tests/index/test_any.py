@@ -24,8 +24,8 @@ def any_settings(seed: int, **changes: Any) -> Settings:
         **{
             "against": "any", "threshold": chance.choice((0.3, 0.5, 0.8)), "bands": chance.choice((2, 5, 12)),
             "rows": chance.choice((1, 3, 4)), "signature_size": chance.choice((50, 64, 200)),
-            "shingles": chance.choice(("words:1", "words:2", "words:3/8")), "bucket_size": 4096, "verify_matches": 0,
-            "max_matches": 0, "shards": chance.choice((1, 4)), "memory_documents": 16,
+            "shingles": chance.choice(("words:1", "words:2", "words:3/8")), "bucket_size": 2, "candidates": 1,
+            "verify_matches": 0, "max_matches": 0, "shards": chance.choice((1, 4)), "memory_documents": 16,
             "verify": chance.choice(("exact", "exact", "signature")),
             "generation_documents": chance.choice((None, 50, 120)), **changes,
         }
