@@ -24,8 +24,9 @@ def begin() -> None:
     global _process
     if _process is None and kernels.FOLDER is not None and kernels.cold():
         silent = subprocess.DEVNULL
+        command = [sys.executable, "-P", "-m", __name__]  # -P: nothing is imported from where the caller happens to be
         with suppress(OSError):
-            _process = subprocess.Popen([sys.executable, "-m", __name__], stdin=silent, stdout=silent, stderr=silent)
+            _process = subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
 
 
 def wait() -> None:
