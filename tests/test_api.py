@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import resource
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from oracles.dense import dense
 
 from stream_lsh import Deduplicator, Document, Match, Settings, Verdict
 from stream_lsh.embedded.information import information
@@ -23,18 +23,6 @@ from stream_lsh.index.store import Store
 
 FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
 SMALL = {"memory_documents": 16}  # a flush after nearly every batch
-
-
-def dense(count: int, seed: int = 3) -> list[Document]:
-    """Documents of a few families, each a small edit of an earlier one."""
-    chance = random.Random(seed)
-    texts = [[f"w{chance.randrange(500)}" for _ in range(40)] for _ in range(5)]
-    for _ in range(count - len(texts)):
-        words = list(chance.choice(texts))
-        for _ in range(chance.randrange(4)):
-            words[chance.randrange(40)] = f"w{chance.randrange(500)}"
-        texts.append(words)
-    return [Document(number, " ".join(words)) for number, words in enumerate(texts)]
 
 
 def test_a_verdict_says_all(tmp_path: Path) -> None:

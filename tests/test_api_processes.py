@@ -9,9 +9,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from oracles.dense import dense
 
 from stream_lsh import Deduplicator, Settings
 from stream_lsh.embedded.information import information
@@ -45,22 +45,11 @@ with Deduplicator(Settings(memory_documents=64), state=folder / "index", commit=
 """
 
 
-def dense(count: int, seed: int) -> list[dict[str, Any]]:
-    chance = random.Random(seed)
-    texts = [[f"w{chance.randrange(900)}" for _ in range(60)] for _ in range(40)]
-    for _ in range(count - len(texts)):
-        words = list(chance.choice(texts))
-        for _ in range(chance.randrange(5)):
-            words[chance.randrange(60)] = f"w{chance.randrange(900)}"
-        texts.append(words)
-    return [{"id": number, "text": " ".join(words)} for number, words in enumerate(texts)]
-
-
 @pytest.mark.long
 def test_a_killed_caller_loses_no_pair(tmp_path: Path) -> None:
     """What he has used twice is the same both times; all in all it is what an uninterrupted run gives."""
     documents = dense(2000, 4)
-    lines = "".join(json.dumps(document) + "\n" for document in documents)
+    lines = "".join(json.dumps({"id": document.id, "text": document.text}) + "\n" for document in documents)
     for name in ("whole", "broken"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "documents.jsonl").write_text(lines)
