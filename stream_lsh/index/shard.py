@@ -186,7 +186,8 @@ class Shard:
     def manifest(self) -> tuple[dict[bytes, bytes], list[Range]]:
         """The value that says how many rows are committed and which files hold the flushed ones; and the values of rows
         that are not needed any more with it."""
-        known = [g.manifest() for g in self.generations if g.first <= self._committed]
+        # Not one that begins behind it: the document that begins it has not come yet, others may come before.
+        known = [g.manifest() for g in self.generations if g.first < self._committed]
         values = {name_key(f"shard/{self.number}"): orjson.dumps({"rows": self._committed, "generations": known})}
         values.update(self._values)  # also when closing: a run that counts has the checksum of its rows
         self._values = {}

@@ -131,6 +131,29 @@ def test_a_commit_takes_over_what_was_flushed_meanwhile(tmp_path: Path, seed: in
         index.close()
 
 
+def test_a_generation_that_was_not_committed_never_began(tmp_path: Path) -> None:
+    """What was lost had begun the next generation behind the last committed row; what comes instead is of this one."""
+    settings = Settings(generation_documents=10, memory_documents=16, shingles="words:1")
+    documents = [Document(i, " ".join(WORDS[9 * i : 9 * i + 9])) for i in range(30)]
+    for name in ("whole", "pieces"):
+        index = Index(settings, tmp_path / name, durable=False)
+        fed(index, documents[:8], 0, 8)
+        index.commit({})
+        if name == "pieces":
+            fed(index, [documents[0], documents[1], documents[20]], 8, 3)
+            index.close()
+            index = Index(settings, tmp_path / name, durable=False)
+        fed(index, documents[8:], 8, 3)
+        index.commit({})
+        index.close()
+    index = Index(settings, tmp_path / "pieces", durable=False)
+    try:
+        assert [(g.number, g.first) for g in index.shards[0].generations] == [(0, 0), (1, 10), (2, 20)]
+        assert {verdict["kind"] for verdict in fed(index, documents, 30, 30)} == {"redelivered"}
+    finally:
+        index.close()
+
+
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     once(FEED[:5], Settings(threshold=0.7), tmp_path)
     with pytest.raises(StateError, match=r"threshold = 0\.7 \(now 0\.8\); use those, leave them out, or use another"):
