@@ -29,6 +29,7 @@ ANSWERS = (
     "bucket_size", "candidates", "verify_matches", "shards", "generation_documents", "id_field", "text_field",
     "set_field",
 )  # fmt: skip
+LATE = "decided_after"  # fixes answers too, where some are decided late
 _BANDING = ("signature_size", "bands", "rows")
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
@@ -91,6 +92,13 @@ class Settings(BaseSettings):
         default=32, ge=1, le=65536, description="most candidates verified per document, the best by signature"
     )
     bucket_size: int = Field(default=64, ge=2, le=4096, description="documents of a bucket that are read, the newest")
+    decided_after: int = Field(
+        default=16384,
+        ge=2,
+        le=2**20,
+        multiple_of=2,
+        description="with several shards under unique, documents after which each knows what was kept",
+    )
     generation_documents: int | None = Field(
         default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"
     )
@@ -128,11 +136,6 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
-        if self.against == "unique" and self.shards > 1:
-            raise ValueError(
-                f"against = 'unique' with shards = {self.shards} is not possible yet: a shard would have to know what "
-                "the others have kept. Set shards = 1, or against = 'any'"
-            )
         if self.against == "unique" and self.verify_matches == 0:
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
         keys = self.banding.bands + 3
@@ -169,6 +172,16 @@ class Settings(BaseSettings):
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
         )  # fmt: skip
 
+    @property
+    def late(self) -> bool:
+        """Whether a shard learns what was kept from the others' answers, and so later: `decided_after`."""
+        return self.against == "unique" and self.shards > 1
+
+    @property
+    def block(self) -> int:
+        """Documents of the log of which one part is decided, at once; 0 where nobody waits."""
+        return self.decided_after // 2 if self.late else 0
+
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
@@ -184,6 +197,8 @@ class Settings(BaseSettings):
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
             "generation_documents": self.documents_of_a_generation,
         }  # fmt: skip
+        if self.late:
+            values[LATE] = self.decided_after
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
 
     @cached_property
@@ -222,12 +237,12 @@ class Settings(BaseSettings):
         known = self._with_defaults(stored)
         given = self.model_fields_set
         own = {
-            name: known[name] for name in ANSWERS
-            if name not in given
+            name: value for name, value in known.items()
+            if name in (*ANSWERS, LATE) and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in _BANDING and "recall" in given)
         }  # fmt: skip
-        mine, compared, clash = self, set(ANSWERS), ""
+        mine, compared, clash = self, {*ANSWERS, LATE}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has

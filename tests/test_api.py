@@ -57,8 +57,6 @@ def test_settings_that_are_not_given_are_those_of_the_index(tmp_path: Path) -> N
         assert (deduplicator.settings.threshold, deduplicator.settings.against) == (0.5, "any")
     with pytest.raises(StateError, match=r"threshold = 0.5 \(now 0.6\)"):
         Deduplicator(Settings(threshold=0.6), state=tmp_path)
-    with pytest.raises(UsageError, match="shards = 2 is not possible yet"):
-        Settings.load(None, shards=2)
 
 
 # -- facts ------------------------------------------------------------------------------------------------------------

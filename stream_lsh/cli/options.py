@@ -25,7 +25,7 @@ SECTIONS = {
         "against", "max_matches", "verify_matches", "candidates",
     ),
     DOCUMENTS: ("id_field", "text_field", "time_field", "set_field", "max_document_bytes"),
-    INDEX: ("shards", "bucket_size", "generation_documents", "memory_documents"),
+    INDEX: ("shards", "decided_after", "bucket_size", "generation_documents", "memory_documents"),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.

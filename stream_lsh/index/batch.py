@@ -131,13 +131,15 @@ def batch_of(
     )  # fmt: skip
 
 
-def parts(places: NDArray[np.int64], documents: int) -> Iterator[tuple[int, int, int]]:
+def parts(places: NDArray[np.int64], documents: int, block: int = 0) -> Iterator[tuple[int, int, int]]:
     """Where a batch has to be cut because generations of so many documents begin: generation, start and stop.
 
-    places: int64[n], ascending: how many documents of the log came before each.
+    places: int64[n], ascending: how many documents of the log came before each. block: it is cut where blocks of so
+    many documents begin, too.
     """
     generations = places // documents
-    cuts = np.flatnonzero(np.diff(generations)) + 1
+    blocks = places // block if block else generations
+    cuts = np.flatnonzero((np.diff(generations) != 0) | (np.diff(blocks) != 0)) + 1
     for start, stop in pairwise([0, *cuts.tolist(), len(places)]):
         if start < stop:
             yield int(generations[start]), start, stop

@@ -10,9 +10,11 @@ from stream_lsh.index.access import agreement_with, equal, in_ring, note_of, wor
 from stream_lsh.index.buckets import FOLLOWERS, count, empty, key_behind, nowhere, probe, read
 from stream_lsh.index.layout import FOLLOWED, FOLLOWS, ID
 from stream_lsh.index.memory import find
+from stream_lsh.index.undecided import oldest
 from stream_lsh.index.work import NOBODY
 
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
+_AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
 _AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
 
@@ -104,6 +106,29 @@ def gather(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
+def gather_undecided(i, work):  # type: ignore[no-untyped-def]
+    """Meet the undecided rows in the buckets of document i and make candidates of those that agree well enough, the
+    oldest first. Returns how many candidates there are and buckets were not read to the end; -1 if there is no room."""
+    batch, limits, scratch, cut = work.batch, work.limits, work.scratch, _FIRST
+    forget(scratch)
+    scratch.old_first = True
+    scratch.candidates = 0
+    for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text, too
+        most = min(limits.bucket, len(scratch.met) - scratch.met_count)
+        n, more = oldest(work.older, batch.keys[j], _FIRST, most, scratch.out)
+        if not more:
+            n, more = oldest(work.newer, batch.keys[j], n, most, scratch.out)
+        if more and most < limits.bucket:
+            return NOBODY
+        cut += more
+        _meet(i, n, NOBODY, work)
+    for m in range(scratch.met_count):
+        if scratch.met[m, 1] >= limits.floor:
+            nominate(scratch.met[m, 0], scratch.met[m, 1], scratch)
+    return scratch.candidates + cut
+
+
+@njit
 def leader(work):  # type: ignore[no-untyped-def]
     """The place of the row to follow among those met: who agrees best, and well enough, of those of this generation
     that stand for themselves; -1 if there is none."""
@@ -135,6 +160,8 @@ def behind(row, what, most, work):  # type: ignore[no-untyped-def]
 def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
     """Make a row a candidate."""
     heap, value, at = scratch.heap, np.uint64(agreement) << _ROW_BITS | np.uint64(row), scratch.candidates
+    if scratch.old_first:
+        value = (_ROWS - np.uint64(row)) << _AGREEMENT_BITS | np.uint64(agreement)
     scratch.candidates = at + 1
     while at > 0 and heap[(at - 1) >> 1] < value:
         heap[at] = heap[(at - 1) >> 1]
@@ -163,7 +190,7 @@ def rank(limits, scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def best(scratch):  # type: ignore[no-untyped-def]
-    """Row and agreement of the best candidate, the newest among equals; it is none any more."""
+    """Row and agreement of the best candidate, the newest among equals, or just the oldest; it is none any more."""
     heap, last = scratch.heap, scratch.candidates - 1
     scratch.candidates = last
     first, value = heap[0], heap[last]
@@ -177,4 +204,6 @@ def best(scratch):  # type: ignore[no-untyped-def]
         heap[at] = heap[child]
         at = child
     heap[at] = value
+    if scratch.old_first:
+        return np.int64(_ROWS - (first >> _AGREEMENT_BITS)), np.int64(first & _AGREEMENTS)
     return np.int64(first & _ROWS), np.int64(first >> _ROW_BITS)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from stream_lsh.index.files import make_folder
-from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import ID, TEXT
+from stream_lsh.index.keys import Hashes, Keys
+from stream_lsh.index.layout import CERTAIN, FLAGS, ID, TEXT
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.storing import replay
+from stream_lsh.index.undecided import Undecided, post_again
 
 BLOCK = 4096  # rows read at a time
 FOLDER = "generations"
@@ -96,9 +97,19 @@ class Generation:
 
 def post_rows(block: Any, first: int, memory: Memory, hashes: Hashes, shape: Shape) -> None:
     """Post rows uint64[n, width] in memory, which are those from `first` on of the generation."""
-    texts, ids = (np.ascontiguousarray(block[:, at : at + 2]) for at in (TEXT, ID))
-    keys, starts = hashes.keys(shape.signatures(block), texts, ids)
+    keys, starts = _keys(block, hashes, shape)
     replay(np.ascontiguousarray(block), first, shape.signature_at, keys, starts, memory)
+
+
+def post_undecided_rows(block: Any, first: int, table: Undecided, hashes: Hashes, shape: Shape) -> None:
+    """Post rows uint64[n, width] where the undecided ones are, which are those from `first` on of the shard."""
+    certain = (block[:, FLAGS] & np.uint64(CERTAIN) != 0).astype(np.uint8)
+    post_again(table, *_keys(block, hashes, shape), first, certain)
+
+
+def _keys(block: Any, hashes: Hashes, shape: Shape) -> Keys:
+    texts, ids = (np.ascontiguousarray(block[:, at : at + 2]) for at in (TEXT, ID))
+    return hashes.keys(shape.signatures(block), texts, ids)
 
 
 def folder_of(state: Path, number: int) -> Path:

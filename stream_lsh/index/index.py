@@ -28,6 +28,7 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
+from stream_lsh.index.settling import Fates, Settled, Settling
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import Range, Store, name_key
 from stream_lsh.settings import Settings
@@ -90,6 +91,9 @@ class Index:
                     number, self.settings, store, self.folder, self._hashes, self._signer.shingle, self._workers
                 )
                 self.shards.append(shard)
+            self._settling = Settling()
+            if self.settings.late:
+                self._settling.restore(Fates.joined([shard.undecided() for shard in self.shards]))
         except BaseException:
             self._release()
             raise
@@ -148,18 +152,66 @@ class Index:
             if shard.full:
                 shard.flush()
         batch.documents.words[:, SEQ] = seqs
-        steps = [Matching(shard, batch) for shard in self.shards]
         places = seqs if places is None else places
-        for generation, start, stop in parts(places, self.settings.documents_of_a_generation):
+        block = self.settings.block
+        done: list[tuple[int, int, list[Matches]]] = []
+        for generation, start, stop in parts(places, self.settings.documents_of_a_generation, block):
+            if block:
+                number = int(places[start]) // block
+                self._settling.forget((number - 1) * block)
+                for shard in self.shards:
+                    shard.enter(number)
             for shard in self.shards:
                 shard.begin(generation)
-            if self._pool is None:
-                steps[0].run(start, stop)
-            else:
-                list(self._pool.map(lambda step, start=start, stop=stop: step.run(start, stop), steps))
-            for shard, step in zip(self.shards, steps, strict=True):
-                shard.keep(step.matches(), batch, start, stop)
+            found = self._step([Matching(shard, batch) for shard in self.shards], start, stop)
+            named = None
+            if block:
+                settled = self._settling.settle(found, start, stop, seqs, places)
+                found, named = settled.found, self._names(settled, batch, seqs, start, stop)
+            for shard, matches in zip(self.shards, found, strict=True):
+                shard.keep(matches, batch, start, stop, named)
+            if named is not None:
+                self._judged(settled, named, start, stop)
+            done.append((start, stop, found))
+        if not done:
+            return self._step([Matching(shard, batch) for shard in self.shards], 0, 0)
+        return [
+            Matches.joined([(start, stop, found[number]) for start, stop, found in done])
+            for number in range(len(self.shards))
+        ]
+
+    def _step(self, steps: list[Matching], start: int, stop: int) -> list[Matches]:
+        """What the shards find, side by side."""
+        if self._pool is None:
+            steps[0].run(start, stop)
+        else:
+            list(self._pool.map(lambda step: step.run(start, stop), steps))
         return [step.matches() for step in steps]
+
+    def _names(
+        self, settled: Settled, batch: SignedBatch, seqs: NDArray[np.int64], start: int, stop: int
+    ) -> list[bytes]:
+        """The ids of the oldest matches of the documents [start, stop); b"" of who has none."""
+        names = []
+        for shard, row, seq in zip(
+            *(of[start:stop].tolist() for of in (settled.shard, settled.row, settled.seq)), strict=True
+        ):
+            if row < 0:
+                names.append(b"")
+            elif seq >= seqs[start]:
+                names.append(batch.ids[int(np.searchsorted(seqs, seq))])
+            else:
+                names.append(self.id_of(shard, row))
+        return names
+
+    def _judged(self, settled: Settled, named: list[bytes], start: int, stop: int) -> None:
+        """Tell the shards what became of their rows."""
+        of = self._hashes.of_ids(named)[:, 0]
+        of[[not name for name in named]] = 0
+        for shard, matches in zip(self.shards, settled.found, strict=True):
+            mine = np.flatnonzero(matches.row_of[start:stop] >= 0)
+            i = start + mine
+            shard.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
         """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group."""
@@ -167,7 +219,11 @@ class Index:
         steps = [Matching(shard, batch, store=False, known=known) for shard in self.shards]
         for step in steps:
             step.run(0, len(batch))
-        return [step.matches() for step in steps]
+        found = [step.matches() for step in steps]
+        if self.settings.late:
+            numbers = np.full(len(batch), NO_GROUP, np.int64)
+            found = self._settling.settle(found, 0, len(batch), numbers, None).found
+        return found
 
     @property
     def pause(self) -> float:

@@ -17,7 +17,8 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 # MASK, under `any` only: the bands in which it is posted. The signature follows.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
-DROPPED, FOLLOWER, COPY = _numbers(1, 2, 4)
+# CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
+DROPPED, FOLLOWER, COPY, CERTAIN = _numbers(1, 2, 4, 8)
 KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
 NO_GROUP = -1
@@ -33,7 +34,8 @@ FILTER, WORDS, DIRECTORY, BITS, FILE, POSTINGS, FIRST, LAST = _numbers(*range(8)
 COLUMNS = 8
 # Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1. KIND, OLDEST,
 # OLDEST_SEQ, GROUP_OF: the verdict as far as the shard knows it, and the first one of a redelivered document; row and
-# number are -1 where there is none. MORE: matches that are not listed. INCOMPLETE: what was not compared.
+# number are -1 where there is none. MORE: matches that are not listed; of those decided late, what was not compared of
+# the undecided. INCOMPLETE: what was not compared.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
@@ -91,6 +93,7 @@ class Limits(Struct):
     unique: Flag  # compare with what was kept, and post only that
     exact: Flag  # verify by the shingles; else by the whole signature
     alone: Flag  # there is no other shard: what is found here is the verdict
+    late: Flag  # under `unique`, as there are others: rows are posted once it is known whether they were kept
     store: Flag  # else documents are only looked up
     threshold: Real
     full: Number  # agreement of equal signatures

@@ -29,6 +29,7 @@ def limits_of(settings: Settings, shape: Shape) -> Limits:
         unique=settings.against == "unique",
         exact=settings.verify == "exact",
         alone=settings.shards == 1,
+        late=settings.late,
         store=True,
         threshold=t,
         full=ranked + padding,

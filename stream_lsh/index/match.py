@@ -7,7 +7,9 @@ log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judg
    look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
-4. It is stored. Under `unique` it is posted in its buckets only if nothing matched. Under `any` a copy or a follower is
+4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, the oldest
+   first. Who of them was kept is for others to say, who know all shards' answers.
+5. It is stored. Under `unique` it is posted in its buckets only if nothing matched. Under `any` a copy or a follower is
    posted behind the row that it follows, which whoever would have met it meets instead, and looks behind.
 """
 
@@ -19,7 +21,7 @@ from stream_lsh.hashing.bits import float_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import same_hash, word
 from stream_lsh.index.buckets import empty, nowhere, read
-from stream_lsh.index.candidates import forget, gather, leader, nominate, rank
+from stream_lsh.index.candidates import forget, gather, gather_undecided, leader, nominate, rank
 from stream_lsh.index.layout import (
     EXACT,
     FLAGS,
@@ -34,6 +36,7 @@ from stream_lsh.index.layout import (
     MORE,
     NEW,
     OLDEST,
+    OLDEST_SEQ,
     OWNED,
     REDELIVERED,
     SEQ,
@@ -45,6 +48,7 @@ from stream_lsh.index.layout import (
 )
 from stream_lsh.index.memory import find
 from stream_lsh.index.storing import store
+from stream_lsh.index.undecided import oldest
 from stream_lsh.index.verify import verify
 from stream_lsh.index.work import DONE, NO_ROOM, NOBODY
 
@@ -95,11 +99,15 @@ def _known(i, work):  # type: ignore[no-untyped-def]
     """Whether the id of document i is there already; then the first verdict on it is said again."""
     rows, results = work.rows, work.results
     row = _with_hash(i, work.batch.starts[i + 1] - work.batch.starts[i] - 1, ID, work)
+    if row < 0 and work.limits.late:
+        row = _undecided_with_id(i, work)
     if row < 0:
         return False
     columns = results.columns
     columns[i, STATUS] = REDELIVERED if same_hash(rows, row, TEXT, work.batch, i) else ID_REUSED
     columns[i, KNOWN] = row
+    if work.limits.late:  # its first verdict may not have come here yet
+        columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
     columns[i, KIND] = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
     columns[i, GROUP_OF] = np.int64(word(rows, row, GROUP))
     results.similarity[i] = float_of(word(rows, row, SIMILARITY))
@@ -114,12 +122,14 @@ def _begin(i, found, work):  # type: ignore[no-untyped-def]
     work.results.similarity[i] = 0.0
     work.results.found = found
     work.scratch.candidates = 0
+    work.scratch.old_first = False
 
 
 @njit
 def _compare(i, work):  # type: ignore[no-untyped-def]
-    """Find the matches of a document. Returns DONE or what is missing, the row of the same text in this generation and
-    the place of its leader among the rows met; either may be -1."""
+    """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
+    (under `any` that of the same text in this generation) and the place of its leader among the rows met; either may be
+    -1."""
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     _begin(i, before, work)
     if limits.unique:
@@ -128,7 +138,7 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
             nominate(row, limits.full, scratch)
             code, _, _ = verify(i, work)
             if code != DONE or columns[i, KIND] == EXACT:
-                return code, NOBODY, NOBODY
+                return code, columns[i, OLDEST], NOBODY
             _begin(i, before, work)
     cut = gather(i, work)
     if cut < 0:
@@ -136,7 +146,16 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
     there = rank(limits, scratch)
     code, compared, original = verify(i, work)
     columns[i, INCOMPLETE] = cut + there - compared
-    return code, original, NOBODY if limits.unique else leader(work)
+    if not limits.unique:
+        return code, original, leader(work)
+    kept = columns[i, OLDEST]
+    if limits.late and code == DONE and kept < 0:
+        there = gather_undecided(i, work)
+        if there < 0:
+            return NO_ROOM, NOBODY, NOBODY
+        code, compared, _ = verify(i, work)
+        columns[i, MORE] = there - compared
+    return code, kept, NOBODY
 
 
 @njit
@@ -148,7 +167,23 @@ def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
     if empty(work.memory, slot) and nowhere(batch.hits, at):
         return NOBODY
     n, _ = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, np.int64(len(out)), scratch.room, out)
+    return _same(i, what, n, work)
+
+
+@njit
+def _undecided_with_id(i, work):  # type: ignore[no-untyped-def]
+    """The undecided row with the document's id, or -1."""
+    out, key = work.scratch.out, work.batch.keys[work.batch.starts[i + 1] - 1]
+    n, _ = oldest(work.older, key, np.int64(0), np.int64(len(out)), out)
+    n, _ = oldest(work.newer, key, n, np.int64(len(out)), out)
+    return _same(i, ID, n, work)
+
+
+@njit
+def _same(i, what, n, work):  # type: ignore[no-untyped-def]
+    """The first of the n rows in `scratch.out` that has the same hash as document i, or -1."""
+    out = work.scratch.out
     for k in range(n):
-        if same_hash(work.rows, out[k], what, batch, i):
+        if same_hash(work.rows, out[k], what, work.batch, i):
             return out[k]
     return NOBODY

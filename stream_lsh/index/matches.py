@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
+
+OF_MATCHES = 5  # so many columns have a line a match, the others one a document
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +36,13 @@ class Matches:
     group: NDArray[np.int64]
     more: NDArray[np.int64]
     incomplete: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, int, Matches]]) -> Matches:
+        """Of a batch that was matched in parts: start, stop, and what was found for the documents between."""
+        if len(parts) == 1:
+            return parts[0][2]
+        names = [field.name for field in fields(cls)]
+        found = {name: [getattr(part, name) for _, _, part in parts] for name in names[:OF_MATCHES]}
+        of = {name: [getattr(part, name)[start:stop] for start, stop, part in parts] for name in names[OF_MATCHES:]}
+        return cls(**{name: np.concatenate(columns) for name, columns in (found | of).items()})

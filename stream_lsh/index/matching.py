@@ -77,8 +77,8 @@ class Matching:
         keys = int(np.diff(documents.starts).max(initial=0))
         most = shard.shape.head_words * 8 // shard.shape.component.itemsize
         return Work(
-            batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, limits=self._limits,
-            sets=shard.sets, results=self._results,
+            batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.older,
+            newer=shard.newer, limits=self._limits, sets=shard.sets, results=self._results,
             scratch=Scratch.of(keys, len(shard.table), shard.met, shard.shape.mask_words, most),
         )  # fmt: skip
 
@@ -96,6 +96,7 @@ class Matching:
         """Compute the similarity of a document with rows whose texts have to be read; their sets are at hand
         afterwards, as far as there is room."""
         shard, similarity, done = self._shard, np.empty(len(rows)), 0
+        before = shard.sets.loaded, shard.sets.similarity, int(shard.sets.document)
         while done < len(rows):
             texts: list[bytes] = []
             size = 0
@@ -107,4 +108,7 @@ class Matching:
             similarities(shard.sets, document, shingles, offsets, float(self._limits.threshold), similarity[part])
             keep_all(shard.sets, rows[part], shingles, offsets)
             done += len(texts)
+        if before[2] == document:  # what was kept had to be read as well
+            rows, first = np.unique(np.concatenate((before[0], rows)), return_index=True)
+            similarity = np.concatenate((before[1], similarity))[first]
         shard.sets.document, shard.sets.loaded, shard.sets.similarity = document, rows, similarity

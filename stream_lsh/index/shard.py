@@ -7,7 +7,7 @@ generation. Postings are derived, and rebuilt from the rows where they are lost.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
-from stream_lsh.index.generation import Generation, post_rows
+from stream_lsh.index.generation import Generation, post_rows, post_undecided_rows
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.keys import Hashes
@@ -32,9 +32,11 @@ from stream_lsh.index.policy import pause
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.rows import Shape, flush_name
 from stream_lsh.index.sets import Sets
+from stream_lsh.index.settling import Fates
 from stream_lsh.index.store import ROWS, Range, Store, name_key, rows_key
 from stream_lsh.index.storing import restore_heads
 from stream_lsh.index.texts import Texts
+from stream_lsh.index.undecided import Undecided
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
@@ -82,7 +84,7 @@ class Shard:
         self._workers = workers
         known = store.named(f"shard/{number}") or {"rows": base, "generations": []}
         self._committed: int = known["rows"]
-        self._room = settings.memory_documents // settings.shards + BATCH
+        self._room = settings.memory_documents // settings.shards + BATCH + 2 * settings.block
         if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
             self._room = max(self._room, self._committed - _in_files(known["generations"], base) + BATCH)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
@@ -93,6 +95,14 @@ class Shard:
             notes=np.empty(ring, np.uint8),
         )  # fmt: skip
         self._segment = base  # the first row of the memory segment
+        self._at = 0  # the generation that it belongs to
+        waiting = known.get("undecided") or {"block": -1, "rows": [base, base]}
+        self._waiting: dict[str, Any] = waiting  # as it is committed
+        self._block: int = waiting["block"]
+        self.older, self.newer = (Undecided.of(max(1, settings.block * (settings.signing.bands + 2))) for _ in range(2))
+        for table, first in zip((self.older, self.newer), waiting["rows"], strict=True):
+            table.begin(first)
+        self._done = base  # rows before it are posted, in so far as they are decided late
         self.memory = Memory.of(self._room * (settings.signing.bands + 3))
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
@@ -108,22 +118,88 @@ class Shard:
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
-    def keep(self, matches: Matches, batch: SignedBatch, start: int, stop: int) -> None:
-        """Keep ids and texts of what the documents [start, stop) of a batch became, until `commit` and after."""
+    def keep(
+        self, matches: Matches, batch: SignedBatch, start: int, stop: int, named: Sequence[bytes] | None = None
+    ) -> None:
+        """Keep ids and texts of what the documents [start, stop) of a batch became, until `commit` and after. named:
+        the ids of their first matches, if others have to say them."""
         stored = start + np.flatnonzero(matches.row_of[start:stop] >= 0)
         ids = [batch.ids[i] for i in stored.tolist()]
-        of = matches.of[stored] if self.limits.alone else np.full(len(stored), -1)
-        first = self.ids.last
-        names = {
-            row: self.ids.read(row) if row < first else ids[row - first]
-            for row in np.unique(of).tolist()
-            if row >= 0
-        }  # fmt: skip
-        self.ids.add(ids, [names.get(row, b"") for row in of.tolist()])
+        if named is None:
+            of = matches.of[stored] if self.limits.alone else np.full(len(stored), -1)
+            first = self.ids.last
+            names = {
+                row: self.ids.read(row) if row < first else ids[row - first]
+                for row in np.unique(of).tolist()
+                if row >= 0
+            }  # fmt: skip
+            self.ids.add(ids, [names.get(row, b"") for row in of.tolist()])
+        else:
+            self.ids.add(ids, [named[i - start] for i in stored.tolist()])
         if self.limits.exact:
             row_of = np.full(len(batch), -1)
             row_of[stored] = matches.row_of[stored]
             self.texts.add(batch.frames[self.number], row_of)
+
+    # -- what is decided late ---------------------------------------------------------------------------------------
+
+    def enter(self, block: int) -> None:
+        """The next document is of this block of the log: all before the last two are decided, and posted."""
+        if block == self._block:
+            return
+        self.older, self.newer = self.newer, self.older
+        if block > self._block + 1:
+            self.older.begin(self.count)
+        self.newer.begin(self.count)
+        self._block = block
+        self._decide()
+
+    def judged(
+        self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
+        similarities: NDArray[np.float64], groups: NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        """What became of undecided rows; of: the hashes of the ids that they were dropped for, 0 of what was kept."""
+        recent, at = self.rows.recent, rows - self._base
+        flags = recent[at, layout.FLAGS] & ~(np.uint64(0xFF) << layout.KIND_BITS)
+        flags |= kinds.astype(np.uint64) << layout.KIND_BITS | (kinds != layout.UNIQUE) * np.uint64(layout.DROPPED)
+        recent[at, layout.FLAGS], recent[at, layout.OF] = flags, of
+        recent[at, layout.SIMILARITY], recent[at, layout.GROUP] = similarities.view(np.uint64), groups.view(np.uint64)
+
+    def undecided(self) -> Fates:
+        """What became of the undecided rows; their numbers are their places, as nothing else is known of these."""
+        waiting = self.rows.recent[int(self.older.first) - self._base : self.count - self._base]
+        seqs, groups = (waiting[:, column].astype(np.int64) for column in (layout.SEQ, layout.GROUP))
+        kinds = (waiting[:, layout.FLAGS] >> layout.KIND_BITS & np.uint64(0xFF)).astype(np.int64)
+        return Fates(seqs, seqs, kinds, np.ascontiguousarray(waiting[:, layout.SIMILARITY]).view(np.float64), groups)
+
+    def _decide(self) -> None:
+        """Post the rows that are decided."""
+        self._post(self._done, min(int(self.older.first), self.count))
+
+    def _post(self, first: int, last: int) -> None:
+        """Post rows in memory, each in its generation."""
+        while first < last:
+            generation = self.generations[self._at]
+            stop = last
+            if self._at + 1 < len(self.generations):
+                stop = min(last, self.generations[self._at + 1].first)
+            block = self.rows.recent[first - self._base : stop - self._base]
+            post_rows(block, first - generation.first, self.memory, self._hashes, self.shape)
+            first = self._done = stop
+            self._advance()
+
+    def _advance(self) -> None:
+        """Close the generations whose rows are all posted, but for the newest."""
+        while self._at + 1 < len(self.generations) and self.generations[self._at + 1].first <= self._posted:
+            self.flush()
+            self.generations[self._at].postings.closed = True
+            self._at += 1
+        self.memory.first = self.generations[self._at].first
+
+    @property
+    def _posted(self) -> int:
+        """The first row that is not posted yet."""
+        return self._done if self.limits.late else self.count
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -156,18 +232,21 @@ class Shard:
         values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending()}
         self.ids.forget(self._base)
         self._committed = self.count
+        self._waiting = {"block": self._block, "rows": [int(self.older.first), int(self.newer.first)]}
         for generation in self.generations:
-            generation.postings.rows = self.count - generation.first
+            generation.postings.rows = self._posted - generation.first
         manifest, ranges = self.manifest()
         return {**values, **manifest}, ranges
 
     def pending(self) -> dict[bytes, bytes]:
-        """The values of the rows that are neither committed nor flushed: of one generation, for `begin` flushes."""
+        """The values of the rows that are neither committed nor flushed, each of one generation."""
         values, at = {}, max(self._committed, self._base)
-        while at < self.count:
-            last = min(at + BATCH, self.count)  # not more in a value than `_restore` has room for
-            values[rows_key(ROWS, self.number, self.generations[-1].number, at)] = self.value_of(at, last)
-            at = last
+        for generation, later in zip_longest(self.generations, self.generations[1:]):
+            end = self.count if later is None else later.first
+            while at < end:
+                last = min(at + BATCH, end)  # not more in a value than `_restore` has room for
+                values[rows_key(ROWS, self.number, generation.number, at)] = self.value_of(at, last)
+                at = last
         return values
 
     def value_of(self, first: int, last: int) -> bytes:
@@ -188,10 +267,15 @@ class Shard:
         that are not needed any more with it."""
         # Not one that begins behind it: the document that begins it has not come yet, others may come before.
         known = [g.manifest() for g in self.generations if g.first < self._committed]
-        values = {name_key(f"shard/{self.number}"): orjson.dumps({"rows": self._committed, "generations": known})}
+        facts: dict[str, Any] = {"rows": self._committed, "generations": known}
+        if self.limits.late:
+            facts["undecided"] = self._waiting
+        values = {name_key(f"shard/{self.number}"): orjson.dumps(facts)}
         values.update(self._values)  # also when closing: a run that counts has the checksum of its rows
         self._values = {}
         in_files = _in_files(known, 0)
+        if self.limits.late:  # what is undecided may stand in one value with the last of them
+            in_files = max(0, in_files - BATCH + 1)
         if in_files <= self._passed:
             return values, []
         self._passed = in_files
@@ -215,8 +299,8 @@ class Shard:
 
     def flush(self) -> None:
         """Turn the memory segment into a run."""
-        generation = self.generations[-1]
-        first, last = self._segment - generation.first, self.count - generation.first
+        generation, posted = self.generations[self._at], self._posted
+        first, last = self._segment - generation.first, posted - generation.first
         if first == last:
             return
         keys, rows = self.memory.sorted()
@@ -224,10 +308,11 @@ class Shard:
             crc = generation.rows.append(self.rows.recent[: last - first])
             name = flush_name(self.number, generation.number, first)
             self._values[name_key(name)] = orjson.dumps({"last": last, "crc": crc})
-            self.rows.base = self.count
+            self.rows.recent[: self.count - posted] = self.rows.recent[last - first : self.count - self._base]
+            self.rows.base = posted
             self.ids.forget(min(self._base, self._committed))
         generation.postings.add(keys, rows, first, last, generation.rows.sync)
-        self._segment = self.count
+        self._segment = posted
         self.memory.clear()
         self._look()
         trim()
@@ -238,8 +323,6 @@ class Shard:
             before = self.generations[-1]
             if before.number == number:
                 return
-            self.flush()
-            before.postings.closed = True
             if before.first == self.count:  # nothing has come
                 self.generations.pop().close()
         self._open(number, self.count, None)
@@ -247,7 +330,8 @@ class Shard:
     def _open(self, number: int, first: int, known: dict[str, Any] | None) -> Generation:
         generation = Generation(self.state, number, self.number, first, self.shape, known, self._workers)
         self.generations.append(generation)
-        self.memory.first = first
+        self._at = min(self._at, len(self.generations) - 1)
+        self._advance()
         self._look()
         return generation
 
@@ -278,7 +362,9 @@ class Shard:
         for i, item in enumerate(known):
             generation = self._open(item["number"], item["first"], item)
             end = known[i + 1]["first"] if i + 1 < len(known) else self._committed
-            generation.postings.rows = end - generation.first  # what is flushed here is committed already
+            # What is flushed here is committed already, but for what is undecided.
+            last = min(end, int(self.older.first)) if self.limits.late else end
+            generation.postings.rows = last - generation.first
             if generation.lost:
                 # Postings of changed rows would be wrong for good.
                 generation.rows.verify(self._store, self.number, generation.number)
@@ -287,15 +373,13 @@ class Shard:
             if self._base == self.count:
                 if flushed > self.count:
                     self.rows.kept = flushed
-                self.rows.base = self.rows.total = flushed
-            self._segment = flushed
+                self.rows.base = self.rows.total = self._done = flushed
+            if self._at == i:
+                self._segment = flushed
             while self.count < end:
                 self._replay(generation, end)
                 if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
                     self.flush()
-            if i + 1 < len(known):
-                self.flush()
-                generation.postings.closed = True
         self._look()
         self.ids.restore(self._base, self._committed)
 
@@ -315,9 +399,18 @@ class Shard:
             )
         block = np.ascontiguousarray(block[row - first : end - first])
         self.rows.recent[row - self._base : row - self._base + len(block)] = block
-        post_rows(block, row - generation.first, self.memory, self._hashes, self.shape)
         restore_heads(block, row, self.rows, self.shape.head_words)
         self.rows.total = row + len(block)
+        if not self.limits.late:
+            self._post(row, self.count)
+            return
+        self._decide()
+        newer = int(self.newer.first)
+        for table, end in ((self.older, newer), (self.newer, self.count)):
+            at, last = max(row, int(table.first)), min(end, self.count)
+            if at < last:
+                waiting = self.rows.recent[at - self._base : last - self._base]
+                post_undecided_rows(waiting, at, table, self._hashes, self.shape)
 
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more."""

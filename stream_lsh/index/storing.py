@@ -9,6 +9,7 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import in_ring, word
 from stream_lsh.index.buckets import COPIES, FOLLOWERS, key_behind
 from stream_lsh.index.layout import (
+    CERTAIN,
     COPY,
     DROPPED,
     FLAGS,
@@ -22,13 +23,13 @@ from stream_lsh.index.layout import (
     KIND_BITS,
     MASK,
     OF,
-    OLDEST,
     ROW_OF,
     SIMILARITY,
     UNKNOWN,
 )
 from stream_lsh.index.memory import append, find
 from stream_lsh.index.sets import keep
+from stream_lsh.index.undecided import post_undecided
 from stream_lsh.index.work import NOBODY
 
 _ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -37,15 +38,17 @@ _FIRST = np.int64(0)
 
 @njit
 def store(i, original, leader, work):  # type: ignore[no-untyped-def]
-    """Make document i the next row. original: the row of the same text that it is a copy of; leader: the place among
-    the rows met of the one that it follows; -1 if there is none."""
+    """Make document i the next row. original: the row that it is dropped for, or a copy of; leader: the place among the
+    rows met of the one that it follows; -1 if there is none."""
     batch, rows, memory, limits, sets = work.batch, work.rows, work.memory, work.limits, work.sets
     row, columns, scratch = rows.total, work.results.columns, work.scratch
     columns[i, ROW_OF] = row
     flags, behind = _FIRST, NOBODY
-    if limits.unique:
-        if columns[i, OLDEST] >= 0:
-            flags, behind = DROPPED, columns[i, OLDEST]
+    if limits.late:
+        flags = CERTAIN if original >= 0 else _FIRST
+    elif limits.unique:
+        if original >= 0:
+            flags, behind = DROPPED, original
     elif original >= 0:
         flags, behind = COPY, original
     elif leader >= 0:
@@ -76,11 +79,15 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     rows.notes[at] = FOLLOWS if flags else 0
     first = batch.starts[i]
     bands = batch.starts[i + 1] - first - 2
-    mine = row - memory.first
-    post(memory, batch.keys, first, bands, scratch.slots, mine, flags, of, recent, place + MASK, mask_words)
+    if limits.late:
+        for k in range(first + bands + 1 if flags & CERTAIN else first, first + bands + 2):
+            post_undecided(work.newer, batch.keys[k], row)
+    else:
+        mine = row - memory.first
+        post(memory, batch.keys, first, bands, scratch.slots, mine, flags, of, recent, place + MASK, mask_words)
     if limits.exact:
         sets.documents[row - sets.first] = i
-        if sets.have[i] and not flags & (DROPPED | COPY):
+        if sets.have[i] and not flags & (DROPPED | COPY | CERTAIN):
             keep(sets, row, sets.shingles, sets.offsets[i], sets.offsets[i + 1])
 
 

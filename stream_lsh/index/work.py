@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.hashing.structs import Number, Numbers, Numbers2, Reals, Struct, Words, Words2
+from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 from stream_lsh.index.layout import INCOMPLETE, INVALID, KIND, MORE, STATUS, Batch, Limits, Rows
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.sets import Sets
+from stream_lsh.index.undecided import Undecided
 
 DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL = (np.int64(code) for code in range(5))
 """Why the kernel returns: all is done; sets of rows are needed, or of a document of the batch, which are in `wanted`;
@@ -30,6 +31,7 @@ class Scratch(Struct):
     histogram: Numbers  # rows met by agreement
     heap: Words  # the candidates: agreement and row, the best first
     candidates: Number
+    old_first: Flag  # the oldest is the best
     wanted: Numbers
     wanted_count: Number
 
@@ -41,6 +43,7 @@ class Scratch(Struct):
             hits=np.zeros((1, (runs + 63) >> 6), np.uint64), table=np.full(2 * rows, -1, np.int64),
             met=np.empty((rows, 2), np.int64), met_count=0, bands=np.empty((rows, band_words), np.uint64),
             histogram=np.zeros(most + 1, np.int64), heap=np.empty(rows, np.uint64), candidates=0,
+            old_first=False,
             wanted=np.empty(rows, np.int64), wanted_count=0,
         )  # fmt: skip
 
@@ -70,12 +73,14 @@ class Results(Struct):
 
 
 class Work(Struct):
-    """Everything. runs int64[r, COLUMNS]: the table of runs, the newest first."""
+    """Everything. runs int64[r, COLUMNS]: the table of runs, the newest first. older, newer: what is undecided."""
 
     batch: Batch
     rows: Rows
     memory: Memory
     runs: Numbers2
+    older: Undecided
+    newer: Undecided
     limits: Limits
     sets: Sets
     scratch: Scratch

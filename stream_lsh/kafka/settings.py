@@ -123,6 +123,15 @@ class KafkaSettings(Settings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @model_validator(mode="after")
+    def _possible(self) -> KafkaSettings:
+        if self.late:
+            raise ValueError(
+                f"against = 'unique' with shards = {self.shards} is not possible on Kafka yet: a shard would have to "
+                "know what the others have kept. Set shards = 1, or against = 'any'"
+            )
+        return self
+
     @field_validator("bootstrap_servers")
     @classmethod
     def _servers(cls, value: str) -> str:

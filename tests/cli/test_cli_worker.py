@@ -86,7 +86,7 @@ def test_wrong_command_lines_of_a_worker() -> None:
     result = run("worker", "--shards", "0")
     assert result.exit_code == 2 and "shards" in result.output
     result = run("worker", "--shards", "2")
-    assert result.exit_code == 2 and "against = 'unique' with shards = 2 is not possible yet" in result.output
+    assert result.exit_code == 2 and "against = 'unique' with shards = 2 is not possible on Kafka yet" in result.output
 
 
 def test_every_setting_but_a_password_is_an_option() -> None:

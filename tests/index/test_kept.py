@@ -59,14 +59,16 @@ def check_kept(documents: Sequence[Document], verdicts: Sequence[dict[str, Any]]
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("shards", [1, 2, 4])
 @pytest.mark.parametrize("threshold", [0.8, 0.5])
 @pytest.mark.parametrize("name", CORPORA)
-def test_kept_and_dropped(shared_data: Path, tmp_path: Path, name: str, threshold: float) -> None:
+def test_kept_and_dropped(shared_data: Path, tmp_path: Path, name: str, threshold: float, shards: int) -> None:
     """Generations are cut small, and everything is flushed several times."""
     documents, truth = corpus(shared_data, name, threshold)
     settings = Settings(
-        shingles="words:3", threshold=threshold, memory_documents=500, generation_documents=len(documents) // 7
-    )
+        shingles="words:3", threshold=threshold, memory_documents=500, generation_documents=len(documents) // 7,
+        shards=shards, decided_after=1000,
+    )  # fmt: skip
     verdicts = once(documents, settings, tmp_path, 1000)
     check_kept(documents, verdicts, truth, 0.01)
 

@@ -23,6 +23,9 @@ SMALL = {"memory_documents": 64, "generation_documents": 1000, "bucket_size": 8,
 CASES = [
     pytest.param({}, 3000, 3, id="unique"),
     pytest.param({}, 20_000, 20, id="unique, long", marks=pytest.mark.long),
+    pytest.param(
+        {"shards": 3, "decided_after": 700}, 6_000, 10, id="unique, decided late, long", marks=pytest.mark.long
+    ),
     pytest.param({"against": "any", "shards": 3}, 6_000, 10, id="any, long", marks=pytest.mark.long),
 ]
 

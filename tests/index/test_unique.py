@@ -21,10 +21,11 @@ N = 300
 SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 48))]
 
 
-def any_settings(seed: int) -> Settings:
+def any_settings(seed: int, **more: Any) -> Settings:
     """Settings in which every limit is met, and answers are cut into generations."""
     chance = random.Random(seed)
     return Settings(
+        **more,
         threshold=chance.choice((0.3, 0.5, 0.8, 1.0)), bands=chance.choice((1, 4, 10)), rows=chance.choice((1, 3, 4)),
         signature_size=chance.choice((40, 64, 130, 200)),
         shingles=chance.choice(("words:1", "words:2", "words:3/8", "chars:4")), bag=chance.choice((False, True)),
@@ -41,10 +42,12 @@ def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
         assert one == other
 
 
+@pytest.mark.parametrize("shards", [1, 2, 5])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_answers_are_those_of_the_model(tmp_path: Path, seed: int) -> None:
+def test_answers_are_those_of_the_model(tmp_path: Path, seed: int, shards: int) -> None:
     """All fields, with limits so small that all of them are met; closed, or only left, and opened again."""
-    settings, chance = any_settings(seed), random.Random(-seed - 1)
+    after = random.Random(seed).choice((2, 10, 64, 150, 1000))
+    settings, chance = any_settings(seed, shards=shards, decided_after=after), random.Random(-seed - 1)
     documents = nasty(seed, N, words=chance.choice((WORDS, WORDS[:5], WORDS[:40])))
     expected = unique_verdicts(documents, settings)
     same(once(documents, settings, tmp_path / "whole", batch=N), expected)

@@ -92,7 +92,7 @@ def test_against_unique_with_several_shards_is_refused(broker: Any, prefix: str,
     try:
         worker = pipeline.worker(shards=2)
         assert worker.wait() == 2, worker.said()
-        assert "against = 'unique' with shards = 2 is not possible yet" in worker.said()
+        assert "against = 'unique' with shards = 2 is not possible on Kafka yet" in worker.said()
     finally:
         worker.kill()
 

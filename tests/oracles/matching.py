@@ -15,12 +15,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import orjson
 from oracles.minhash import jaccard
 from oracles.signing import normalise, shingles
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
+from stream_lsh.index.batch import owners
 from stream_lsh.settings import Settings
 
 RANKED = 128  # components that candidates are ranked by
@@ -119,9 +121,19 @@ class Unique:
         return entry.verdict
 
     def _compare(self, entry: Entry) -> dict[str, Any]:
+        return self._verdict_of(entry, *self.among_kept(entry))
+
+    def _verdict_of(self, entry: Entry, matches: list[tuple[Entry, float]], incomplete: int) -> dict[str, Any]:
+        if matches:
+            same = any(other.text == entry.text for other, _ in matches)
+            return self._dropped(entry, "exact_duplicate" if same else "near_duplicate", matches, incomplete)
+        return {**self._verdict(entry, "unique"), "group": entry.seq} | counted(incomplete=incomplete)
+
+    def among_kept(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
+        """The matches with what is known to have been kept, and what was not compared."""
         same = self.texts.get(entry.text)
         if same is not None:
-            return self._dropped(entry, "exact_duplicate", [(same, 1.0)], 0)
+            return [(same, 1.0)], 0
         settings = self.settings
         incomplete, met = 0, dict[int, Entry]()
         for band in entry.bands:
@@ -131,19 +143,21 @@ class Unique:
         agreeing = [(agreement(entry, other), other) for other in met.values()]
         candidates = [(rank_of(agrees, settings), other) for agrees, other in agreeing if agrees >= floor_of(settings)]
         candidates.sort(key=lambda candidate: (candidate[0], candidate[1].seq), reverse=True)
+        matches, left = self._verified(entry, [other for _, other in candidates])
+        return matches, incomplete + left
+
+    def _verified(self, entry: Entry, candidates: list[Entry]) -> tuple[list[tuple[Entry, float]], int]:
+        """The matches among candidates, the best of which come first; how many are left when there are enough."""
+        settings, compared = self.settings, 0
         matches: list[tuple[Entry, float]] = []
-        compared = 0
-        for _, other in candidates[: settings.candidates]:
+        for other in candidates[: settings.candidates]:
             if len(matches) == settings.verify_matches:
                 break
             compared += 1
             similarity = similarity_of(entry, other, settings)
             if similarity >= settings.threshold:
                 matches.append((other, similarity))
-        incomplete += len(candidates) - compared
-        if matches:
-            return self._dropped(entry, "near_duplicate", matches, incomplete)
-        return {**self._verdict(entry, "unique"), "group": entry.seq} | counted(incomplete=incomplete)
+        return matches, len(candidates) - compared
 
     def _dropped(self, entry: Entry, kind: str, matches: list[tuple[Entry, float]], incomplete: int) -> dict[str, Any]:
         oldest, similarity = min(matches, key=lambda match: match[0].seq)
@@ -164,6 +178,69 @@ class Unique:
         }  # fmt: skip
 
 
+class Part(Unique):
+    """What one shard of several knows: what was kept up to the last two blocks, and all of its own in these."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.undecided: list[Entry] = []
+        self.certain: set[int] = set()
+
+    def enter(self, block: int) -> None:
+        """Learn what was kept of all blocks but the last two."""
+        decided = [entry for entry in self.undecided if entry.seq // self.settings.block < block - 1]
+        self.undecided = self.undecided[len(decided) :]
+        for entry in filter(was_kept, decided):
+            self.texts[entry.text] = entry
+            for band in entry.bands:
+                self.buckets[band].append(entry)
+
+    def among_undecided(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
+        """The matches with what may have been kept, the oldest first; and what was not compared."""
+        incomplete, met = 0, dict[int, Entry]()
+        waiting = [other for other in self.undecided if other.seq not in self.certain]
+        texts = [other for other in waiting if other.text == entry.text]
+        for bucket in [texts, *([other for other in waiting if band in other.bands] for band in entry.bands)]:
+            incomplete += len(bucket) > self.settings.bucket_size
+            met.update((other.seq, other) for other in bucket[: self.settings.bucket_size])
+        candidates = [met[seq] for seq in sorted(met) if agreement(entry, met[seq]) >= floor_of(self.settings)]
+        matches, left = self._verified(entry, candidates)
+        return matches, incomplete + left
+
+
+class Late(Unique):
+    """The rule of `against = "unique"` with several shards, of which each learns late what was kept."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.parts = [Part(settings) for _ in range(settings.shards)]
+
+    def _compare(self, entry: Entry) -> dict[str, Any]:
+        (owner,) = owners([orjson.dumps(entry.document.id)], self.settings.shards).tolist()
+        found: list[tuple[Entry, float]] = []
+        incomplete = among = 0
+        certain = False
+        for number, part in enumerate(self.parts):
+            part.enter(entry.seq // self.settings.block)
+            matches, left = part.among_kept(entry)
+            if not matches:
+                matches, more = part.among_undecided(entry)
+                matches, among = [(other, similar) for other, similar in matches if was_kept(other)], among + more
+            else:
+                certain = True
+                if number == owner:
+                    part.certain.add(entry.seq)
+            found += matches
+            incomplete += left
+        self.parts[owner].undecided.append(entry)
+        return self._verdict_of(entry, found, incomplete if certain else incomplete + among)
+
+
+def was_kept(entry: Entry) -> bool:
+    assert entry.verdict is not None
+    return bool(entry.verdict["kind"] == "unique")
+
+
 def key_of(id: Any) -> tuple[type, Any]:
     """Numbers and strings are different ids."""
     return type(id), id
@@ -175,7 +252,7 @@ def counted(**counts: int) -> dict[str, int]:
 
 
 def unique_verdicts(documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
-    model = Unique(settings)
+    model = Late(settings) if settings.late else Unique(settings)
     return [model.judge(entry) for entry in entries(documents, settings)]
 
 

@@ -1,0 +1,188 @@
+"""What was kept, when several shards have to say so: their matches with what was not kept do not count.
+
+A shard compares with what it knows to have been kept, and with all that is undecided (`undecided`). Here the answers of
+all shards come together, in the order of the log: a document is kept if none of them matches it with one that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.layout import EXACT, NEAR, NEW, UNIQUE, UNKNOWN
+from stream_lsh.index.matches import Matches
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The verdicts on the documents [start, stop) of a batch of n, in columns of n.
+
+    found: the shards' matches with what was kept. kind, similarity, group: of new documents. shard, row, seq: of the
+    oldest match, -1 where there is none.
+    """
+
+    found: list[Matches]
+    kind: NDArray[np.int64]
+    shard: NDArray[np.int64]
+    row: NDArray[np.int64]
+    seq: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    group: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """Verdicts in columns, ascending by number. place: documents that came before; kind: UNKNOWN if there is none."""
+
+    seq: NDArray[np.int64]
+    place: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    group: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, n: int) -> Fates:
+        none = np.full(n, -1)
+        return cls(none, none, np.full(n, UNKNOWN), np.zeros(n), none.copy())
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def at(self, places: slice | NDArray[np.int64]) -> Fates:
+        """Those at some places."""
+        return Fates(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, fates: Sequence[Fates]) -> Fates:
+        """All of them, in their order."""
+        return cls(*(np.concatenate([getattr(f, field.name) for f in fates]) for field in fields(cls)))
+
+    def and_of(self, seqs: NDArray[np.int64], places: NDArray[np.int64]) -> Fates:
+        """And those of more documents, which are not known yet."""
+        more = Fates.of(len(seqs))
+        return Fates.joined((self, replace(more, seq=seqs, place=places)))
+
+    def find(self, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places of numbers, -1 of those that are not there."""
+        at = np.searchsorted(self.seq, seqs)
+        at[at == len(self)] = -1
+        return np.where(self.seq[at] == seqs, at, -1) if len(self) else at
+
+
+class Settling:
+    """The fate of those that shards may still take for undecided, one after the other: a table of their numbers,
+    ascending, of how many documents came before each, and of their verdicts."""
+
+    def __init__(self) -> None:
+        self._fates = Fates.of(0)
+
+    def restore(self, fates: Fates) -> None:
+        """Begin with those that are undecided, in any order."""
+        self._fates = fates.at(np.argsort(fates.seq))
+
+    def forget(self, place: int) -> None:
+        """No shard takes those before this place for undecided any more."""
+        self._fates = self._fates.at(slice(int(np.searchsorted(self._fates.place, place)), None))
+
+    def settle(
+        self, found: Sequence[Matches], start: int, stop: int, seqs: NDArray[np.int64],
+        places: NDArray[np.int64] | None,
+    ) -> Settled:  # fmt: skip
+        """Settle what the shards have found for the documents [start, stop) of a batch with these numbers and places.
+        Without places they are only asked about, and nobody meets them."""
+        n, mine = len(seqs), slice(start, stop)
+        document = np.concatenate([matches.document for matches in found])
+        shard = np.repeat(np.arange(len(found)), [len(matches.document) for matches in found])
+        row, seq, similarity, same = (
+            np.concatenate([getattr(matches, name) for matches in found])
+            for name in ("row", "seq", "similarity", "same_text")
+        )
+        new = np.logical_and.reduce([matches.status == NEW for matches in found])
+        fates = self._fates
+        if places is not None:
+            fates = fates.and_of(seqs[mine], places[mine])
+        kept = np.concatenate((self._fates.kind == UNIQUE, np.zeros(stop - start, np.bool_)))
+        order = np.lexsort((seq, document))
+        use = np.empty(len(order), np.bool_)
+        at = fates.find(seq[order])
+        _settle(document[order], at, new, start, stop, kept, use)
+        decided = np.zeros(n, np.bool_)
+        decided[document[order[at < 0]]] = True
+        order = order[use]
+        counts = np.zeros(len(document), np.bool_)
+        counts[order] = True
+        has, at, kind = _oldest(document[order], same[order], n)
+        shard_of, row_of, seq_of, similar = (
+            np.where(has, column[order][at] if len(order) else nothing, nothing)
+            for column, nothing in ((shard, -1), (row, -1), (seq, -1), (similarity, 0.0))
+        )
+        group = np.where(has, seq_of, seqs)
+        if places is not None:
+            fates.kind[len(self._fates) :], fates.group[len(self._fates) :] = kind[mine], group[mine]
+            fates.similarity[len(self._fates) :] = similar[mine]
+            fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
+            self._fates = fates
+        # Who matches what is known to have been kept is dropped, whatever else there is among the undecided.
+        found = [replace(m, more=m.more * 0, incomplete=m.incomplete + np.where(decided, 0, m.more)) for m in found]
+        settled = [_counted(m, counts[shard == number], new, group, fates) for number, m in enumerate(found)]
+        return Settled(settled, kind, shard_of, row_of, seq_of, similar, group)
+
+
+def _oldest(
+    document: NDArray[np.int64], same: NDArray[np.bool_], n: int
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+    """Of n documents with matches in the order of document and number: whether there is one, which is the oldest, and
+    the kind that follows."""
+    at, kind = np.full(n, -1), np.full(n, UNIQUE)
+    at[document[::-1]] = np.arange(len(document))[::-1]  # the first of each document is what stays
+    np.maximum.at(kind, document, np.where(same, EXACT, NEAR))
+    return at >= 0, at, kind
+
+
+def _counted(
+    matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64], fates: Fates
+) -> Matches:
+    """What a shard has found, but for what does not count; of what it has known before, the first verdict."""
+    order = np.flatnonzero(use)
+    order = order[np.lexsort((matches.seq[order], matches.document[order]))]
+    has, at, kind = _oldest(matches.document[order], matches.same_text[order], len(new))
+    of, of_seq, similarity = (
+        np.where(has, column[order][at] if len(order) else nothing, nothing)
+        for column, nothing in ((matches.row, -1), (matches.seq, -1), (matches.similarity, 0.0))
+    )
+    if not new.all():
+        group = np.where(new, group, matches.group)
+        kind, similarity = np.where(new, kind, matches.kind), np.where(new, similarity, matches.of_similarity)
+        again = np.flatnonzero(matches.known >= 0)
+        place = fates.find(matches.of_seq[again])
+        again, place = again[place >= 0], place[place >= 0]
+        kind[again], similarity[again], group[again] = (
+            fates.kind[place], fates.similarity[place], fates.group[place]
+        )  # fmt: skip
+    return replace(
+        matches, document=matches.document[order], row=matches.row[order], seq=matches.seq[order],
+        similarity=matches.similarity[order], same_text=matches.same_text[order], kind=kind, of=of, of_seq=of_seq,
+        of_similarity=similarity, group=group,
+    )  # fmt: skip
+
+
+@njit
+def _settle(document, at, new, start, stop, kept, use):  # type: ignore[no-untyped-def]
+    """Which matches, ordered by document, are with one that was kept; and which documents are.
+
+    at: of each match the place in `kept` of the older document, -1 = it is known to have been kept. The places of the
+    documents [start, stop) are the last ones.
+    """
+    first = len(kept) - (stop - start)
+    m = np.int64(0)
+    for i in range(start, stop):
+        matched = False
+        while m < len(document) and document[m] == i:
+            use[m] = at[m] < 0 or kept[at[m]]
+            matched = matched or use[m]
+            m += 1
+        kept[first + i - start] = new[i] and not matched
