@@ -40,6 +40,7 @@ _ROWS_BUFFER = 32 << 20  # those of a memory segment: most are deleted before th
 _LOG_BYTES = 128 << 20
 _BLOB_BYTES = 1024  # values from this size on lie in files of their own, which merges of keys do not copy
 _OPEN_FILES = 512
+_TRIES = 20  # to look at what somebody is writing
 
 Range = tuple[bytes, bytes]
 
@@ -67,10 +68,14 @@ class Store:
             elif not (path / "CURRENT").exists():  # RocksDB would make folders
                 raise StateError(f"there is no index in {path.parent}; a run with --state {path.parent} makes one")
         try:
-            names = Rdict.list_cf(str(path), Options(raw_mode=True)) if (path / "CURRENT").exists() else ["default"]
-            families = {name: _family_options(name) for name in names if name != "default"}
-            access = AccessType.read_only() if read_only else AccessType.read_write()
-            self._db = Rdict(str(path), _options(read_only), column_families=families, access_type=access)
+            for left in range(_TRIES - 1, -1, -1):
+                before = _manifests(path)
+                names = self._open(path)
+                if not (read_only and left) or _manifests(path) == before:
+                    break
+                # Whoever writes has made a column family or written a log to files meanwhile, and deleted the log: of
+                # what was there before and after we may have missed something.
+                self._db.close()
             self._families = {name: self._db.get_column_family(name) for name in names if name != "default"}
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
         except Exception as error:
@@ -79,6 +84,14 @@ class Store:
             seal.remove(path)
         self._write_options = WriteOptions()
         self._write_options.sync = sync
+
+    def _open(self, path: Path) -> list[str]:
+        """Open the database; the names of its column families."""
+        names = Rdict.list_cf(str(path), Options(raw_mode=True)) if (path / "CURRENT").exists() else ["default"]
+        families = {name: _family_options(name) for name in names if name != "default"}
+        access = AccessType.read_only() if self._read_only else AccessType.read_write()
+        self._db = Rdict(str(path), _options(self._read_only), column_families=families, access_type=access)
+        return names
 
     def write(self, values: Mapping[bytes, bytes], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = ()) -> None:
         """Write all values, delete keys and ranges of keys (the end not included), or nothing; on disk when it returns
@@ -215,6 +228,15 @@ def _options(read_only: bool) -> Options:
     options.set_max_open_files(-1 if read_only else _OPEN_FILES)
     options.set_skip_stats_update_on_db_open(True)
     return options
+
+
+def _manifests(path: Path) -> dict[str, int]:
+    """The lists of a database's files, and their sizes: they grow with every change of what counts."""
+    found = {}
+    for manifest in path.glob("MANIFEST-*"):
+        with suppress(FileNotFoundError):
+            found[manifest.name] = manifest.stat().st_size
+    return found
 
 
 def _family_options(name: str) -> Options:

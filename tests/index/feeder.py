@@ -1,10 +1,11 @@
 """A process that feeds an index from where it stands, for the tests that kill it or look at what it writes.
 
-    python feeder.py FOLDER SETTINGS SEED DOCUMENTS WORDS OUT [PAUSE]
+    python feeder.py FOLDER SETTINGS SEED DOCUMENTS WORDS OUT [LOOKS STATES]
 
 Commits are not waited for: what the system has outlives the process. A verdict is a line of OUT when it is given;
 FOLDER/../begun is there when the index is open. What was committed says the entry "feed" of the index.
-PAUSE: seconds to wait after a commit.
+LOOKS: a file to which a reader adds a byte for each state that it has seen on the way; there must be STATES of them
+before the end, so it is waited for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
 
 
-def main(folder: str, settings: str, seed: str, documents: str, words: str, out: str, pause: str = "0") -> None:
+def main(folder: str, settings: str, seed: str, documents: str, words: str, out: str, *reader: str) -> None:
     feed = nasty(int(seed), int(documents), words=WORDS[: int(words)])
     index = Index(Settings(**json.loads(settings)), Path(folder), durable=False)
     at = (index.store.named("feed") or {"next": index.count})["next"]
@@ -36,7 +37,10 @@ def main(folder: str, settings: str, seed: str, documents: str, words: str, out:
             if chance.random() < 0.6:
                 file.flush()
                 index.commit({"feed": {"next": at}})
-                time.sleep(float(pause))
+                if reader:
+                    looks, states = Path(reader[0]), int(reader[1])
+                    while looks.stat().st_size < at * (states + 1) // len(feed) < states + 1:
+                        time.sleep(0.01)
     index.commit({"feed": {"next": at}})
     index.close()
 
