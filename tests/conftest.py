@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -28,3 +29,14 @@ def shared_data() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return folder
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Prometheus' tool for rules (CONTRIBUTING.md says where it comes from)."""
+    found = shutil.which("promtool")
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no promtool")
+        pytest.skip("there is no promtool here")
+    return found

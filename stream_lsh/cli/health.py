@@ -29,8 +29,9 @@ STREAM_LSH_HTTP_PORT=9100 stream-lsh health --quiet
     examples=EXAMPLES,
     help="""Ask all processes of a worker on this machine whether their roles are alive; exit code 0 if so, else 1.
 
-A role is alive if it has committed something, or had nothing to do, within the last minute. The worker needs an
-http_port, and its first process must be the one on that port; it names the ports of the others.""",
+A role is alive if it has committed something, or had nothing to do, within the last minute. One that has given up,
+while the others go on, is named with the reason. The worker needs an http_port, and its first process must be the one
+on that port; it names the ports of the others.""",
 )
 @with_options(
     [
@@ -107,5 +108,6 @@ def _lines(port: int, report: dict[str, Any] | str) -> tuple[bool, list[str]]:
             for name, what in (("committed", "last commit"), ("idle", "nothing to do"), ("started", "started"))
             if seconds[name] is not None
         ]
+        words += [f"stopped: {found['stopped']}"] if "stopped" in found else []
         lines.append(f"{role} (port {port}): {'alive' if found['alive'] else 'not alive'}, {', '.join(words)}")
     return bool(report["alive"]), lines

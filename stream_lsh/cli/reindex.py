@@ -92,7 +92,7 @@ def reindex(context: click.Context, /, to_prefix: str, log_level: str, quiet: bo
             nonlocal finished
             finished = await follow(new, goal, stop, report)
 
-        signals = work(plan(ROLES, "groups", None, log_level), new, beside=watch)
+        signals = work(plan(ROLES, "groups", None, log_level, together=True), new, beside=watch)
     if not finished:
         raise interruption(signals[-1])
     if not quiet:

@@ -72,7 +72,7 @@ data_folder; it needs its own.
 By default a worker is one process for sign, one for match and one for the rest, so that they use the cores, under a
 supervisor that starts again what was killed. A signal lets it finish what is in flight and leave its groups; a second
 one ends it at once, which loses nothing either. Exit code 0 after a clean stop, 6 if Kafka could not be used for
-give_up_seconds.
+give_up_seconds. A role that cannot go on for a reason of its own (records that are gone, a full disk) stops alone.
 
 With http_port each process answers /health and /metrics (Prometheus) on a port, from that one on; `stream-lsh health`
 asks them all. Passwords (sasl_password, ssl_password) come from the settings file or from STREAM_LSH_SASL_PASSWORD and

@@ -15,7 +15,7 @@ import click
 
 from stream_lsh.cli.failures import guarded, name_command
 from stream_lsh.embedded.signals import interruption
-from stream_lsh.errors import StateError
+from stream_lsh.errors import BrokerError, StateError
 from stream_lsh.kafka.run import supervisor as worker
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.supervisor import plan, work
@@ -37,6 +37,8 @@ class Play(Stage):
                 order.unlink()
                 if what == "give up":
                     raise StateError("the shelf is empty; fill it")
+                if what == "no broker":
+                    raise BrokerError("nobody answers")
                 if what == "crash":
                     raise KeyError("a bug")
                 if what == "fail":
@@ -80,7 +82,9 @@ def main() -> None:
         sasl_password="swordfish",
     )  # fmt: skip
     worker.LIVED = 3600.0  # five crashes are in a row then, however long a slow machine takes for them
-    jobs = plan(roles, processes, int(port) if port else None, "debug", STAGES)  # type: ignore[arg-type]
+    jobs = plan(  # type: ignore[arg-type]
+        roles, processes, int(port) if port else None, "debug", STAGES, together="PLAY_TOGETHER" in os.environ
+    )
     try:
         with click.Context(click.Command("play")) as context, guarded(context):
             name_command(context)

@@ -20,11 +20,12 @@ ALIVE = 60.0  # seconds
 
 @dataclass
 class Pulse:
-    """When a role last showed life; seconds of the clock of its `Health`."""
+    """When a role last showed life; seconds of the clock of its `Health`. stopped: why it has given up, if it has."""
 
     started: float
     committed: float | None = None
     idle: float | None = None
+    stopped: str | None = None
 
     @property
     def last(self) -> float:
@@ -47,13 +48,17 @@ class Health:
         return self._pulses[role]
 
     def report(self) -> tuple[bool, dict[str, Any]]:
-        """Whether all roles are alive, and for each the seconds since start, last commit and last idle look."""
+        """Whether all roles are alive, and for each the seconds since start, last commit and last idle look; of one
+        that has given up, why."""
         now = self.clock()
-        roles = {}
+        roles: dict[str, dict[str, Any]] = {}
         for role, pulse in self._pulses.items():
             ages = {"started": pulse.started, "committed": pulse.committed, "idle": pulse.idle}
             seconds = {name: None if then is None else round(now - then, 3) for name, then in ages.items()}
-            roles[role] = {"alive": now - pulse.last < ALIVE, "seconds_since": seconds}
+            alive = pulse.stopped is None and now - pulse.last < ALIVE
+            roles[role] = {"alive": alive, "seconds_since": seconds}
+            if pulse.stopped is not None:
+                roles[role]["stopped"] = pulse.stopped
         alive = all(role["alive"] for role in roles.values())
         return alive, {"alive": alive, "roles": roles, "ports": self._ports}
 

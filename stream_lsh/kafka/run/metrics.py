@@ -37,9 +37,11 @@ class Registry:
         )
         self.ignored = counter("ignored_records", "Records that were not applied, by reason.", "reason")
         self.restarts = counter("restarts", "Lives that a role has begun again after a failure.")
+        self.stopped = gauge("stopped", "1 if a role has given up and the others go on without it.")
         self.batch = histogram("batch_documents", "Documents in a batch.", BATCHES)
         self.seconds = histogram("stage_seconds", "Time that a role worked on a batch.", SECONDS)
         self.lag = gauge("lag_records", "Records of an input partition not read yet.", "partition")
+        self.in_flight = gauge("frames_in_flight", "Frames passed on that the judge has not completed.")
         self.index_documents = gauge("index_documents", "Documents that a shard of the index holds.", "shard")
         self.index_bytes = gauge("index_bytes", "Bytes of a shard of the index on disk.", "shard")
         self.recovery = gauge("recovery_remaining_records", "Changelog records that a shard has yet to read.", "shard")
@@ -69,6 +71,7 @@ class Watch:
         self._batch = registry.batch.labels(role)
         self._seconds = registry.seconds.labels(role)
         self._last_commit = registry.last_commit.labels(role)
+        self._stopped = registry.stopped.labels(role)
         self._lags: set[int] = set()
         self._shards: set[int] = set()
 
@@ -119,6 +122,10 @@ class Watch:
         """The input was looked at, there was nothing to do, and nothing is uncommitted."""
         self._pulse.idle = self.health.clock()
 
+    def in_flight(self, frames: int) -> None:
+        """`frames` are on their way to the judge."""
+        self.registry.in_flight.labels(self.role).set(frames)
+
     def ignored(self, reason: str, number: int = 1) -> None:
         """`number` records were not applied, for a reason of a few words (one of a fixed set)."""
         self.registry.ignored.labels(self.role, reason).inc(number)
@@ -144,3 +151,8 @@ class Watch:
     def restarted(self) -> None:
         """The role begins again after a failure."""
         self._restarts.inc()
+
+    def stopped(self, reason: str) -> None:
+        """The role has given up, for a reason that a person has to look at."""
+        self._pulse.stopped = reason
+        self._stopped.set(1)

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +28,7 @@ import orjson
 from pydantic import SecretStr
 
 from stream_lsh.embedded.signals import Signals, ignore
-from stream_lsh.errors import OutputError, StreamLshError, UsageError
+from stream_lsh.errors import OutputError, StateError, StreamLshError, UsageError
 from stream_lsh.index.files import raise_limit
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.health import Health, served
@@ -49,19 +49,27 @@ STAGES = {
 COMPILED = ("sign", "match")  # the roles that need kernels
 DRAIN = 30.0  # seconds that a stop may take; what is not committed by then is done again by others
 KILLED = 143
+OWN = (StateError.exit_code, OutputError.exit_code)
+"""Codes of errors that are a role's own: its topics, its disk. Settings, and a Kafka that is away, are everybody's."""
 _CHILD = "-m", "stream_lsh.kafka.run.process"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does. port: of /health and /metrics; ports: of all processes of the worker."""
+    """What one process does. port: of /health and /metrics; ports: of all processes of the worker. together: whether no
+    role is of use without the others, so that all end with the first that gives up."""
 
     roles: tuple[str, ...]
     port: int | None = None
     ports: tuple[int, ...] = ()
     log_level: str = "info"
     stages: Mapping[str, str] = field(default_factory=lambda: STAGES)
+    together: bool = False
+
+    def goes_on(self, error: StreamLshError) -> bool:
+        """Whether the other roles go on when one has given up with this error."""
+        return not self.together and error.exit_code in OWN
 
     @property
     def name(self) -> str:
@@ -136,7 +144,8 @@ async def run_roles(
     job: Job, settings: KafkaSettings, classes: Mapping[str, Callable[[KafkaSettings, Watch], Stage]],
     stop: asyncio.Event,
 ) -> None:  # fmt: skip
-    """Run the roles of a job until `stop` is set or one of them gives up; then all drain.
+    """Run the roles of a job until `stop` is set or none is left. A role whose error is its own stops alone; after any
+    other all drain.
 
     Raises:
         UsageError: the port is taken.
@@ -155,14 +164,19 @@ async def run_roles(
                     "Each process of a worker takes one, from http_port on."
                 ) from None
             log.info("health and metrics of %s at http://%s:%d", job.name, settings.http_host, port)
-        tasks = []
+        tasks: dict[asyncio.Task[None], Watch] = {}
         for role in job.roles:
             watch = Watch(role, registry, health)
             lives = keep_running(partial(classes[role], settings, watch), stop, settings, watch)
-            tasks.append(asyncio.create_task(lives, name=role))
+            tasks[asyncio.create_task(lives, name=role)] = watch
         log.info("started %s", job.name)
         asked = asyncio.create_task(stop.wait())
-        ended, _ = await asyncio.wait([*tasks, asked], return_when=asyncio.FIRST_COMPLETED)
+
+        def stopped(task: asyncio.Task[None], error: StreamLshError) -> None:
+            tasks[task].stopped(str(error))
+            log.error("%s has stopped: %s; start the worker again when that is remedied", task.get_name(), error)
+
+        ended = await outlast(tasks, job, [asked], stopped)
         asked.cancel()
         stop.set()
         began = time.monotonic()
@@ -174,8 +188,29 @@ async def run_roles(
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=5)
-        _raise_first([task for task in tasks if task in ended] + tasks)
+        _raise_first([*ended, *tasks])
     log.info("stopped %s in %.1f s", job.name, time.monotonic() - began)
+
+
+async def outlast(
+    tasks: Iterable[asyncio.Task[None]], job: Job, ends: Sequence[asyncio.Task[Any]],
+    stopped: Callable[[asyncio.Task[None], StreamLshError], object],
+) -> list[asyncio.Task[None]]:  # fmt: skip
+    """Wait until all tasks have ended, one of `ends` has, or one of them with an error after which the job does not go
+    on. Returns those that have ended, in their order; `stopped` is told of each that the others outlast."""
+    running, ended = set(tasks), list[asyncio.Task[None]]()
+    while running and not any(end.done() for end in ends):
+        await asyncio.wait([*running, *ends], return_when=asyncio.FIRST_COMPLETED)
+        done = {task for task in running if task.done()}
+        running -= done
+        ended += done
+        for task in done:
+            error = None if task.cancelled() else explained(task.exception())
+            if error is None or not job.goes_on(error):
+                return ended
+            if running:
+                stopped(task, error)
+    return ended
 
 
 def _raise_first(tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -186,7 +221,7 @@ def _raise_first(tasks: Sequence[asyncio.Task[None]]) -> None:
                 raise error
 
 
-def explained(error: BaseException) -> StreamLshError | None:
+def explained(error: BaseException | None) -> StreamLshError | None:
     """An error that a person can understand; None for what nobody foresaw."""
     if isinstance(error, StreamLshError):
         return error

@@ -19,7 +19,7 @@ from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.connection import FINAL, explain
 from stream_lsh.kafka.run import logs
-from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, run
+from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, outlast, run
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
 
@@ -48,9 +48,9 @@ class GaveUp(StreamLshError):
 
 def plan(
     roles: Sequence[str], processes: Processes, port: int | None, log_level: str = "info",
-    stages: Mapping[str, str] = STAGES,
+    stages: Mapping[str, str] = STAGES, *, together: bool = False,
 ) -> list[Job]:  # fmt: skip
-    """The jobs of a worker's processes, each with its port, from `port` on."""
+    """The jobs of a worker's processes, each with its port, from `port` on. together: see `Job`."""
     if processes == "one":
         groups = [tuple(roles)]
     elif processes == "roles":
@@ -59,7 +59,8 @@ def plan(
         groups = [found for group in GROUPS if (found := tuple(role for role in group if role in roles))]
     ports = () if port is None else tuple(range(port, port + len(groups)))
     return [
-        Job(group, ports[number] if ports else None, ports, log_level, stages) for number, group in enumerate(groups)
+        Job(group, ports[number] if ports else None, ports, log_level, stages, together)
+        for number, group in enumerate(groups)
     ]
 
 
@@ -79,7 +80,7 @@ def work(
 
     Raises:
         BrokerError: Kafka cannot be reached for `give_up_seconds`, refuses, or its topics are not as they must be.
-        StreamLshError: a role has given up; the others were stopped.
+        StreamLshError: a role has given up, and the others have done so too, or were stopped.
         KeyboardInterrupt: a signal came before anything had begun.
     """
     roles = [role for job in jobs for role in job.roles]
@@ -150,16 +151,22 @@ class _Supervisor:
         self, stop: asyncio.Event, kill: asyncio.Event, ready: Callable[[asyncio.Event], Awaitable[None]],
         beside: Beside | None = None,
     ) -> None:  # fmt: skip
-        """Keep them running until `stop` is set or `beside` returns, end them, at once if `kill` is set."""
+        """Keep them running until `stop` is set or `beside` returns, end them, at once if `kill` is set. See `Job` for
+        what one that gives up means for the others."""
         self._stop = stop
         await ready(stop)
         if stop.is_set():
             log.info("stopped before anything had begun")
             return
-        tasks = [asyncio.create_task(self._keep(job)) for job in self._jobs]
+        tasks = [asyncio.create_task(self._keep(job), name=job.name) for job in self._jobs]
         asked = asyncio.create_task(self._stop.wait())
         others = [] if beside is None else [asyncio.create_task(beside(self._stop))]
-        first, _ = await asyncio.wait([*tasks, *others, asked], return_when=asyncio.FIRST_COMPLETED)
+
+        def stopped(task: asyncio.Task[None], error: StreamLshError) -> None:
+            log.error("the process of %s has stopped: %s", task.get_name(), error)
+
+        ended = await outlast(tasks, self._jobs[0], [*others, asked], stopped)
+        first = [task for task in others if task.done()] + ended
         if asked.done():
             log.info("stopping; a second signal does not wait")
         stop.set()
@@ -171,7 +178,7 @@ class _Supervisor:
             task.cancel()  # its end is not worth waiting for: the processes are no more
         asked.cancel()
         killing.cancel()
-        for task in [*(task for task in others + tasks if task in first), *tasks, *others]:
+        for task in [*first, *tasks, *others]:
             if task.done():
                 task.result()
         if not self.killed:

@@ -37,6 +37,9 @@ class Window:
         self._most = most
         self._ahead: deque[int] = deque()
 
+    def __len__(self) -> int:
+        return len(self._ahead)
+
     @property
     def full(self) -> bool:
         return len(self._ahead) >= self._most
@@ -130,6 +133,7 @@ class SequenceStage(Relay):
         try:
             await self._read()
         finally:
+            self.watch.in_flight(0)  # what is on its way is for whoever works now to tell
             if self._asking is not None:
                 self._asking.cancel()
                 await asyncio.gather(self._asking, return_exceptions=True)
@@ -186,12 +190,26 @@ class SequenceStage(Relay):
 
     # Not too far ahead of the judge
 
-    async def _window_open(self) -> None:
-        """Ask in the background how far the judge is; wait only if the window is full."""
+    def _look(self) -> None:
+        super()._look()
+        self._asked_for()
+        if self._asking is None and len(self._window):
+            self._asking = asyncio.create_task(self._ask())
+        self.watch.in_flight(len(self._window))
+
+    def _forget(self) -> None:
+        self._window = Window(self.settings.frames_in_flight)
+
+    def _asked_for(self) -> None:
+        """Be done with an answer of the judge's that has come. Raises what asking has raised."""
         asking = self._asking
         if asking is not None and asking.done():
             self._asking = None
             asking.result()
+
+    async def _window_open(self) -> None:
+        """Ask in the background how far the judge is; wait only if the window is full."""
+        self._asked_for()
         if self._asking is None and self._window.half and time.monotonic() - self._asked >= SOONEST:
             self._asking = asyncio.create_task(self._ask())
         pause = SOONEST

@@ -40,6 +40,8 @@ def test_everything_that_a_watch_tells() -> None:
     watch.recovery(3, 17)
     watch.restarted()
     watch.committed()
+    watch.in_flight(6)
+    watch.stopped("no shelf")
     assert value(registry, "documents_total", role="judge") == 7
     assert value(registry, "documents_total", role="sign") == 100
     assert value(registry, "batch_documents_sum", role="judge") == 7
@@ -56,6 +58,8 @@ def test_everything_that_a_watch_tells() -> None:
     assert value(registry, "index_bytes", role="judge", shard="3") == 5000
     assert value(registry, "recovery_remaining_records", role="judge", shard="3") == 17
     assert value(registry, "restarts_total", role="judge") == 1
+    assert value(registry, "frames_in_flight", role="judge") == 6
+    assert value(registry, "stopped", role="judge") == 1 and value(registry, "stopped", role="sign") == 0
     assert (value(registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9
     assert value(registry, "last_commit_timestamp_seconds", role="sign") == 0
 

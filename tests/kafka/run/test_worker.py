@@ -21,6 +21,7 @@ import pytest
 from aiokafka import errors
 from kafka_helpers import alive
 
+from stream_lsh.cli.health import ask
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.run.process import Job, command, dump, explained, load, run_roles
 from stream_lsh.kafka.run.supervisor import plan, wait_for_kafka
@@ -40,13 +41,17 @@ def until(what: Callable[[], bool], patience: float = PATIENCE) -> None:
 class Worker:
     """A worker as a process; what its stages did is in the folder."""
 
-    def __init__(self, folder: Path, processes: str, roles: tuple[str, ...], port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, processes: str, roles: tuple[str, ...], port: int | None, together: bool
+    ) -> None:  # fmt: skip
         self.folder = folder
         here = Path(__file__).parents[1]
         paths = [str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
         if port is not None:
             environment["PLAY_PORT"] = str(port)
+        if together:
+            environment["PLAY_TOGETHER"] = "1"
         self.errors = (folder / "stderr").open("w+")
         self.process = subprocess.Popen(
             [sys.executable, str(here / "worker_play.py"), str(folder), processes, *roles],
@@ -80,8 +85,10 @@ class Worker:
 def start(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     workers: list[Worker] = []
 
-    def begin(processes: str = "roles", *roles: str, port: int | None = None) -> Worker:
-        workers.append(Worker(tmp_path, processes, roles or ("sequence", "judge", "forward"), port))
+    def begin(
+        processes: str = "roles", *roles: str, port: int | None = None, together: bool = False
+    ) -> Worker:  # fmt: skip
+        workers.append(Worker(tmp_path, processes, roles or ("sequence", "judge", "forward"), port, together))
         return workers[-1]
 
     yield begin
@@ -138,13 +145,42 @@ def test_a_process_that_is_told_to_stop_comes_back(start: Callable[..., Worker])
     assert worker.end() == 0
 
 
+@pytest.mark.parametrize("processes", ["one", "groups", "roles"])
+def test_only_the_role_stops_that_cannot_go_on(start: Callable[..., Worker], processes: str) -> None:
+    worker = start(processes)
+    before = worker.started(3)
+    worker.order("forward", "give up")
+    until(lambda: "forward has stopped: the shelf is empty; fill it" in worker.said())
+    worker.order("judge", "fail")
+    assert worker.started(4)["judge"] == before["judge"]  # a new life in the same process: it works on
+    assert worker.process.poll() is None and not worker.notes("drained")
+    worker.process.terminate()
+    assert worker.end() == 3
+    assert worker.said().rstrip().endswith("stream-lsh: the shelf is empty; fill it")
+    assert sorted(role for role, _ in worker.notes("drained")) == ["judge", "sequence"]
+
+
 @pytest.mark.parametrize("processes", ["one", "roles"])
-def test_who_gives_up_ends_all(start: Callable[..., Worker], processes: str) -> None:
+def test_a_worker_ends_when_its_last_role_has_stopped(start: Callable[..., Worker], processes: str) -> None:
     worker = start(processes)
     found = worker.started(3)
-    worker.order("judge", "give up")
+    for role in ("judge", "forward"):
+        worker.order(role, "give up")
+        until(lambda role=role: f"{role} has stopped" in worker.said())
+    worker.order("sequence", "give up")
     assert worker.end() == 3
-    assert worker.said().count("the shelf is empty; fill it") == 1
+    assert not worker.notes("drained") and len(worker.notes("started")) == 3
+    assert not any(alive(pid) for pid in found.values())
+
+
+@pytest.mark.parametrize("processes", ["one", "roles"])
+@pytest.mark.parametrize(("what", "code"), [("no broker", 6), ("together", 3)])
+def test_what_ends_all(start: Callable[..., Worker], processes: str, what: str, code: int) -> None:
+    """A Kafka that is away, which is away for all; and any failure, where what is done needs all roles."""
+    worker = start(processes, together=what == "together")
+    found = worker.started(3)
+    worker.order("judge", "give up" if what == "together" else what)
+    assert worker.end() == code
     assert sorted(role for role, _ in worker.notes("drained")) == ["forward", "sequence"]
     assert not any(alive(pid) for pid in found.values())
 
@@ -230,6 +266,21 @@ def test_each_process_has_a_port(start: Callable[..., Worker]) -> None:
         assert report["alive"] and list(report["roles"]) == [role] and report["ports"] == [port, port + 1]
         with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/metrics", timeout=60) as answer:
             assert f'stream_lsh_documents_total{{role="{role}"}}'.encode() in answer.read()
+
+
+def test_a_role_that_has_stopped_is_told(start: Callable[..., Worker]) -> None:
+    port = free_port()
+    worker = start("groups", port=port)
+    worker.started(3)
+    worker.order("forward", "give up")
+    until(lambda: "forward has stopped" in worker.said())
+    alive, lines = ask("127.0.0.1", port)
+    said = [line for line in lines if "not alive" in line]
+    assert not alive and len(lines) == 3 and len(said) == 1
+    assert said[0].startswith("forward (port") and said[0].endswith("stopped: the shelf is empty; fill it")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    assert 'stream_lsh_stopped{role="forward"} 1.0' in text and 'stream_lsh_stopped{role="judge"} 0.0' in text
 
 
 def test_a_taken_port_is_told(start: Callable[..., Worker]) -> None:

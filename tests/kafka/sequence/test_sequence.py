@@ -15,6 +15,7 @@ from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import NotEnoughReplicasError
 from aiokafka.structs import TopicPartition
 from kafka_helpers import settings_for
+from sequence_play import frame
 from stage_helpers import (
     KEY,
     PATIENCE,
@@ -34,14 +35,12 @@ from stage_helpers import (
 )
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.judge.judged import metadata
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import CONTINUES, STARTS, Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.framing import Chunk, Framer
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.topics import Topics, create
 
@@ -61,23 +60,6 @@ def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
         return settings
 
     return made
-
-
-class Document:
-    """A record of the documents topic."""
-
-    topic, timestamp, key, headers = "documents", 1000, None, ()
-
-    def __init__(self, partition: int, offset: int) -> None:
-        self.partition, self.offset = partition, offset
-        self.value = line(partition * 10**6 + offset)
-
-
-def frame(settings: KafkaSettings, *segments: tuple[int, int, int, int]) -> bytes:
-    """A signed frame with a document at every position of its segments."""
-    chunks = [Chunk(p, [Document(p, o) for o in range(a, b)], a, b, first) for p, a, b, first in segments]
-    [signed] = Framer(settings, Signer(settings.signing, KEY), 2**26).frames(chunks, 1)
-    return signed.data
 
 
 async def send(settings: KafkaSettings, frames: Sequence[bytes]) -> None:
