@@ -35,7 +35,8 @@ NEEDS = {
     "forward": ("documents", "verdicts", "unique", "dead_letters"),
 }
 """The topics, as attributes of `Topics`, that a role reads and writes."""
-_LIKE_DOCUMENTS = ("verdicts", "pairs", "unique", "dead_letters")
+_LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
+"""The outputs in the order in which they get further partitions: what has its verdicts can be forwarded."""
 _SHARDED = ("frames", "changelog")
 _TIMESTAMPS = "message.timestamp.type"
 
@@ -190,11 +191,12 @@ async def create(settings: KafkaSettings) -> list[TopicState]:
         specs = [state.wanted for state in await _states(client, settings) if not state.partitions]
         made |= await _create(client, settings, specs)
         states = await _states(client, settings)
-        outputs = {getattr(Topics.of(settings), name) for name in _LIKE_DOCUMENTS}
+        by_name = {state.wanted.name: state for state in states}
         grown = {}
-        for state in states:
+        for name in _LIKE_DOCUMENTS:
+            state = by_name[getattr(Topics.of(settings), name)]
             missing = state.wanted.partitions - state.partitions
-            if state.wanted.name in outputs and missing > 0:
+            if missing > 0:
                 await _grow(client, state.wanted)
                 grown[state.wanted.name] = f"{missing} partition{'s' if missing > 1 else ''} added"
         if grown:
@@ -221,13 +223,26 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
             f"Kafka at {settings.bootstrap_servers} does not have the topic{'s' if several else ''} "
             f"{', '.join(missing)}. `stream-lsh topics create` makes {'them' if several else 'it'}."
         )
-    problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, states[name])]
+    judged = states[topics.verdicts].partitions
+    problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, states[name], judged)]
     if problems:
         raise BrokerError("; ".join(problems) + ".")
 
 
-def _problems(settings: KafkaSettings, topics: Topics, state: TopicState) -> list[str]:
-    """What makes a topic unfit for work; other differences from `wanted` are only shown."""
+async def output_partitions(client: AIOKafkaAdminClient, settings: KafkaSettings) -> int:
+    """How many partitions all outputs have: documents of further ones would have nowhere to go."""
+    names = [getattr(Topics.of(settings), attribute) for attribute in _LIKE_DOCUMENTS]
+    if not set(names) <= set(await client.list_topics()):  # asking for one that is missing may make it
+        return 0
+    return min(len(topic["partitions"]) for topic in await client.describe_topics(names))
+
+
+def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged: int) -> list[str]:
+    """What makes a topic unfit for work; other differences from `wanted` are only shown.
+
+    Args:
+        judged: partitions of verdicts; documents in further ones are left out by sign.
+    """
     name, wants = state.wanted.name, state.wanted.partitions
     found = []
     if name in {getattr(topics, attribute) for attribute in _SHARDED} and state.partitions != wants:
@@ -237,13 +252,12 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState) -> lis
         )
     elif name in (topics.signatures, topics.matches) and state.partitions != 1:
         found.append(f"the topic {name} has {state.partitions} partitions, but it is one sequence and must have 1")
-    elif name in {getattr(topics, attribute) for attribute in _LIKE_DOCUMENTS} and state.partitions != wants:
-        remedy = (
-            "`stream-lsh topics create` adds those that are missing"
-            if state.partitions < wants
-            else f"add partitions to {topics.documents}"
-        )
-        found.append(f"the topic {name} has {state.partitions} partitions and {topics.documents} {wants}; {remedy}")
+    elif name in {getattr(topics, attribute) for attribute in _LIKE_DOCUMENTS}:
+        said = f"the topic {name} has {state.partitions} partitions and"
+        if state.partitions > wants:
+            found.append(f"{said} {topics.documents} {wants}; add partitions to {topics.documents}")
+        elif state.partitions < judged:
+            found.append(f"{said} {topics.verdicts} {judged}; `stream-lsh topics create` adds those that are missing")
     policy = state.configs.get("cleanup.policy")
     if name != topics.documents and policy is not None and "compact" in policy:
         found.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,9 @@ def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp
 
         pipeline.run(grow())
         pipeline.produce(some("b", 400, 5))
+        until(lambda: "which the outputs do not have" in workers[0].said() + workers[1].said())
+        time.sleep(20)  # longer than any stage would have put up with it
+        assert all(worker.running for worker in workers), pipeline.report()
         pipeline.run(create(pipeline.settings))
         pipeline.produce(some("c", 200, 5))
         pipeline.finish()
@@ -182,10 +186,12 @@ def test_documents_deleted_before_they_were_read(broker: Any, prefix: str, tmp_p
 
         pipeline.run(delete())
         worker.start()
+        # sign and forward notice it both, and only they stop.
+        for role in ("sign", "forward"):
+            lost = rf"{role} has stopped: .*4 documents (from offset 10 on )?were deleted.*--accept-loss"
+            until(lambda lost=lost: re.search(lost, worker.said()) is not None, why=worker.said())
+        worker.terminate()
         assert worker.wait() == 3, worker.said()
-        # sign and forward notice it both, and either may be first.
-        assert re.search(r"4 documents (from offset 10 on )?were deleted", worker.said()), worker.said()
-        assert "--accept-loss" in worker.said()
         worker.start("--accept-loss")
         until(lambda: len(pipeline.read("verdicts")["verdicts"]) == 16, why=worker.said())
         worker.terminate()

@@ -100,19 +100,24 @@ def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tm
     asyncio.run(create(settings))
     topics = Topics.of(settings)
 
-    async def grow() -> None:
+    async def grow(topic: str, partitions: int) -> None:
         async with admin(settings) as client:
-            await client.create_partitions({topics.documents: NewPartitions(4)})
-        await until_partitions(settings, topics.documents, 4)
+            await client.create_partitions({topic: NewPartitions(partitions)})
+        await until_partitions(settings, topic, partitions)
 
-    asyncio.run(grow())
-    with pytest.raises(BrokerError, match=rf"{prefix}.verdicts has 2 partitions and {prefix}.documents 4;.*create"):
-        asyncio.run(check(settings, ["judge"]))
+    asyncio.run(grow(topics.documents, 4))
+    asyncio.run(check(settings, ROLES))  # until the outputs have them as well, sign leaves the new ones out
+    asyncio.run(grow(topics.verdicts, 3))
+    with pytest.raises(BrokerError, match=rf"{prefix}.unique has 2 partitions and {prefix}.verdicts 3;.*create"):
+        asyncio.run(check(settings, ["forward"]))
     asyncio.run(check(settings, ["sign", "sequence", "match"]))
     states = by_name(asyncio.run(create(settings)))
-    assert states[topics.verdicts].done == "2 partitions added"
+    assert states[topics.pairs].done == "2 partitions added"
     assert states[topics.verdicts].partitions == 4
     asyncio.run(check(settings, ROLES))
+    asyncio.run(grow(topics.verdicts, 6))
+    with pytest.raises(BrokerError, match=rf"verdicts has 6 partitions and {topics.documents} 4; add partitions to"):
+        asyncio.run(check(settings, ["judge"]))
 
 
 def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str, tmp_path: Path) -> None:

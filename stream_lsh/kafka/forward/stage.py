@@ -21,6 +21,7 @@ from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTop
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.partition import Lane, loss
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.group.membership import Membership
@@ -60,7 +61,9 @@ class ForwardStage(Stage):
     async def run(self, stop: asyncio.Event) -> None:
         stopping = asyncio.ensure_future(stop.wait())
         options = {
-            "isolation_level": "read_committed", "partition_assignment_strategy": [RangePartitionAssignor],
+            "isolation_level": "read_committed",
+            # Range as well, as long as there are members of version 0.1, which know nothing else.
+            "partition_assignment_strategy": [PairedAssignor, RangePartitionAssignor],
             "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip

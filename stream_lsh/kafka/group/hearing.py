@@ -55,14 +55,16 @@ class Hearing:
             raise Failed(f"aiokafka has stopped reading {self._topic}: {error!r}") from error
 
     async def answered(self, partitions: Iterable[int]) -> bool:
-        """Whether Kafka has answered a short while ago, for each of the partitions that are this member's.
+        """Whether Kafka has answered a short while ago, for each of the partitions that this member reads.
 
         Raises:
-            Unanswered: not for long. KafkaError: it does not answer a member that has no partitions.
+            Unanswered: not for long. KafkaError: it does not answer a member that reads no partition.
         """
         if self._joining is not None:
             return False
+        paused = self._consumer.paused()
         places = [TopicPartition(self._topic, partition) for partition in sorted(partitions)]
+        places = [place for place in places if place not in paused]
         if not places:
             await self._consumer.end_offsets([TopicPartition(self._topic, 0)])
         elif silent := self._silent(places):

@@ -42,6 +42,7 @@ class Registry:
         self.seconds = histogram("stage_seconds", "Time that a role worked on a batch.", SECONDS)
         self.lag = gauge("lag_records", "Records of an input partition not read yet.", "partition")
         self.in_flight = gauge("frames_in_flight", "Frames passed on that the judge has not completed.")
+        self.left_out = gauge("left_out_partitions", "Source partitions that wait for the outputs to have them.")
         self.index_documents = gauge("index_documents", "Documents that a shard of the index holds.", "shard")
         self.index_bytes = gauge("index_bytes", "Bytes of a shard of the index on disk.", "shard")
         self.recovery = gauge("recovery_remaining_records", "Changelog records that a shard has yet to read.", "shard")
@@ -72,6 +73,7 @@ class Watch:
         self._seconds = registry.seconds.labels(role)
         self._last_commit = registry.last_commit.labels(role)
         self._stopped = registry.stopped.labels(role)
+        self._left_out = registry.left_out.labels(role)
         self._lags: set[int] = set()
         self._shards: set[int] = set()
 
@@ -111,6 +113,11 @@ class Watch:
         for partition in self._lags - partitions:
             self.registry.lag.remove(self.role, str(partition))
         self._lags &= partitions
+        self.left_out(0)
+
+    def left_out(self, partitions: int) -> None:
+        """So many of these partitions are not read: the outputs do not have them."""
+        self._left_out.set(partitions)
 
     def committed(self) -> None:
         """Progress was committed: the broker has everything downstream, and our position."""

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
+from aiokafka.structs import TopicPartition
+
 from stream_lsh.errors import StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.group.relay import Relay
@@ -21,13 +23,14 @@ from stream_lsh.kafka.sequence.order import CONTINUES, JUMPS, STARTS, Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
 from stream_lsh.kafka.sign.records import Record
-from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record
+from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record, output_partitions
 
 POLL_MS = 200
 # A request for each document would cost more than all else that is done with it.
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
 HOLES_SECONDS = 1.0  # after which what follows the last record (transaction markers) counts as read, too
 WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # fetched and not signed yet; then no more is fetched
+OUTPUT_SECONDS = 2.0  # between two looks whether the outputs have the partitions that are left out
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two looks for the key, and two lines that say so
 REQUEST_BYTES = 100 * 2**20
 """socket.request.max.bytes as brokers have it by default: a larger request would only lose the connection."""
@@ -46,6 +49,7 @@ class SignStage(Relay):
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._hungry.set()
+        self._left_out: set[int] = set()
 
     def _note(self, state: Any) -> str:
         return self.settings.fingerprint
@@ -99,8 +103,28 @@ class SignStage(Relay):
             if first != CONTINUES:
                 # Where it begins is committed before there are documents: they may be deleted before they are read.
                 self._pending.add(Chunk(partition, (), position, position, first))
+        have = await output_partitions(self.admin, self.settings)
         self._seek(positions)
+        self._leave_out(have)
         self._wake()
+
+    def _leave_out(self, have: int) -> None:
+        """Read nothing of partitions that the outputs, which have so many, do not have; take up those that they have
+        got. Where they begin is committed like that of all others, so that nothing is lost silently meanwhile."""
+        before, self._left_out = self._left_out, {partition for partition in self.positions if partition >= have}
+        for pause, partitions in (
+            (self.consumer.pause, self._left_out - before), (self.consumer.resume, before - self._left_out),
+        ):  # fmt: skip
+            if partitions:
+                pause(*[TopicPartition(self.source, partition) for partition in partitions])
+        self.watch.left_out(len(self._left_out))
+        if self._left_out - before:
+            self.log.warning(
+                "%s has partitions %s, which the outputs do not have: documents in them wait until "
+                "`stream-lsh topics create` has added those", self.source, ", ".join(map(str, sorted(self._left_out))),
+            )  # fmt: skip
+        elif before != self._left_out:
+            self.log.info("the outputs have the partitions now that were left out of %s", self.source)
 
     def _check_settings(self, notes: Iterable[str]) -> None:
         """One signer with other settings would put frames into the log that no sequencer takes, for good."""
@@ -132,6 +156,7 @@ class SignStage(Relay):
         return begin
 
     def _forget(self) -> None:
+        self._left_out = set()
         self._pending.clear()
         self._came.clear()
         self._full.clear()
@@ -164,7 +189,7 @@ class SignStage(Relay):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _fetch(self) -> None:
-        looked = time.monotonic()
+        looked = asked = time.monotonic()
         while True:
             await self._hungry.wait()
             got = await self._poll(POLL_MS)
@@ -176,6 +201,11 @@ class SignStage(Relay):
                 looked = now
                 for partition in self.positions.keys() - got.keys():
                     await self._take(partition, [])
+            if self._left_out and now - asked >= OUTPUT_SECONDS:
+                asked, epoch = now, self.epoch
+                have = await output_partitions(self.admin, self.settings)
+                if epoch == self.epoch:
+                    self._leave_out(have)
 
     def _pace(self, busy: bool) -> None:
         """While documents come, let the broker gather them for the next request, as long as they may linger anyway."""

@@ -15,14 +15,13 @@ from aiokafka.admin import NewPartitions, RecordsToDelete
 from forward_play import NOW, PARTITIONS, Written, check, ended, made, until_forwarded, write_documents, write_verdicts
 from header_play import Name, send
 from last_steps import DEATHS, Victim
-from stage_helpers import PATIENCE, positions, records, running, until
+from stage_helpers import positions, records, running, until, until_partitions
 
-from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.forward import partition as lane
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.stage import ForwardStage
-from stream_lsh.kafka.run import lives as stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics, create
@@ -231,30 +230,34 @@ def test_foreign_records_among_the_verdicts(make: Make, value: bytes, says: str)
     asyncio.run(body())
 
 
-def test_source_partitions_that_were_added_need_topics_create(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = make(partitions=1)
-    topics = Topics.of(settings)
-    monkeypatch.setattr(stage, "PATIENCE", 1.0)
+def test_source_partitions_that_were_added_wait_for_verdicts_to_have_them(make: Make) -> None:
+    """The others go on, with as many members as there may be; nobody has to be started again."""
+    settings = make(partitions=2)
+    topics, watches = Topics.of(settings), [Watch("forward"), Watch("forward")]
+    new = [Written(p, i, b"k", b"v", [], NOW, "unique") for p in (2, 3, 4) for i in range(5)]
 
     async def body() -> None:
-        documents = await write_documents(settings, 30, partitions=1)
-        await write_verdicts(settings, documents)
-        with pytest.raises(BrokerError, match=r"documents has 2 partitions.*has 1 part.*topics create"):
-            async with asyncio.timeout(PATIENCE), running(ForwardStage, settings) as task:
-                await until_forwarded(settings, documents)
-                async with admin(settings) as client:
-                    await client.create_partitions({topics.documents: NewPartitions(2)})
-                await task
-        await create(settings)
-        documents_of_new = [Written(1, 0, b"k", b"v", [], NOW, "unique")]
-        producer = AIOKafkaProducer(**client_options(settings))
-        await producer.start()
-        await producer.send_and_wait(topics.documents, b"v", key=b"k", partition=1, timestamp_ms=NOW)
-        await producer.stop()
-        await write_verdicts(settings, documents_of_new)
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents_of_new)
-        await check(settings, documents + documents_of_new, 2)
+        documents = await write_documents(settings, 60, partitions=2)
+        await write_verdicts(settings, documents[:20])
+        async with running(ForwardStage, settings, watches[0]), running(ForwardStage, settings, watches[1]):
+            async with admin(settings) as client:
+                await client.create_partitions({topics.documents: NewPartitions(5)})
+            await until_partitions(settings, topics.documents, 5)
+            producer = AIOKafkaProducer(**client_options(settings))
+            await producer.start()
+            for d in new:
+                await producer.send_and_wait(
+                    topics.documents, d.value, key=d.key, partition=d.partition, timestamp_ms=NOW
+                )
+            await producer.stop()
+            await asyncio.sleep(8)  # the members see it within five seconds
+            await write_verdicts(settings, documents[20:])
+            await until_forwarded(settings, documents)
+            await create(settings)
+            await write_verdicts(settings, new)
+            await until_forwarded(settings, new)
+        await check(settings, documents + new, 5)
+        assert all(watch.registry.restarts.labels("forward")._value.get() == 0 for watch in watches)
 
     asyncio.run(body())
 

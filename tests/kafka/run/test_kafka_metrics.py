@@ -41,6 +41,7 @@ def test_everything_that_a_watch_tells() -> None:
     watch.restarted()
     watch.committed()
     watch.in_flight(6)
+    watch.left_out(2)
     watch.stopped("no shelf")
     assert value(registry, "documents_total", role="judge") == 7
     assert value(registry, "documents_total", role="sign") == 100
@@ -59,6 +60,9 @@ def test_everything_that_a_watch_tells() -> None:
     assert value(registry, "recovery_remaining_records", role="judge", shard="3") == 17
     assert value(registry, "restarts_total", role="judge") == 1
     assert value(registry, "frames_in_flight", role="judge") == 6
+    assert value(registry, "left_out_partitions", role="judge") == 2
+    watch.assigned({0})
+    assert value(registry, "left_out_partitions", role="judge") == 0
     assert value(registry, "stopped", role="judge") == 1 and value(registry, "stopped", role="sign") == 0
     assert (value(registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9
     assert value(registry, "last_commit_timestamp_seconds", role="sign") == 0

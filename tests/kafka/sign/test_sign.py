@@ -242,23 +242,70 @@ def test_signers_come_and_go_while_documents_flow(make: Make) -> None:
     asyncio.run(body())
 
 
-def test_partitions_added_while_running_are_read_from_their_beginning(make: Make) -> None:
+async def grow(settings: KafkaSettings, topic: str, partitions: int) -> None:
+    async with admin(settings) as client:
+        await client.create_partitions({topic: NewPartitions(partitions)})
+    await until_partitions(settings, topic, partitions)
+
+
+def told(watch: Watch) -> float:
+    """How many partitions are left out."""
+    value: float = watch.registry.left_out.labels("sign")._value.get()
+    return value
+
+
+def test_partitions_that_the_outputs_lack_are_left_out_until_they_have_them(make: Make, caplog: Any) -> None:
+    """All others go on, and nobody has to be started again."""
     settings = make(partitions=1)
-    topics = Topics.of(settings)
+    topics, watch = Topics.of(settings), Watch("sign")
 
     async def body() -> None:
-        async with running(SignStage, settings):
+        async with running(SignStage, settings, watch):
             await produce(settings, [line(i) for i in range(10)], 1)
             await until_signed(settings, 10)
-            async with admin(settings) as client:
-                await client.create_partitions({topics.documents: NewPartitions(3)})
-            await until_partitions(settings, topics.documents, 3)
+            await grow(settings, topics.documents, 3)
+            await until(lambda: _true(told(watch) == 2), "the new ones are left out")
             await produce(settings, [line(10 + i) for i in range(90)], 3)
+            await until_signed(settings, 40)
+            await asyncio.sleep(3)
+            assert await positions(settings, "sign", topics.documents) == {0: 40, 1: 0, 2: 0}
+            await create(settings)
             await until_signed(settings, 100)
+        assert told(watch) == 0 and watch.registry.restarts.labels("sign")._value.get() == 0
         found = accepted_documents(settings, await records(settings, topics.signatures))
         complete(settings, found, {0: 40, 1: 30, 2: 30})
+        assert all(partition == 0 for partition, _ in found[:40])
 
     asyncio.run(body())
+    assert caplog.text.count(f"{topics.documents} has partitions 1, 2, which the outputs do not have") == 1
+
+
+def test_what_is_deleted_while_a_partition_is_left_out_is_lost_by_no_means_silently(make: Make) -> None:
+    settings = make(partitions=1)
+    topics, watch = Topics.of(settings), Watch("sign")
+
+    async def body() -> None:
+        await grow(settings, topics.documents, 2)
+        async with running(SignStage, settings, watch):
+            await until(lambda: _true(told(watch) == 1), "the new one is left out")
+            await until(lambda: _begun(settings, 2), "its beginning is committed")
+        await produce(settings, [line(i) for i in range(20)], 2)
+        async with admin(settings) as client:
+            await client.delete_records({TopicPartition(topics.documents, 1): RecordsToDelete(before_offset=4)})
+        await create(settings)
+        with pytest.raises(StateError, match=r"partition 1: 4 documents from offset 0 on were deleted"):
+            async with running(SignStage, settings) as task:
+                await asyncio.wait([task], timeout=PATIENCE)
+
+    asyncio.run(body())
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+async def _begun(settings: KafkaSettings, partitions: int) -> bool:
+    return len(await positions(settings, "sign", Topics.of(settings).documents)) == partitions
 
 
 def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) -> None:
