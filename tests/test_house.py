@@ -43,7 +43,6 @@ EXCEPTIONS = {
     ("stream_lsh.kafka.topics", "stream_lsh.kafka.client.connection"),
     ("stream_lsh.kafka.run.metrics", "stream_lsh.kafka.run.health"),
     ("stream_lsh.kafka.sign.stage", "stream_lsh.kafka.sequence.order"),
-    ("stream_lsh.kafka.sign.framing", "stream_lsh.kafka.sequence.order"),
     ("stream_lsh.kafka.sequence.stage", "stream_lsh.kafka.judge.judged"),
     ("stream_lsh.kafka.match.store", "stream_lsh.kafka.match.app"),
     ("stream_lsh.kafka.match.faust_driver", "stream_lsh.kafka.match.app"),

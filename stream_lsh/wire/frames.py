@@ -44,7 +44,9 @@ VERSION = 2
 ROW_BITS = 12
 MOST_ROWS = 1 << ROW_BITS
 """Documents of a frame: a document's number is the frame's offset << ROW_BITS | its row."""
-PARTITION, FROM, TO, FIRST = range(4)  # columns of segments; FIRST: see kafka/sequence/order.py
+PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
+CONTINUES, STARTS, JUMPS = range(3)
+"""Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
 
 Headers = Mapping[int, Sequence[tuple[str, bytes]]]
 

@@ -205,7 +205,12 @@ async def cause(error: BaseException, settings: KafkaSettings, timeout: float = 
 
 
 async def committed(client: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, tuple[int, str]]:
-    """What a consumer group has committed: partition -> offset and metadata; partitions without are left out.
+    """What a consumer group has committed for a topic: partition -> offset and metadata; see `all_committed`."""
+    return (await all_committed(client, group)).get(topic, {})
+
+
+async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:
+    """What a consumer group has committed: topic -> partition -> offset and metadata; others are left out.
 
     Raises:
         KafkaError: among them those of a coordinator that is not ready yet, which go away by themselves.
@@ -216,13 +221,13 @@ async def committed(client: AIOKafkaAdminClient, group: str, topic: str) -> dict
     response = await client._send_request(OffsetFetchRequest(group, None), coordinator)
     if response.error_code:
         raise errors.for_code(response.error_code)(f"committed offsets of the group {group}")
-    found = {}
-    for name, partitions in response.topics:
+    found: dict[str, dict[int, tuple[int, str]]] = {}
+    for topic, partitions in response.topics:
         for partition, offset, metadata, code in partitions:
             if code:
-                raise errors.for_code(code)(f"committed offset of the group {group} for {name}, partition {partition}")
-            if name == topic and offset >= 0:
-                found[partition] = (offset, metadata or "")
+                raise errors.for_code(code)(f"committed offset of the group {group} for {topic}, partition {partition}")
+            if offset >= 0:
+                found.setdefault(topic, {})[partition] = (offset, metadata or "")
     return found
 
 

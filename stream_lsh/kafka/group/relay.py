@@ -23,7 +23,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.clients import ANSWER_MS, consuming, producing, seen, unless
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.connection import admin, all_committed
 from stream_lsh.kafka.group.hearing import Hearing
 from stream_lsh.kafka.group.membership import RECENT
 from stream_lsh.kafka.group.underway import MOST_BYTES, Underway
@@ -226,10 +226,14 @@ class Relay(Stage):
         self.positions = dict(positions)
 
     async def _committed(self, role: str, topic: str) -> dict[int, tuple[int, str]]:
-        """What the group of a role has committed for a topic; coordinators that are moving are waited for."""
+        """What the group of a role has committed for a topic."""
+        return (await self._all_committed(role)).get(topic, {})
+
+    async def _all_committed(self, role: str) -> dict[str, dict[int, tuple[int, str]]]:
+        """What the group of a role has committed, by topic; coordinators that are moving are waited for."""
         while True:
             try:
-                return await committed(self.admin, self.topics.group(role), topic)
+                return await all_committed(self.admin, self.topics.group(role))
             except errors.KafkaError as error:
                 if not error.retriable:
                     raise

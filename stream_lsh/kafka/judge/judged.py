@@ -12,22 +12,30 @@ from stream_lsh.wire.envelope import OLDER
 VERSION = 2
 
 
-def metadata(last: int) -> str:
-    """What is committed beside the position: the last complete frame."""
-    return orjson.dumps({"version": VERSION, "last": last}).decode()
+def metadata(last: int, documents: str | None = None) -> str:
+    """What is committed beside the position: the last complete frame, and the documents topic."""
+    return orjson.dumps({"version": VERSION, "last": last} | ({"documents": documents} if documents else {})).decode()
 
 
-def last_of(text: str, group: str) -> int:
-    """What `metadata` has written. group: the judge's.
+def last_of(text: str, group: str, documents: str | None = None) -> int:
+    """The last complete frame, as `metadata` has written it.
+
+    Args:
+        group: the judge's. documents: the topic that the verdicts are to be about.
 
     Raises:
-        StateError: somebody else has committed, or another version.
+        StateError: somebody else has committed, or another version, or a judge of another documents topic.
     """
     with suppress(orjson.JSONDecodeError, KeyError, TypeError):
         found = orjson.loads(text)
         last, version = found["last"], found.get("version", 1)
         if isinstance(last, int) and isinstance(version, int):
             if version == VERSION:
+                if documents and found.get("documents", documents) != documents:
+                    raise StateError(
+                        f"the group {group} has judged {found['documents']} so far, and documents_topic is {documents} "
+                        "now: use one topic_prefix for one documents topic"
+                    )
                 return last
             raise StateError(
                 f"the committed offset of the consumer group {group} was written by version {version}, this is "

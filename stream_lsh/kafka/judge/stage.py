@@ -113,7 +113,7 @@ class JudgeStage(Stage):
         if found is None:
             await self._begin()
             found = 0, metadata(-1)
-        position, last = found[0], last_of(found[1], group)
+        position, last = found[0], last_of(found[1], group, self._topics.documents)
         self._gather = Gather(settings.shards, last)
         self._position, self._gap_since = position, None
         self._member.consumer.seek(self._input, position)
@@ -137,7 +137,7 @@ class JudgeStage(Stage):
                 "has expired or was deleted, and to begin again would repeat verdicts or miss some. Rebuild into a new "
                 "topic_prefix with `stream-lsh reindex`"
             )
-        await self._delivery({}, {self._input: (0, metadata(-1))})
+        await self._delivery({}, {self._input: (0, metadata(-1, self._topics.documents))})
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = None
@@ -180,7 +180,7 @@ class JudgeStage(Stage):
                 for partition, found in kind.items()
             }
             position = gather.needed(self._position)
-            await delivery(outputs, {self._input: (position, metadata(gather.last))})
+            await delivery(outputs, {self._input: (position, metadata(gather.last, self._topics.documents))})
             self._count(records, time.perf_counter() - began)
 
     def _decide(self, records: Records, replies: Sequence[bytes]) -> None:

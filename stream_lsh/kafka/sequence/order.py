@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.wire.envelope import OLDER
-
-CONTINUES, STARTS, JUMPS = range(3)
-"""Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
+from stream_lsh.wire.frames import CONTINUES, JUMPS
 
 _VERSION = 2
 

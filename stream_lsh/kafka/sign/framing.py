@@ -12,10 +12,10 @@ import numpy as np
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
-from stream_lsh.kafka.sequence.order import CONTINUES
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.position import Last
 from stream_lsh.kafka.sign.records import Headers, Record, columns_of, headers_of
-from stream_lsh.wire.frames import Frame, Source
+from stream_lsh.wire.frames import CONTINUES, Frame, Source
 
 ROW_BYTES = 56  # of a document besides signature, id and text: places, times, sizes, fingerprint, ends
 COMPRESSED = 0.6  # of a text's bytes, before it is known better
@@ -25,7 +25,7 @@ AIM = 0.92  # of the bytes that a frame may have, because compression varies
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Records of one source partition, as they follow one another. begins, ends: positions, `ends` exclusive; there
-    may be holes, of transaction markers or compaction. first: see `order`."""
+    may be holes, of transaction markers or compaction. first: see `frames`."""
 
     partition: int
     records: Sequence[Record]
@@ -102,11 +102,13 @@ def _bytes(chunk: Chunk) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A frame to be sent. positions: the position behind it of each source partition in it."""
+    """A frame to be sent. positions: the position behind it of each source partition in it. lasts: the last record of
+    each that has some in it."""
 
     data: bytes
     positions: dict[int, int]
     documents: int
+    lasts: dict[int, Last]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,9 @@ class Framer:
             found = batch.columns
             refused = Columns(found.ids, b"", np.zeros(1, np.int64), found.times, {0: why})
             data = self._encoded(_Batch(batch.chunks, refused, batch.headers), now)
-        return [Signed(data, {chunk.partition: chunk.ends for chunk in batch.chunks}, n)]
+        positions = {chunk.partition: chunk.ends for chunk in batch.chunks}
+        lasts = {chunk.partition: chunk.records[-1] for chunk in batch.chunks if chunk.records}
+        return [Signed(data, positions, n, {partition: Last.of(record) for partition, record in lasts.items()})]
 
     def _encoded(self, batch: _Batch, now: int) -> bytes:
         settings, columns, chunks = self._settings, batch.columns, batch.chunks

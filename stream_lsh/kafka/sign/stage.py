@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -19,11 +19,13 @@ from stream_lsh.errors import StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.group.relay import Relay
 from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.kafka.sequence.order import CONTINUES, JUMPS, STARTS, Accepted
+from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
+from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning
 from stream_lsh.kafka.sign.records import Record
-from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record, output_partitions
+from stream_lsh.kafka.topics import ENVELOPE, Topics, configs_of, largest_record, output_partitions
+from stream_lsh.wire.frames import CONTINUES
 
 POLL_MS = 200
 # A request for each document would cost more than all else that is done with it.
@@ -50,9 +52,15 @@ class SignStage(Relay):
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._hungry.set()
         self._left_out: set[int] = set()
+        self._lasts: dict[int, Last] = {}  # of each partition the last record that was handed over
+        self._again: dict[int, Last] = {}  # those that were read before, and are to be found again
 
     def _note(self, state: Any) -> str:
-        return self.settings.fingerprint
+        note: Note = state
+        return note.metadata()
+
+    def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
+        return Note(self.settings.fingerprint, self.settings.document_format, last, begun)
 
     async def _prepare(self) -> None:
         """Fingerprints are made with the index's key, which the sequencer commits at its first start."""
@@ -69,44 +77,51 @@ class SignStage(Relay):
         self._framer = Framer(self.settings, Signer(self.settings.signing, key), largest)
 
     async def _begin(self, partitions: list[int]) -> None:
-        found = await self._committed(self.role, self.source)
-        self._check_settings({note for _, note in found.values()})
-        # What a group commits may be forgotten after some days of silence; the sequencer knows it, too.
+        places = await self._beginnings(partitions)
+        for partition, place in places.items():
+            if place.warning:
+                self.log.warning("%s", place.warning)
+            if place.new:
+                self._acked[partition] = place.position, self._noted(None, begun=True)
+        await self._commit()  # before anything is sent: so a position that is missing is one that was lost
+        have = await output_partitions(self.admin, self.settings)
+        self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
+        self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
+        for partition, place in places.items():
+            if place.first != CONTINUES:
+                # Where it begins is committed before there are documents: they may be deleted before they are read.
+                self._pending.add(Chunk(partition, (), place.position, place.position, place.first))
+        self._seek({partition: place.position for partition, place in places.items()})
+        for partition, last in self._again.items():
+            self.consumer.seek(TopicPartition(self.source, partition), last.offset)
+        self._leave_out(have)
+        self._wake()
+
+    async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
+        committed = await self._all_committed(self.role)
+        if (error := another_topic(self.source, self.topics.prefix, committed)) is not None:
+            raise error
+        group = self.topics.group(self.role)
+        found = {
+            partition: (offset, Note.of(metadata, group))
+            for partition, (offset, metadata) in committed.get(self.source, {}).items()
+        }
+        for _, note in found.values():
+            note.check(self.settings.fingerprint, self.settings.document_format, self.source)
         sequenced = await self._committed("sequence", self.target)
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
-        known = {partition: offset for partition, (offset, _) in found.items()}
-        lost: set[int] = set()
-        if self.settings.accept_loss and 0 in sequenced:
-            # Frames may be lost as well: back to what has been accepted. What is signed twice counts once. If nothing
-            # has been, the first frame may be lost, too: from the beginning again, with a mark that is always taken.
-            lost = known.keys() - accepted.keys()
-            known = {partition: min(known[partition], accepted[partition]) for partition in known.keys() - lost}
-        known = {**accepted, **known}
         bounds = await self._bounds(partitions)
         for _ in range(4):  # a broker that has just taken over may not know its end yet
-            if all(known.get(partition, 0) <= end for partition, (_, end) in bounds.items()):
+            if all(p not in found or found[p][0] <= end for p, (_, end) in bounds.items()):
                 break
             await asyncio.sleep(0.5)
             bounds = await self._bounds(partitions)
-        positions: dict[int, int] = {}
-        for partition in partitions:
-            first = CONTINUES if partition in known else JUMPS if partition in lost else STARTS
-            position = known.get(partition, bounds[partition][0])
-            if partition in lost:
-                self.log.warning(
-                    "%s, partition %d: no frame of it was sequenced yet; signing it again from offset %d on, where it "
-                    "begins now (--accept-loss)", self.source, partition, position,
-                )  # fmt: skip
-            if not bounds[partition][0] <= position <= bounds[partition][1]:
-                first, position = JUMPS, self._jump(partition, position, *bounds[partition])
-            positions[partition] = position
-            if first != CONTINUES:
-                # Where it begins is committed before there are documents: they may be deleted before they are read.
-                self._pending.add(Chunk(partition, (), position, position, first))
-        have = await output_partitions(self.admin, self.settings)
-        self._seek(positions)
-        self._leave_out(have)
-        self._wake()
+        return {
+            p: beginning(
+                f"{self.source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
+            )
+            for p in partitions
+        }
 
     def _leave_out(self, have: int) -> None:
         """Read nothing of partitions that the outputs, which have so many, do not have; take up those that they have
@@ -125,35 +140,6 @@ class SignStage(Relay):
             )  # fmt: skip
         elif before != self._left_out:
             self.log.info("the outputs have the partitions now that were left out of %s", self.source)
-
-    def _check_settings(self, notes: Iterable[str]) -> None:
-        """One signer with other settings would put frames into the log that no sequencer takes, for good."""
-        mine = self.settings.fingerprint
-        for note in notes:
-            if note and note != mine:
-                raise StateError(
-                    f"{self.source} was signed with other settings so far (fingerprint {note}, here {mine}): use the "
-                    "same settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh "
-                    "reindex"
-                )
-
-    def _jump(self, partition: int, position: int, begin: int, end: int) -> int:
-        """Where to go on if a position is not there any more."""
-        where = f"{self.source}, partition {partition}"
-        if position > end:
-            raise StateError(
-                f"{where}, ends at offset {end}, but has been read up to {position}: the topic was deleted and made "
-                "again, or the brokers have lost its end. Which documents were judged cannot be told any more: "
-                "read it under another topic_prefix."
-            )
-        lost = begin - position
-        if not self.settings.accept_loss:
-            raise StateError(
-                f"{where}: {lost} documents from offset {position} on were deleted before they were read (retention). "
-                "To go on without them start the worker with --accept-loss once; raise the topic's retention.ms."
-            )
-        self.log.warning("%s: going on without %d documents from offset %d on", where, lost, position)
-        return begin
 
     def _forget(self) -> None:
         self._left_out = set()
@@ -216,10 +202,40 @@ class SignStage(Relay):
 
     async def _take(self, partition: int, records: Sequence[Record]) -> None:
         begins, ends = self.positions[partition], await self._position(partition)
+        if partition in self._again and (records or ends > self._again[partition].offset):
+            await self._compare(partition, self._again.pop(partition), records[0] if records else None)
+            records = [record for record in records if record.offset >= begins]
         if ends > begins:
             self.positions[partition] = ends
             self._pending.add(Chunk(partition, records, begins, ends))
             self._wake()
+
+    async def _compare(self, partition: int, last: Last, found: Record | None) -> None:
+        """Whether this is the record that was read last.
+
+        Raises:
+            StateError: it is another, or there is none though nothing has taken it.
+        """
+        if found is not None and found.offset == last.offset:
+            if Last.of(found) == last:
+                return
+            what = "another record"
+        else:
+            if (await self._bounds([partition]))[partition][0] > last.offset:
+                return  # by now
+            policy = (await configs_of(self.admin, [self.source])).get(self.source, {}).get("cleanup.policy", "compact")
+            if "compact" in policy:
+                self.log.info(
+                    "%s, partition %d: the record at offset %d, which was read last, is compacted away, so that it is "
+                    "not known for sure to be the same topic", self.source, partition, last.offset,
+                )  # fmt: skip
+                return
+            what = "no record"
+        raise StateError(
+            f"{self.source}, partition {partition}, has {what} at offset {last.offset}, which was read last: "
+            "the topic was deleted and made again, or the brokers have lost its end, and others have come since. Which "
+            "documents were judged cannot be told any more: read it under another topic_prefix."
+        )
 
     async def _sign(self, pool: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
@@ -245,5 +261,6 @@ class SignStage(Relay):
                 if epoch != self.epoch:
                     continue
                 for frame in frames:
-                    marks = {partition: (position, None) for partition, position in frame.positions.items()}
+                    self._lasts |= frame.lasts
+                    marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
                     await self._send([(0, frame.data)], marks, frame.documents)

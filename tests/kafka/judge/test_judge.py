@@ -395,6 +395,30 @@ def test_metadata_of_commits() -> None:
         last_of('{"version":3,"last":7}', "g")
 
 
+def test_a_judge_of_another_documents_topic_is_refused() -> None:
+    """Its verdicts would name documents that they are not about."""
+    text = metadata(7, "news.documents")
+    assert last_of(text, "g", "news.documents") == last_of(text, "g") == last_of(metadata(7), "g", "crawl") == 7
+    with pytest.raises(StateError, match=r"has judged news.documents so far, .* is crawl now: use one topic_pref"):
+        last_of(text, "g", "crawl")
+
+
+def test_the_documents_topic_is_committed(make: Make, tmp_path: Path) -> None:
+    settings = make(shards=1)
+    frames = answered(settings, tmp_path, 100)
+    log = log_of(frames)
+
+    async def body() -> None:
+        for part in (log[:0], log):  # at the very first start, and with each round
+            await reply(settings, part)
+            async with running(JudgeStage, settings):
+                await until_committed(settings, goal(settings, part))
+            with pytest.raises(StateError, match="one topic_prefix for one documents topic"):
+                await ended(settings.model_copy(update={"documents_topic": "crawl"}))
+
+    asyncio.run(body())
+
+
 async def _true(value: bool) -> bool:
     return value
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.kafka.sequence.order import CONTINUES, JUMPS, STARTS, Accepted, Decision, Gap
+from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
+from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 
 KEY = bytes(range(16))
 Segment = tuple[int, int, int, int]

@@ -10,11 +10,11 @@ import pytest
 from aiokafka.structs import ConsumerRecord
 
 from stream_lsh.families.signer import Signer
-from stream_lsh.kafka.sequence.order import CONTINUES, STARTS, Accepted
+from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending, Signed
 from stream_lsh.text.settings import SigningSettings
-from stream_lsh.wire.frames import FIRST, FROM, PARTITION, TO, Frame, places
+from stream_lsh.wire.frames import CONTINUES, FIRST, FROM, PARTITION, STARTS, TO, Frame, places
 
 NUMBERS = np.random.default_rng(1)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import TopicPartition
 from kafka_helpers import settings_for
 from stage_helpers import (
@@ -22,6 +23,7 @@ from stage_helpers import (
     accepted_documents,
     begun,
     commit,
+    commits,
     line,
     members,
     positions,
@@ -36,12 +38,13 @@ from stage_helpers import (
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.kafka.sequence.order import JUMPS, STARTS, Accepted
+from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk
+from stream_lsh.kafka.sign.position import Last, Note
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.topics import Topics, create
-from stream_lsh.wire.frames import FIRST, Frame
+from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
 
 Make = Callable[..., KafkaSettings]
 DEATHS = {"session_timeout_ms": 6000}
@@ -337,7 +340,75 @@ def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) 
     asyncio.run(body())
 
 
-def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make) -> None:
+async def refused(settings: KafkaSettings, words: str) -> None:
+    with pytest.raises(StateError, match=words):
+        async with running(SignStage, settings) as task:
+            await asyncio.wait([task], timeout=PATIENCE)
+
+
+async def make_again(settings: KafkaSettings) -> None:
+    """Delete the documents topic and make another one of its name."""
+    topics = Topics.of(settings)
+    async with admin(settings) as client:
+        await client.delete_topics([topics.documents])
+        while topics.documents in await client.list_topics():
+            await asyncio.sleep(0.1)
+    await create(settings)
+
+
+async def note(settings: KafkaSettings) -> tuple[int, str]:
+    """What is committed for partition 0."""
+    topics = Topics.of(settings)
+    async with admin(settings) as client:
+        return (await commits(client, topics.group("sign"), topics.documents))[0]
+
+
+@pytest.mark.parametrize("documents", [5, 20])
+def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make, documents: int) -> None:
+    """Whether it has fewer documents than were read of the old one, or more."""
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 10)
+        await make_again(settings)
+        await produce(settings, [line(100 + i) for i in range(documents)], 1)
+        # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
+        await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
+        await refused(
+            settings, rf"{topics.documents}, partition 0, .*up to offset 10.*made again.*another topic_prefix"
+        )
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("documents", [10, 20])
+def test_other_records_in_the_places_of_those_that_were_read(make: Make, documents: int) -> None:
+    """As brokers leave it that have lost the end of a topic, and take other documents afterwards."""
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 10)
+        position, metadata = await note(settings)
+        async with running(SignStage, settings):  # the record is the one that it was
+            await asyncio.sleep(1)
+        assert await note(settings) == (position, metadata)
+        await make_again(settings)
+        await produce(settings, [line(100 + i) for i in range(documents)], 1)
+        await commit(settings, "sign", topics.documents, position, metadata)
+        await refused(settings, rf"{topics.documents}, partition 0, has another record at offset 9, .*topic_prefix")
+        assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 10
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("before", [9, 10])
+def test_a_last_record_that_retention_has_taken_is_not_missed(make: Make, before: int) -> None:
     settings = make(partitions=1)
     topics = Topics.of(settings)
 
@@ -346,33 +417,150 @@ def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make) ->
         async with running(SignStage, settings):
             await until_signed(settings, 10)
         async with admin(settings) as client:
-            await client.delete_topics([topics.documents])
-            while topics.documents in await client.list_topics():
-                await asyncio.sleep(0.1)
-        await create(settings)
-        # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
-        await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
-        with pytest.raises(
-            StateError, match=rf"{topics.documents}, partition 0, ends at offset 0.*another topic_prefix"
-        ):
-            async with running(SignStage, settings) as task:
-                await asyncio.wait([task], timeout=PATIENCE)
+            await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(before_offset=before)})
+        await produce(settings, [line(i) for i in range(10, 20)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 20)
+        assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 20
 
     asyncio.run(body())
 
 
-def test_a_group_whose_offsets_are_gone_begins_where_the_sequencer_is(make: Make) -> None:
+def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplog: Any) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        producer = AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}-feed")
+        await producer.start()
+        async with producer.transaction():
+            await producer.send_and_wait(topics.documents, line(0), partition=0)
+        await producer.stop()
+        await produce(settings, [line(i) for i in range(1, 5)], 1)
+        # What the marker of the transaction, which is no record, leaves where it stands, compaction leaves as well.
+        gone = Note(settings.fingerprint, "json", Last(1, 1000, 7)).metadata()
+        await commit(settings, "sign", topics.documents, 2, gone)
+        await refused(settings, rf"{topics.documents}, partition 0, has no record at offset 1, .*topic_prefix")
+        async with admin(settings) as client:
+            resource = ConfigResource(ConfigResourceType.TOPIC, topics.documents, {"cleanup.policy": "compact"})
+            await client.alter_configs([resource])
+        async with running(SignStage, settings):
+            await until_signed(settings, 6)
+        frames = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+        assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == [2, 3, 4, 5]
+        assert "compacted" in caplog.text
+
+    with caplog.at_level("INFO", "stream_lsh.kafka"):
+        asyncio.run(body())
+
+
+def test_another_documents_topic_is_not_read_from_the_positions_of_the_first(make: Make, prefix: str) -> None:
+    settings = make(partitions=1)
+    other = settings.model_copy(update={"documents_topic": f"{prefix}.others"})
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 10)
+        await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
+        await create(other)
+        await produce(other, [line(100 + i) for i in range(20)], 1)
+        signed = len(await records(settings, topics.signatures))
+        await refused(other, rf"has read {topics.documents} so far.*topic is {prefix}.others now.*one topic_prefix")
+        assert len(await records(settings, topics.signatures)) == signed
+
+    asyncio.run(body())
+
+
+def test_another_format_of_the_documents_is_refused(make: Make) -> None:
+    settings = make(partitions=1)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 10)
+        await refused(settings.model_copy(update={"document_format": "text"}), r"document_format = json so far.*text")
+
+    asyncio.run(body())
+
+
+def test_what_version_0_1_has_committed_is_gone_on_with(make: Make) -> None:
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(10)], 1)
+        await commit(settings, "sign", topics.documents, 4, settings.fingerprint)
+        async with running(SignStage, settings):
+            await until_signed(settings, 10)
+        frames = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+        assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(4, 10))
+        found = Note.of((await note(settings))[1], "g")
+        assert found.last is not None and found.last.offset == 9 and found.format == "json"
+        other = KafkaSettings(threshold=0.7).fingerprint
+        await commit(settings, "sign", topics.documents, 10, other)
+        await refused(settings, rf"other settings.*{other}")
+
+    asyncio.run(body())
+
+
+def test_a_group_whose_offsets_are_gone_goes_on_where_the_sequencer_is_if_told_to(make: Make) -> None:
+    """Kafka forgets them after a long silence; and with a topic that is deleted, which may have been made again."""
     settings = make(partitions=1)
     topics = Topics.of(settings)
 
     async def body() -> None:
         await produce(settings, [line(i) for i in range(20)], 1)
         await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, {0: 12}).metadata())
-        async with running(SignStage, settings):
+        await refused(settings, r"partition 0, .*up to offset 12.*offsets.retention.minutes.*--accept-loss once")
+        async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
             await until_signed(settings, 20)
         [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
         assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(12, 20))
         assert not any(frame.segments[:, FIRST].any() for frame in frames)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("sequenced", [None, 12])
+def test_a_first_life_that_ended_between_its_first_frame_and_its_commit(make: Make, sequenced: int | None) -> None:
+    """It has committed before it sent anything that it has begun: so a commit that is missing is one that is gone."""
+    settings = make(partitions=1)
+    topics = Topics.of(settings)
+    accepted = {} if sequenced is None else {0: sequenced}
+
+    async def body() -> None:
+        await produce(settings, [line(i) for i in range(20)], 1)
+        await commit(settings, "sign", topics.documents, 0, Note(settings.fingerprint, "json", begun=True).metadata())
+        await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, accepted).metadata())
+        async with running(SignStage, settings):
+            await until_signed(settings, 20)
+        [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+        offsets = [offset for frame in frames for offset in frame.source.offsets.tolist()]
+        assert offsets == list(range(sequenced or 0, 20))
+        firsts = [int(first) for frame in frames for first in frame.segments[:, FIRST] if first]
+        assert firsts == ([STARTS] if sequenced is None else [])
+
+    asyncio.run(body())
+
+
+def test_that_it_has_begun_is_committed_before_anything_is_sent(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make(partitions=1)
+    sent: list[str] = []
+    send = SignStage._send
+
+    async def sending(self: SignStage, *given: Any) -> None:
+        sent.append((await note(settings))[1])
+        await send(self, *given)
+
+    async def body() -> None:
+        monkeypatch.setattr(SignStage, "_send", sending)
+        await produce(settings, [line(i) for i in range(20)], 1)
+        async with running(SignStage, settings):
+            await until_signed(settings, 20)
+        assert Note.of(sent[0], "g").begun
+        assert not Note.of((await note(settings))[1], "g").begun
 
     asyncio.run(body())
 

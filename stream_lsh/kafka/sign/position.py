@@ -1,0 +1,187 @@
+"""What a signer commits beside its position in a source partition, and where the next one begins; pure.
+
+A position is a number, and says nothing of what it counts: the topic may have been deleted and made again, or its end
+been lost and written anew. So it goes with the last record before it, which whoever takes over reads again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from stream_lsh.errors import StateError
+from stream_lsh.kafka.sign.records import Record
+from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
+
+VERSION = 2  # 1 was the bare fingerprint of the settings
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """A record that was read. timestamp: ms since 1970. crc: CRC-32 of its key's length, a colon, its key and value."""
+
+    offset: int
+    timestamp: int
+    crc: int
+
+    @classmethod
+    def of(cls, record: Record) -> Last:
+        """The signs of a record."""
+        key = record.key or b""
+        crc = zlib.crc32(record.value or b"", zlib.crc32(b"%d:%b" % (len(key), key)))
+        return cls(record.offset, record.timestamp, crc)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What stands beside a position.
+
+    fingerprint: of the settings. format: `document_format`; None where version 1 has not said. last: the last record
+    before the position, if one was read. begun: nothing of this partition was sent yet when this was committed.
+    """
+
+    fingerprint: str
+    format: str | None
+    last: Last | None = None
+    begun: bool = False
+
+    def metadata(self) -> str:
+        """As text for an offset commit."""
+        found: dict[str, Any] = {"version": VERSION, "fingerprint": self.fingerprint, "format": self.format}
+        if self.last is not None:
+            found["last"] = [self.last.offset, self.last.timestamp, self.last.crc]
+        if self.begun:
+            found["begun"] = True
+        return orjson.dumps(found).decode()
+
+    @classmethod
+    def of(cls, text: str, group: str) -> Note:
+        """What `metadata` has given, or version 1.
+
+        Raises:
+            StateError: neither has; or a newer version.
+        """
+        with suppress(orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            found = orjson.loads(text)
+            if found["version"] > VERSION:
+                raise StateError(
+                    f"the committed offsets of the consumer group {group} were written by version {found['version']}, "
+                    f"this is {VERSION}: upgrade this worker"
+                )
+            last = Last(*found["last"]) if "last" in found else None
+            return cls(found["fingerprint"], found["format"], last, found.get("begun", False))
+        return cls(text, None)
+
+    def check(self, fingerprint: str, format: str, source: str) -> None:
+        """Whether a signer with these settings may go on. One with others would put frames into the log that no
+        sequencer takes, for good.
+
+        Raises:
+            StateError: it must not.
+        """
+        # What was committed by hand says nothing.
+        if self.fingerprint and self.fingerprint != fingerprint:
+            raise StateError(
+                f"{source} was signed with other settings so far (fingerprint {self.fingerprint}, here {fingerprint}): "
+                "use the same settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh "
+                "reindex"
+            )
+        if self.format not in (None, format):
+            raise StateError(
+                f"{source} was read with document_format = {self.format} so far, here it is {format}: use the same for "
+                "all workers of a topic_prefix, or rebuild under another one with stream-lsh reindex"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a signer begins in a partition.
+
+    first: of its first segment, see `frames`. last: the record before the position. again: whether that can be read
+    again, and is to be compared. new: whether this is its very first start. warning: for the log.
+    """
+
+    position: int
+    first: int = CONTINUES
+    last: Last | None = None
+    again: bool = False
+    new: bool = False
+    warning: str = ""
+
+
+def beginning(
+    where: str, committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], accept_loss: bool
+) -> Beginning:
+    """Where to begin in a partition.
+
+    Args:
+        where: its name, for messages. committed: what the group has. accepted: up to where frames of it were sequenced,
+        if there were some. bounds: the first offset that is there, and the one after the last.
+
+    Raises:
+        StateError: documents are missing, or those that are there are not known to be the same topic's.
+    """
+    if committed is None and accepted is not None and not accept_loss:
+        raise StateError(
+            f"{where}, has no committed position, but its documents up to offset {accepted} were sequenced: the topic "
+            "was deleted and made again, or Kafka has forgotten the position (offsets.retention.minutes). If it is the "
+            f"same topic start the worker with --accept-loss once: it goes on at offset {accepted}. Else read it under "
+            "another topic_prefix."
+        )
+    position, note = committed or (None, Note("", None))
+    lost = accept_loss and position is not None and accepted is None and not note.begun
+    warning = ""
+    if note.begun and accepted is None:
+        found = Beginning(position or 0, STARTS)
+    elif position is None and accepted is None:
+        found = Beginning(bounds[0], STARTS, new=True)
+    elif lost:
+        # If nothing has been accepted, the first frame may be lost, too: from the beginning again, with a mark that is
+        # always taken.
+        warning = (
+            f"{where}: no frame of it was sequenced yet; signing it again from offset {bounds[0]} on, where it begins "
+            "now (--accept-loss)"
+        )
+        found = Beginning(bounds[0], JUMPS)
+    elif position is None or note.begun:
+        found = Beginning(accepted or 0)
+    else:
+        # With accept_loss frames may be lost as well: back to what has been accepted. What is signed twice counts once.
+        back = accept_loss and accepted is not None and accepted < position
+        found = Beginning(accepted or 0 if back else position, last=None if back else note.last)
+    begin, end = bounds
+    if found.position > end:
+        raise StateError(
+            f"{where}, ends at offset {end}, but has been read up to {found.position}: the topic was deleted and made "
+            "again, or the brokers have lost its end. Which documents were judged cannot be told any more: read it "
+            "under another topic_prefix."
+        )
+    if found.position < begin:
+        missing = begin - found.position
+        if not accept_loss:
+            raise StateError(
+                f"{where}: {missing} documents from offset {found.position} on were deleted before they were read "
+                "(retention). To go on without them start the worker with --accept-loss once; raise the topic's "
+                "retention.ms."
+            )
+        warning = f"{where}: going on without {missing} documents from offset {found.position} on"
+        return Beginning(begin, JUMPS, warning=warning)
+    # Where retention has taken the last record, it has taken all that was read, and nothing else: another topic would
+    # have to begin at that very place.
+    again = found.last is not None and found.last.offset >= begin
+    return Beginning(found.position, found.first, found.last, again, found.new, warning)
+
+
+def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> StateError | None:
+    """What is wrong if a group of signers has committed for other topics than this source, and nothing for it."""
+    if not commits or source in commits:
+        return None
+    return StateError(
+        f"{prefix} has read {', '.join(sorted(commits))} so far, and documents_topic is {source} now: use one "
+        "topic_prefix for one documents topic"
+    )

@@ -1,0 +1,127 @@
+"""Where a signer begins, by what is committed, sequenced and still there."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.structs import ConsumerRecord
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_lsh.errors import StateError
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning
+from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
+
+PRINT = KafkaSettings().fingerprint
+LAST = Last(9, 1000, 77)
+READ = Note(PRINT, "json", LAST)
+BEGUN = Note(PRINT, "json", begun=True)
+
+
+def record(offset: int = 9, timestamp: int = 1000, key: bytes | None = b"k", value: bytes | None = b"v") -> Last:
+    given = ("t", 0, offset, timestamp, 0, key, value, None, 0, 0, ())
+    return Last.of(ConsumerRecord(*given))
+
+
+def begin(
+    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], accept_loss: bool = False
+) -> Beginning:
+    return beginning("documents, partition 3", committed, accepted, bounds, accept_loss)
+
+
+@given(
+    st.sampled_from(["", PRINT]), st.sampled_from([None, "json", "text"]), st.booleans(),
+    st.none() | st.builds(Last, st.integers(0, 2**62), st.integers(-1, 2**62), st.integers(0, 2**32 - 1)),
+)  # fmt: skip
+def test_a_note_comes_back(fingerprint: str, format: str | None, begun: bool, last: Last | None) -> None:
+    note = Note(fingerprint, format, last, begun)
+    assert Note.of(note.metadata(), "group") == note
+    assert len(note.metadata()) < 200  # brokers take 4096
+
+
+@pytest.mark.parametrize("text", ["", PRINT, "1234567890123456", "12345678e0123456", "hello"])
+def test_a_note_of_version_1_is_a_fingerprint(text: str) -> None:
+    assert Note.of(text, "group") == Note(text, None)
+
+
+def test_a_note_of_a_later_version_is_refused() -> None:
+    with pytest.raises(StateError, match=r"group news\.sign were written by version 3, this is 2: upgrade this worker"):
+        Note.of('{"version":3,"what":1}', "news.sign")
+
+
+def test_other_settings_are_refused() -> None:
+    READ.check(PRINT, "json", "documents")
+    Note("", None).check(PRINT, "text", "documents")
+    Note(PRINT, None).check(PRINT, "text", "documents")
+    with pytest.raises(StateError, match=r"other settings so far \(fingerprint .*reindex"):
+        READ.check("0" * 16, "json", "documents")
+    with pytest.raises(StateError, match=r"document_format = json so far, here it is text.*reindex"):
+        READ.check(PRINT, "text", "documents")
+
+
+def test_what_tells_a_record_from_another() -> None:
+    others = [record(8), record(timestamp=1001), record(key=b"l"), record(value=b"w"), record(key=None, value=b"kv")]
+    assert record() == record() and record() not in others
+
+
+@pytest.mark.parametrize(
+    ("committed", "accepted", "bounds", "loss", "expected"),
+    [
+        (None, None, (4, 20), False, Beginning(4, STARTS, new=True)),
+        ((4, BEGUN), None, (4, 20), False, Beginning(4, STARTS)),
+        ((4, BEGUN), None, (4, 20), True, Beginning(4, STARTS)),
+        ((4, BEGUN), 15, (4, 20), False, Beginning(15)),
+        ((10, READ), 15, (0, 20), False, Beginning(10, CONTINUES, LAST, again=True)),
+        ((10, READ), None, (0, 10), False, Beginning(10, CONTINUES, LAST, again=True)),
+        ((12, READ), 12, (9, 12), False, Beginning(12, CONTINUES, LAST, again=True)),
+        ((12, READ), 12, (10, 12), False, Beginning(12, CONTINUES, LAST)),  # retention has taken it
+        ((10, Note(PRINT, None)), 10, (0, 20), False, Beginning(10)),
+        (None, 12, (0, 20), True, Beginning(12)),
+        ((10, READ), 7, (0, 20), True, Beginning(7)),
+        ((10, READ), 15, (0, 20), True, Beginning(10, CONTINUES, LAST, again=True)),
+    ],
+)
+def test_where_it_begins(
+    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], loss: bool, expected: Beginning
+) -> None:
+    assert begin(committed, accepted, bounds, loss) == expected
+
+
+def test_where_it_begins_after_a_loss_that_is_accepted() -> None:
+    found = begin((10, READ), None, (3, 20), True)
+    assert (found.position, found.first, found.last) == (3, JUMPS, None) and "from offset 3 on" in found.warning
+    found = begin((10, READ), 10, (15, 20), True)
+    assert (found.position, found.first, found.last) == (15, JUMPS, None) and "without 5 documents" in found.warning
+    found = begin((10, BEGUN), None, (15, 20), True)
+    assert (found.position, found.first) == (15, JUMPS)
+
+
+@pytest.mark.parametrize(
+    ("committed", "accepted", "bounds", "words"),
+    [
+        (None, 12, (0, 20), r"partition 3, has no committed position, but .*up to offset 12.*--accept-loss once"),
+        (None, 0, (0, 20), r"has no committed position"),
+        ((10, READ), 10, (15, 20), r"partition 3: 5 documents from offset 10 on were deleted.*--accept-loss"),
+        ((4, BEGUN), None, (5, 20), r"1 documents from offset 4 on were deleted"),
+        ((10, READ), 10, (0, 9), r"ends at offset 9, but has been read up to 10.*another topic_prefix"),
+    ],
+)
+def test_what_cannot_be_gone_on_with(
+    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], words: str
+) -> None:
+    with pytest.raises(StateError, match=words):
+        begin(committed, accepted, bounds)
+
+
+def test_a_position_behind_the_end_is_no_loss_to_accept() -> None:
+    with pytest.raises(StateError, match="ends at offset 9"):
+        begin((10, READ), 10, (0, 9), True)
+
+
+def test_one_documents_topic_for_a_prefix() -> None:
+    assert another_topic("a", "news", {}) is None
+    assert another_topic("a", "news", {"a": 1}) is None
+    assert another_topic("a", "news", {"a": 1, "b": 2}) is None  # it was gone on with before this was looked at
+    assert "news has read b, c so far, and documents_topic is a now" in str(
+        another_topic("a", "news", {"c": 1, "b": 2})
+    )
