@@ -29,7 +29,7 @@ from stream_lsh.wire.replies import head
 
 EXAMPLE = "python -m bench.kafka_stages --documents 20000 --frame-documents 1000 16 --out results"
 STAGES = ("sign", "sequence", "match", "judge", "forward")
-AHEAD = 1_000_000  # frames that sequence may be ahead of the judge, who is not there
+AHEAD = 2**20  # documents that sequence may be ahead of the judge, who is not there
 COLUMNS = {
     "stage": "stage", "frame_documents": "frame", "rate": "documents/s", "micros": "CPU µs/document",
     "per_core": "documents/s a core", "broker_micros": "Kafka's CPU µs/document", "resident_mb": "MB",
@@ -85,7 +85,7 @@ class Stages:
         """Run one stage to the end of its input; its row."""
         run, n = self._run, self._documents
         topic, weight = self._weighed(stage)
-        worker = run.worker(roles=[stage], processes="one", name=stage, frames_in_flight=AHEAD)
+        worker = run.worker(roles=[stage], processes="one", name=stage, decided_after=AHEAD)
         processes = self._rig.watch(worker)
         async with Progress(run, [topic], processes, every=0.02) as progress:
             records = await progress.records(topic, lambda found: total(weights(found, weight)) > n - 0.5, 1)

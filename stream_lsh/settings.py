@@ -97,7 +97,8 @@ class Settings(BaseSettings):
         ge=2,
         le=2**20,
         multiple_of=2,
-        description="with several shards under unique, documents after which each knows what was kept",
+        description="with several shards under unique, documents after which each knows what was kept; on Kafka, "
+        "documents that may be under way",
     )
     generation_documents: int | None = Field(
         default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"

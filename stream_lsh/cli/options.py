@@ -38,7 +38,7 @@ KAFKA_SECTIONS = {
     TOPICS: ("partitions", "replication_factor", "retention_hours"),
     RECORDS: ("document_format", "trace_headers"),
     DELIVERY: (
-        "linger_ms", "frame_documents", "frame_bytes", "frames_in_flight", "delivery", "accept_loss",
+        "linger_ms", "frame_documents", "frame_bytes", "delivery", "accept_loss",
         "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds",
     ),
     WORKER: ("data_folder", "standbys", "http_port", "http_host"),

@@ -63,9 +63,6 @@ class KafkaSettings(Settings):
     frame_bytes: int = Field(
         default=900_000, ge=1024, le=32 * 2**20, description="most bytes in a frame, unless a single document has more"
     )
-    frames_in_flight: int = Field(
-        default=1000, ge=1, le=1_000_000, description="frames that sequence may be ahead of the slowest shard"
-    )
     accept_loss: bool = Field(
         default=False,
         description="go on without what Kafka deleted before it was read (documents, or records of a shard), instead "

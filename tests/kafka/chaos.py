@@ -334,7 +334,7 @@ def run(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
         partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
-        memory_documents=2000, frame_documents=200, frames_in_flight=100, give_up_seconds=300,
+        memory_documents=2000, frame_documents=200, decided_after=4000, give_up_seconds=300,
         standbys=seed % 2, delivery=delivery,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))

@@ -21,6 +21,8 @@ from proxy import Proxied
 from stage_helpers import commits
 
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.judge.judged import decided_of
+from stream_lsh.kafka.sequence.order import Accepted
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)
@@ -48,9 +50,9 @@ def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Pa
     """Its worker's session lasts as long: nobody takes over before. The others run ahead, but not without limit."""
     down = 60 if LONG else 12
     feed = records_of(list(documents(shared_data, 6000, 1)), 2, 1)
-    ahead, frame = 30, 50
+    ahead, frame = 1500, 50
     with Pipeline(
-        broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, frames_in_flight=ahead, frame_documents=frame,
+        broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, decided_after=ahead, frame_documents=frame,
         session_timeout_ms=(down + 10) * 1000,
     ) as pipeline:  # fmt: skip
         pipeline.worker(("sign", "sequence", "judge", "forward"))
@@ -58,34 +60,30 @@ def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Pa
         pipeline.produce(feed[:2000])
         pipeline.finish()
         until(lambda: all("answering for the shards" in worker.said(10**7) for worker in matchers))
-        until(lambda: not any(frames_ahead(pipeline).values()))
+        until(lambda: not documents_ahead(pipeline))
         matchers[0].kill()
         pipeline.produce(feed[2000:])
         began = time.monotonic()
         worst = 0
         # On a slow machine longer, until the others have come so far.
         while (now := time.monotonic()) < began + down - 3 or (worst < ahead // 2 and now < began + PATIENCE):
-            worst = max(worst, *frames_ahead(pipeline).values())
+            worst = max(worst, documents_ahead(pipeline))
             time.sleep(0.5)
         matchers[0].start()
         pipeline.finish()
         pipeline.check()
-        assert ahead // 2 <= worst <= 2 * ahead, f"{worst} frames ahead of the slowest shard"
+        assert ahead // 2 <= worst <= ahead, f"{worst} documents ahead of the slowest shard"
 
 
-def frames_ahead(pipeline: Pipeline) -> dict[int, int]:
-    """By shard: frames that were sent, and that it has not acknowledged."""
+def documents_ahead(pipeline: Pipeline) -> int:
+    """Documents that were passed on, and that the judge has not got from all shards."""
 
-    async def look() -> dict[int, int]:
-        topic, group = pipeline.topics.frames, pipeline.topics.group("match")
-        consumer = await pipeline.consumer([topic], "read_uncommitted")
-        try:
-            ends = await consumer.end_offsets(list(consumer.assignment()))
-        finally:
-            await consumer.stop()
+    async def look() -> int:
+        topics = pipeline.topics
         async with admin(pipeline.settings) as client:
-            done = await commits(client, group, topic)
-        return {place.partition: end - done.get(place.partition, (0, ""))[0] for place, end in ends.items()}
+            sequenced = await commits(client, topics.group("sequence"), topics.signatures)
+            judged = await commits(client, topics.group("judge"), topics.matches)
+        return Accepted.of(sequenced[0][1]).documents - (decided_of(judged[0][1]) or 0)
 
     return pipeline.run(look())
 

@@ -12,9 +12,18 @@ from stream_lsh.wire.envelope import OLDER
 VERSION = 2
 
 
-def metadata(last: int, documents: str | None = None) -> str:
-    """What is committed beside the position: the last complete frame, and the documents topic."""
-    return orjson.dumps({"version": VERSION, "last": last} | ({"documents": documents} if documents else {})).decode()
+def metadata(last: int, documents: str | None = None, decided: int | None = None) -> str:
+    """What is committed beside the position: the last complete frame, the documents topic, and how many documents have
+    their verdict, where that is known."""
+    facts = {"documents": documents or None, "decided": decided}
+    known = {name: value for name, value in facts.items() if value is not None}
+    return orjson.dumps({"version": VERSION, "last": last} | known).decode()
+
+
+def decided_of(text: str) -> int | None:
+    """How many documents have their verdict; None: a judge before this version has written it."""
+    found = orjson.loads(text).get("decided")
+    return found if isinstance(found, int) else None
 
 
 def last_of(text: str, group: str, documents: str | None = None) -> int:

@@ -23,7 +23,7 @@ from stream_lsh.kafka.client.connection import admin, committed
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.membership import Membership
 from stream_lsh.kafka.judge.gather import Gather, Outcome
-from stream_lsh.kafka.judge.judged import last_of, metadata
+from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
 from stream_lsh.kafka.judge.records import Record, Records
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
@@ -53,6 +53,7 @@ class JudgeStage(Stage):
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._gather: Gather[bytes] | None = None
         self._position = 0  # offset after the last reply that was read
+        self._decided: int | None = None  # documents that have their verdict
         self._gap_since: float | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -112,8 +113,9 @@ class JudgeStage(Stage):
             found = (await committed(client, group, self._input.topic)).get(self._input.partition)
         if found is None:
             await self._begin()
-            found = 0, metadata(-1)
+            found = 0, metadata(-1, decided=0)
         position, last = found[0], last_of(found[1], group, self._topics.documents)
+        self._decided = decided_of(found[1])
         self._gather = Gather(settings.shards, last)
         self._position, self._gap_since = position, None
         self._member.consumer.seek(self._input, position)
@@ -137,7 +139,7 @@ class JudgeStage(Stage):
                 "has expired or was deleted, and to begin again would repeat verdicts or miss some. Rebuild into a new "
                 "topic_prefix with `stream-lsh reindex`"
             )
-        await self._delivery({}, {self._input: (0, metadata(-1, self._topics.documents))})
+        await self._delivery({}, {self._input: (0, metadata(-1, self._topics.documents, 0))})
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = None
@@ -180,7 +182,10 @@ class JudgeStage(Stage):
                 for partition, found in kind.items()
             }
             position = gather.needed(self._position)
-            await delivery(outputs, {self._input: (position, metadata(gather.last, self._topics.documents))})
+            if self._decided is not None:
+                self._decided += records.documents
+            said = metadata(gather.last, self._topics.documents, self._decided)
+            await delivery(outputs, {self._input: (position, said)})
             self._count(records, time.perf_counter() - began)
 
     def _decide(self, records: Records, replies: Sequence[bytes]) -> None:

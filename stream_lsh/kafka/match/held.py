@@ -92,9 +92,7 @@ class Held:
             self._replica = self._new()
 
     def _new(self) -> Replica:
-        # The sequencer lets no more frames be under way than this; a replay of any of them must find its answer.
-        answers = max(2048, 2 * self.settings.frames_in_flight)
-        return Replica(self.settings, self.shard, self.folder, answers=answers)
+        return Replica(self.settings, self.shard, self.folder)
 
     def check(self, start: int, end: int) -> None:
         """Compare what was taken with the changelog as it is now. Raises StateError."""

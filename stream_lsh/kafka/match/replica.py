@@ -34,7 +34,7 @@ from stream_lsh.kafka.match.shortlist import shortlist
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.envelope import OLDER
-from stream_lsh.wire.frames import Frame, Sequenced, signed_batch
+from stream_lsh.wire.frames import MOST_ROWS, Frame, Sequenced, signed_batch
 from stream_lsh.wire.replies import Reply, carries, named
 
 FORMAT = 2
@@ -62,8 +62,7 @@ class Replica:
     """A shard and its store in a folder; opened as a copy that follows the changelog, until `activate`.
 
     Args:
-        folder: made if missing. answers: frames whose answers are kept to be said again; more than the sequencer lets
-            be under way.
+        folder: made if missing.
 
     Attributes:
         last: offset in the signatures topic of the last frame applied, -1 if none was.
@@ -75,17 +74,17 @@ class Replica:
         which.
     """
 
-    def __init__(self, settings: Settings, shard: int, folder: Path, *, answers: int = 2048) -> None:
+    def __init__(self, settings: Settings, shard: int, folder: Path) -> None:
         self.settings = settings
         self.number = shard
         self.folder = folder
-        self._most_answers = answers
         with plainly(folder):
             make_folder(folder)
         self.store = Store(folder / "db", sync=False)  # what a power cut takes, the changelog brings back
         try:
             facts = self._open_format()
-            self._answers = deque(self.store.numbers(ANSWERS, shard))
+            # Frames whose answers are kept, and the row after those of each: of the earlier ones at most this.
+            self._answers = deque((offset, int(facts["rows"])) for offset in self.store.numbers(ANSWERS, shard))
         except BaseException:
             self.store.close()
             raise
@@ -361,10 +360,15 @@ class Replica:
         return values
 
     def _answered(self, change: Change, deleted: list[bytes], fresh: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        """The value that keeps an answer; the oldest kept one goes, out of `fresh` if it is not written yet."""
-        self._answers.append(change.offset)
-        while len(self._answers) > self._most_answers:
-            old = rows_key(ANSWERS, self.number, 0, self._answers.popleft())
+        """The value that keeps an answer; old ones go, out of `fresh` if they are not written yet.
+
+        The sequencer lets so many documents be under way: nobody can ask for an answer behind which there are as many
+        frames, or rows.
+        """
+        under_way = self.settings.decided_after
+        self._answers.append((change.offset, change.last))
+        while len(self._answers) > under_way + 1 or change.last - self._answers[0][1] > under_way + MOST_ROWS:
+            old = rows_key(ANSWERS, self.number, 0, self._answers.popleft()[0])
             if fresh.pop(old, None) is None:
                 deleted.append(old)
         head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))

@@ -17,10 +17,10 @@ from aiokafka import ConsumerRecord
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.kafka.group.relay import ANSWER_SECONDS, Relay
-from stream_lsh.kafka.judge.judged import last_of
+from stream_lsh.kafka.judge.judged import decided_of, last_of
 from stream_lsh.kafka.run.lives import Unanswered
 from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.kafka.sequence.order import Accepted, Gap
+from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Sequenced, places
@@ -31,31 +31,33 @@ GAP_SECONDS = 30.0  # between two warnings of the same gap
 
 
 class Window:
-    """How many frames are on their way from here to the judge. most: then no more may be sent."""
+    """The documents on their way from here to the judge, frame by frame; at most so many, but always one frame."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._ahead: deque[int] = deque()
+        self._ahead: deque[tuple[int, int]] = deque()
+        self.documents = 0
 
     def __len__(self) -> int:
         return len(self._ahead)
 
-    @property
-    def full(self) -> bool:
-        return len(self._ahead) >= self._most
+    def room(self, documents: int) -> bool:
+        """Whether a frame of so many documents may be sent."""
+        return not self.documents or self.documents + documents <= self._most
 
     @property
     def half(self) -> bool:
         """Whether it is time to ask how far the judge is."""
-        return 2 * len(self._ahead) >= self._most
+        return 2 * self.documents >= self._most
 
-    def sent(self, offset: int) -> None:
-        self._ahead.append(offset)
+    def sent(self, offset: int, documents: int) -> None:
+        self._ahead.append((offset, documents))
+        self.documents += documents
 
     def complete(self, last: int) -> None:
         """The judge has complete replies up to the frame at this offset."""
-        while self._ahead and self._ahead[0] <= last:
-            self._ahead.popleft()
+        while self._ahead and self._ahead[0][0] <= last:
+            self.documents -= self._ahead.popleft()[1]
 
 
 class SequenceStage(Relay):
@@ -67,7 +69,7 @@ class SequenceStage(Relay):
         topics = Topics.of(settings)
         super().__init__(settings, watch, topics.signatures, topics.frames)
         self._accepted: Accepted
-        self._window = Window(settings.frames_in_flight)
+        self._window = Window(settings.decided_after)
         self._asked = 0.0
         self._asking: asyncio.Task[None] | None = None
         self._warned: dict[int, float] = {}
@@ -94,12 +96,11 @@ class SequenceStage(Relay):
         self._accepted = known or self._first(end)
         if position < begin:
             position = self._jump(position, begin)
-        self._window = Window(self.settings.frames_in_flight)
-        last = await self._judged()
-        # What an earlier life has sent and the judge has not got; repeats among them count as well, until he is there.
-        behind = self._accepted.last + 1
-        for offset in range(max(last + 1, behind - self.settings.frames_in_flight), behind):
-            self._window.sent(offset)
+        self._window = Window(self.settings.decided_after)
+        last, decided = await self._judged()
+        if last < self._accepted.last:  # what an earlier life has sent and the judge has not got
+            ahead = self.settings.decided_after if decided is None else self._accepted.documents - decided
+            self._window.sent(self._accepted.last, ahead)
         if known is None:  # nobody signs before it is committed
             self._acked[0] = position, self._accepted
         self._seek({0: position})
@@ -140,24 +141,30 @@ class SequenceStage(Relay):
 
     async def _read(self) -> None:
         while True:
-            await self._window_open()
+            await self._window_open(1)
             got = await self._poll(POLL_MS)
             epoch = self.epoch
             for record in got.get(0, ()):
-                await self._window_open()
+                if epoch != self.epoch:
+                    break
+                decision = self._decide(record)
+                await self._window_open(decision.documents)
                 await self._free()
                 began = time.monotonic()
                 async with self._sending:
                     if epoch != self.epoch:
                         break
-                    await self._sequence(record, began)
+                    await self._sequence(record, decision, began)
 
-    async def _sequence(self, record: ConsumerRecord, began: float) -> None:
-        offset, value = record.offset, record.value or b""
+    def _decide(self, record: ConsumerRecord) -> Decision:
+        """What a frame is worth after those before it."""
         try:
-            decision = self._accepted.accept(*places(value, self.settings))
+            return self._accepted.accept(*places(record.value or b"", self.settings))
         except FormatError as error:
-            raise FormatError(f"{self.source}, offset {offset}: {error}") from None
+            raise FormatError(f"{self.source}, offset {record.offset}: {error}") from None
+
+    async def _sequence(self, record: ConsumerRecord, decision: Decision, began: float) -> None:
+        offset, value = record.offset, record.value or b""
         if decision.repeats:
             self.watch.ignored("repeat", decision.repeats)
         for gap in decision.gaps:
@@ -169,7 +176,7 @@ class SequenceStage(Relay):
             ).encode(self.settings)  # fmt: skip
             copies = [(shard, frame) for shard in range(self.settings.shards)]
             after = after.passed_on(offset, decision.documents)
-            self._window.sent(offset)
+            self._window.sent(offset, decision.documents)
         self._accepted = after
         self.positions[0] = offset + 1
         await self._send(copies, {0: (offset + 1, after)}, decision.documents)
@@ -198,7 +205,7 @@ class SequenceStage(Relay):
         self.watch.in_flight(len(self._window))
 
     def _forget(self) -> None:
-        self._window = Window(self.settings.frames_in_flight)
+        self._window = Window(self.settings.decided_after)
 
     def _asked_for(self) -> None:
         """Be done with an answer of the judge's that has come. Raises what asking has raised."""
@@ -207,13 +214,13 @@ class SequenceStage(Relay):
             self._asking = None
             asking.result()
 
-    async def _window_open(self) -> None:
-        """Ask in the background how far the judge is; wait only if the window is full."""
+    async def _window_open(self, documents: int) -> None:
+        """Ask in the background how far the judge is; wait only if there is no room for so many documents."""
         self._asked_for()
         if self._asking is None and self._window.half and time.monotonic() - self._asked >= SOONEST:
             self._asking = asyncio.create_task(self._ask())
         pause = SOONEST
-        while self._window.full and self.positions:
+        while not self._window.room(documents) and self.positions:
             if self._asking is None:
                 await asyncio.sleep(pause)
                 pause = min(LATEST, pause * 1.5)
@@ -222,17 +229,18 @@ class SequenceStage(Relay):
             await asking
 
     async def _ask(self) -> None:
-        epoch, last = self.epoch, await self._judged()
+        epoch, (last, _) = self.epoch, await self._judged()
         self._asked = time.monotonic()
         if epoch == self.epoch:
             self._window.complete(last)
 
-    async def _judged(self) -> int:
-        """Offset of the last frame that the judge has completed; -1 if none."""
+    async def _judged(self) -> tuple[int, int | None]:
+        """Offset of the last frame that the judge has completed, -1 if none; and how many documents are in all of them,
+        None if he does not say so."""
         group, topic = self.topics.group("judge"), self.topics.matches
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await self._committed("judge", topic)
         except TimeoutError:
             raise Unanswered(f"the committed offset of the group {group} could not be read in time") from None
-        return last_of(found[0][1], group) if 0 in found else -1
+        return (last_of(found[0][1], group), decided_of(found[0][1])) if 0 in found else (-1, 0)

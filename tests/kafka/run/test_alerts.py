@@ -66,7 +66,7 @@ class Recorded:
 
 def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: str) -> None:
     """The sequencer stops soon after him, so that nothing moves any more; at rest nothing moves either."""
-    settings = settings_for(broker, prefix, tmp_path, partitions=1, frames_in_flight=5, session_timeout_ms=6000)
+    settings = settings_for(broker, prefix, tmp_path, partitions=1, decided_after=6, session_timeout_ms=6000)
     topics, registry = Topics.of(settings), Registry()
     judge, recorded = Watch("judge", registry), Recorded(registry)
     log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(20)]
@@ -97,16 +97,16 @@ def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: 
             await asyncio.sleep(2.5)
             recorded.scrape(10)  # nothing to do
             await send(log[3:])
-            await passed(8)
+            await passed(9)
             recorded.scrape(1)
             await judged(4, 2)
-            await passed(10)
+            await passed(11)
             at = recorded.minutes
             recorded.scrape(15)  # he waits
             raised = {at - 2: False, at + 1: False, at + 6: True, at + 14: True}
             for last in (9, 14, 19):
                 await judged(last, 5)
-                await passed(min(20, last + 6))
+                await passed(min(20, last + 7))
                 recorded.scrape(1)
             at = recorded.minutes
             recorded.scrape(10)

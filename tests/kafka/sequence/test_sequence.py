@@ -165,52 +165,53 @@ def test_a_second_sequencer_stands_by_and_takes_over(make: Make) -> None:
 
 
 def test_it_waits_for_the_judge(make: Make) -> None:
-    settings = make(partitions=1, frames_in_flight=5)
+    settings = make(partitions=1, decided_after=6)
     topics = Topics.of(settings)
-    log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(20)]
+    log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(19)]
+    log.append(frame(settings, (0, 19, 40, CONTINUES)))  # more than may be under way: alone
 
     async def passed() -> int:
         return len(chained(settings, await records(settings, topics.frames)))
 
     async def body() -> None:
         await send(settings, log)
-        for last, expected in ((-1, 5), (3, 9), (8, 14)):
-            if last >= 0:
-                await commit(settings, "judge", topics.matches, last + 1, metadata(last))
+        for last, decided, expected in ((-1, None, 6), (3, 4, 10), (8, None, 10), (9, None, 16)):
+            if last >= 0:  # a judge of before does not say how many documents: all that was sent must be done first
+                await commit(settings, "judge", topics.matches, last + 1, metadata(last, decided=decided))
             async with running(SequenceStage, settings):  # also in a life that finds it so
                 await until_sequenced(settings, expected)
                 await asyncio.sleep(0.7)
                 assert await passed() == expected
         async with running(SequenceStage, settings):
             await asyncio.sleep(0.5)
-            await commit(settings, "judge", topics.matches, 14, metadata(13))
+            await commit(settings, "judge", topics.matches, 18, metadata(17))
             await until_sequenced(settings, 19)
             await asyncio.sleep(0.7)
             assert await passed() == 19
             await commit(settings, "judge", topics.matches, 19, metadata(18))
             await until_sequenced(settings, 20)
-        assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(20)]
+        assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(40)]
 
     asyncio.run(body())
 
 
-def test_the_window_counts_frames_and_not_offsets() -> None:
-    window = Window(4)
+def test_the_window_counts_documents() -> None:
+    window = Window(40)
+    assert window.room(1000)  # one frame may always be sent
     for offset in (3, 10, 11):
-        window.sent(offset)
-    assert (window.half, window.full) == (True, False)
-    window.sent(50)
-    assert window.full
+        window.sent(offset, 10)
+    assert (window.half, window.room(10), window.room(11), len(window)) == (True, True, False, 3)
+    window.sent(50, 10)
     window.complete(2)
-    assert window.full
+    assert not window.room(1)
     window.complete(10)
-    assert (window.half, window.full) == (True, False)
+    assert (window.half, window.room(20), window.room(21)) == (True, True, False)
     window.complete(49)
-    assert (window.half, window.full) == (False, False)
+    assert (window.half, window.documents) == (False, 10)
 
 
 def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
-    settings = make(frames_in_flight=1)
+    settings = make(decided_after=2)
 
     async def body() -> None:
         await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
