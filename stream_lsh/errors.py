@@ -45,3 +45,7 @@ class BrokerError(StreamLshError):
 
 class FormatError(StateError):
     """A record on Kafka cannot be read: another version, other settings, or damage."""
+
+
+class ForeignError(FormatError):
+    """A record on Kafka is none that any version of this program writes into its topic."""

@@ -22,6 +22,7 @@ COMMANDS = {
     "produce": "On Kafka: send the documents of files to the documents topic.",
     "tail": "On Kafka: print verdicts, pairs, unique documents or dead letters as they come.",
     "reindex": "On Kafka: rebuild with other settings, from the documents topic into a new prefix.",
+    "skip": "On Kafka: have a record passed over that its reader cannot read.",
     "broker": "Run an Apache Kafka on this machine, for trying out.",
     "demo": "Make a small news feed, run the job on it and show what it found.",
 }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.errors import FormatError
+from stream_lsh.errors import ForeignError, FormatError
 
 MAGIC = b"SLSH"
 _HEADER = struct.Struct("<4scBH8s")
@@ -47,18 +47,21 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
     """The sections of a record.
 
     Raises:
-        FormatError: for another kind or version, other settings, or a length that is not the record's; with the remedy.
+        ForeignError: it is no record, or of a kind that belongs elsewhere.
+        FormatError: for a kind that is not known, another version, other settings, or a length that is not the
+            record's; with the remedy.
     """
     name = NAMES[kind]
     view = memoryview(data)
     if len(view) < _HEADER.size or view[:4] != MAGIC:
-        raise FormatError(
+        raise ForeignError(
             f"a record is no {name} of stream_lsh; something else writes to this topic: "
             "stop it, or use another topic_prefix"
         )
     _, found_kind, found_version, count, made_with = _HEADER.unpack_from(view)
     if found_kind != kind:
-        raise FormatError(
+        error = ForeignError if found_kind in NAMES else FormatError  # one that is not known may be a later version's
+        raise error(
             f"a record is a {NAMES.get(found_kind, repr(found_kind))} instead of a {name}; "
             "two topics have the same name: check topic_prefix"
         )

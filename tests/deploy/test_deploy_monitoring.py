@@ -74,7 +74,7 @@ def selectors(expression: str) -> list[Any]:
 
 @pytest.mark.parametrize("expression", expressions())
 def test_expressions_ask_for_what_there_is(expression: str, samples: dict[str, set[str]]) -> None:
-    known = {"role": set(ROLES), "kind": {kind.label for kind in Kind}, "job": jobs()}
+    known = {"role": set(ROLES), "kind": {kind.label for kind in Kind}, "job": jobs(), "reason": {"foreign"}}
     found = selectors(expression)
     assert found
     for selector in found:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_lsh.documents.columns import Columns, Document, Rejection, columns
-from stream_lsh.errors import FormatError
+from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index import store
 from stream_lsh.index.batch import SignedBatch, sign_batch
@@ -251,10 +251,13 @@ def test_other_versions_settings_and_kinds_are_refused_with_the_remedy(case: int
     foreign = data[:8] + bytes.fromhex(OTHER.fingerprint) + data[16:]
     with pytest.raises(FormatError, match=f"{OTHER.fingerprint}.*{SETTINGS.fingerprint}.*stream-lsh reindex"):
         decode(foreign)
-    with pytest.raises(FormatError, match="topic_prefix"):
+    with pytest.raises(ForeignError, match="topic_prefix"):
         decode(data[:4] + (b"F" if name != "frame" else b"C") + data[5:])
+    with pytest.raises(FormatError, match="topic_prefix") as unknown:  # perhaps a later version's
+        decode(data[:4] + b"Z" + data[5:])
+    assert not isinstance(unknown.value, ForeignError)
     for other in (b"", b"{}", b"SLSH", data[:15], b'{"id":1,"text":"' + data):
-        with pytest.raises(FormatError, match="something else writes to this topic"):
+        with pytest.raises(ForeignError, match="something else writes to this topic"):
             decode(other)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.forward.join import Join, Joined, Verdict
@@ -83,14 +83,10 @@ class Lane:
         if self.task is not None:
             await asyncio.wait([self.task])
 
-    def offer(self, documents: Sequence[ConsumerRecord], verdicts: Sequence[ConsumerRecord]) -> None:
-        """Take records of the two topics.
-
-        Raises:
-            StateError: a verdict is none, or is about another topic.
-        """
+    def offer(self, documents: Sequence[ConsumerRecord], verdicts: Sequence[Verdict]) -> None:
+        """Take what has come from the two topics."""
         self.join.add_documents(documents)
-        self.join.add_verdicts([read_verdict(record, self._topics.documents) for record in verdicts])
+        self.join.add_verdicts(verdicts)
         self.quiet_since = time.monotonic()
         self._wake.set()
 
@@ -188,7 +184,7 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
     """What forward needs of a verdict on a document of `topic`.
 
     Raises:
-        StateError: it is none, or on a document of another topic.
+        ForeignError: it is none. StateError: it is on a document of another topic.
     """
     try:
         found = _object(record.value)
@@ -196,14 +192,11 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         verdict = Verdict(record.offset, source["offset"], kind, found.get("reason", ""), found.get("detail", ""))
         about = source["topic"], source["partition"]
     except (ValueError, KeyError, TypeError) as error:
-        raise StateError(
-            f"{record.topic}, partition {record.partition}, offset {record.offset} is no verdict ({error}); something "
-            "else writes to this topic: stop it, and rebuild into a new topic_prefix with `stream-lsh reindex`"
-        ) from None
+        raise ForeignError(f"a record is no verdict ({error}); something else writes to this topic: stop it") from None
     if about != (topic, record.partition):
         raise StateError(
-            f"{record.topic}, partition {record.partition}, offset {record.offset} is a verdict on {about[0]}, "
-            f"partition {about[1]}, not on {topic}: use one topic_prefix for one documents_topic"
+            f"a verdict is on {about[0]}, partition {about[1]}, not on {topic}: use one topic_prefix for one "
+            "documents_topic"
         )
     return verdict
 

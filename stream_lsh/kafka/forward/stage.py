@@ -22,9 +22,11 @@ from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin, committed
 from stream_lsh.kafka.forward.assignor import PairedAssignor
-from stream_lsh.kafka.forward.partition import Lane, loss
+from stream_lsh.kafka.forward.join import Verdict
+from stream_lsh.kafka.forward.partition import Lane, loss, read_verdict
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.run.lives import Failed, Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
@@ -57,6 +59,7 @@ class ForwardStage(Stage):
         self._paused: set[TopicPartition] = set()
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._looked = 0.0
+        self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
         stopping = asyncio.ensure_future(stop.wait())
@@ -95,7 +98,7 @@ class ForwardStage(Stage):
                 lane.task.result()
         if found is None:
             return
-        self._feed(found)
+        await self._feed(found)
         self._balance()
         if not found and not any(lane.busy for lane in self._lanes.values()):
             self.watch.idle()
@@ -104,12 +107,21 @@ class ForwardStage(Stage):
             self._looked = now
             await self._look(now)
 
-    def _feed(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
-        for partition, lane in self._lanes.items():
-            documents, verdicts = found.get(lane.documents, []), found.get(lane.verdicts, [])
-            if documents or verdicts:
+    async def _feed(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+        for partition, lane in list(self._lanes.items()):
+            documents, records = found.get(lane.documents, []), found.get(lane.verdicts, [])
+            if documents or records:
+                verdicts = [verdict for record in records if (verdict := await self._verdict(record)) is not None]
                 lane.offer(documents, verdicts)
                 self.watch.lag(partition, self._member.lag(lane.verdicts, lane.join.settled))
+
+    async def _verdict(self, record: ConsumerRecord) -> Verdict | None:
+        """The verdict in a record; None: there is none that counts. Raises StateError as `Unreadable`."""
+        try:
+            return read_verdict(record, self._topics.documents)
+        except StateError as error:
+            await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
+            return None
 
     def _balance(self) -> None:
         """Fetch what there is room for."""

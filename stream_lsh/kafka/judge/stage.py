@@ -22,6 +22,7 @@ from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin, committed
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
 from stream_lsh.kafka.judge.records import Record, Records
@@ -55,6 +56,7 @@ class JudgeStage(Stage):
         self._position = 0  # offset after the last reply that was read
         self._decided: int | None = None  # documents that have their verdict
         self._gap_since: float | None = None
+        self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
         stopping = asyncio.ensure_future(stop.wait())
@@ -85,7 +87,7 @@ class JudgeStage(Stage):
                     self.watch.idle()  # another member judges
                 return
             if found:
-                self._read(found[self._input])
+                await self._read(found[self._input])
                 await self._judge()
             elif found is not None:
                 self.watch.idle()
@@ -147,11 +149,16 @@ class JudgeStage(Stage):
 
     # -- judging ----------------------------------------------------------------------------------------------------
 
-    def _read(self, records: Sequence[ConsumerRecord]) -> None:
+    async def _read(self, records: Sequence[ConsumerRecord]) -> None:
         """Take replies; the chain rule says which of them count."""
         assert self._gather is not None
         for record in records:
-            shard, offset, predecessor = _head(record, self.settings)
+            try:
+                shard, offset, predecessor = head(record.value or b"", self.settings)
+            except FormatError as error:
+                await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
+                self._position = record.offset + 1
+                continue
             outcome = self._gather.add(record.offset, shard, offset, predecessor, record.value)
             self._position = record.offset + 1
             if outcome is Outcome.APPLIED:
@@ -215,10 +222,3 @@ class JudgeStage(Stage):
 def _row(record: Record) -> Row:
     key, value, headers = record
     return key, value, headers, None
-
-
-def _head(record: ConsumerRecord, settings: KafkaSettings) -> tuple[int, int, int]:
-    try:
-        return head(record.value or b"", settings)
-    except FormatError as error:
-        raise FormatError(f"{record.topic}, partition {record.partition}, offset {record.offset}: {error}") from None

@@ -25,15 +25,16 @@ from faust.types import TP, EventT, StreamT
 from mode import Service, ServiceT
 from yarl import URL
 
-from stream_lsh.errors import BrokerError, StreamLshError
+from stream_lsh.errors import BrokerError, ForeignError, StreamLshError
 from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.match.faust_driver import Consumer, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import FolderLock
 from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.run.health import served
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import FOREIGN, Watch
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics, check, largest_record
@@ -94,6 +95,7 @@ class MatchApp(faust.App):
         self._serve = serve
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
+        self._unreadable = Unreadable(settings, watch)
         self._lock = FolderLock(settings.data_folder)
         session = settings.session_timeout_ms / 1000
         self._drain_seconds = min(5.0, session / 2)
@@ -197,6 +199,10 @@ class MatchApp(faust.App):
         except Exception as error:  # an agent that raises would acknowledge the frame and be started again
             self.fail(error)
 
+    def foreign(self, shard: int, offset: int, error: ForeignError) -> None:
+        """A record of the changelog is none, and was passed over. Called by the threads of the shards."""
+        self._unreadable.passed(f"{self.names.changelog}, partition {shard}, offset {offset}", FOREIGN, error)
+
     async def _changed(self, event: EventT[Any]) -> None:
         await self.store.take(event)
 
@@ -235,7 +241,7 @@ class MatchApp(faust.App):
         for shard in sorted(shards - set(self._flows)):
             self._flows[shard] = Flow(
                 self.store.held[shard], self._positions[shard], self.sender.send, self.names.changelog,
-                self.names.matches, self.fail, self.watch,
+                self.names.matches, self.fail, self.watch, self._unreadable,
             )  # fmt: skip
         self.watch.assigned(set(self._flows))
         if shards:

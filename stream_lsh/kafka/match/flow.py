@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import ANSWER_MS
+from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.match.acknowledger import Acknowledger, Ticket
 from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.topics import Topics
+from stream_lsh.wire.frames import Sequenced
 
 TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait
 MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard that are not acknowledged yet; then no more are fetched
@@ -63,6 +65,7 @@ class Flow:
         matches: str,
         failed: Callable[[BaseException], object],
         watch: Watch,
+        unreadable: Unreadable,
     ) -> None:
         self.held = held
         self.position = position
@@ -71,6 +74,7 @@ class Flow:
         self._matches = matches
         self._failed = failed
         self._watch = watch
+        self._unreadable = unreadable
         self._acks: Acknowledger[Sent] = Acknowledger(self._acknowledge)
         self._waiting: deque[tuple[Sent, bytes]] = deque()
         self._confirmed: list[int] = []
@@ -133,17 +137,34 @@ class Flow:
             taken.append(self._waiting.popleft())
         tickets = [self._acks.begin(sent) for sent, _ in taken]
         confirmed, self._confirmed = self._confirmed, []
+        found: list[Matched | None]
         try:
-            found = await self.held.match([value for _, value in taken], confirmed)
-        except FormatError as error:
-            first, last = taken[0][0].offset, taken[-1][0].offset
-            where = f"offset {first}" if first == last else f"offsets {first} to {last}"
-            topic = Topics.of(self.held.settings).frames
-            raise FormatError(f"{topic}, partition {self.held.shard}, {where}: {error}") from None
+            found = [*await self.held.match([value for _, value in taken], confirmed)]
+        except FormatError:
+            # Each by itself: those before the one in question are known by now, and get their answers again.
+            found = [await self._matched(sent.offset, value) for sent, value in taken]
         for ticket, matched in zip(tickets, found, strict=True):
             if not self._open:
                 return
-            await self._answer(ticket, matched)
+            if matched is None:
+                self._acks.done(ticket)
+            else:
+                await self._answer(ticket, matched)
+
+    async def _matched(self, offset: int, value: bytes) -> Matched | None:
+        """What came of a frame; None if it is passed over."""
+        settings = self.held.settings
+        place = Topics.of(settings).frames, self.held.shard, offset
+        try:
+            Sequenced.decode(value, settings)
+        except FormatError as error:
+            await self._unreadable.pass_over(*place, error)
+            return None
+        try:
+            [matched] = await self.held.match([value], [])
+        except FormatError as error:  # it has a place in the chain: without it nothing goes on
+            raise FormatError("{}, partition {}, offset {}: {}".format(*place, error)) from None
+        return matched
 
     async def _answer(self, ticket: Ticket[Sent], matched: Matched) -> None:
         answer, sent = matched.answer, ticket.item

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.errors import DamagedError, ForeignError, StateError, StreamLshError
 from stream_lsh.index.index import disk_bytes
 from stream_lsh.index.refusals import plainly
 from stream_lsh.kafka.match.replica import Answer, Replica
@@ -40,13 +41,20 @@ class Matched:
 class Held:
     """A replica in `data_folder/shard-N`. All methods but the coroutines return at once.
 
+    Args:
+        foreign: told of each record of the changelog that is none, with shard and offset, by the shard's thread.
+
     Attributes:
         read: offset of the last changelog record that was taken, or None; what is taken is applied soon, in order.
         start: first offset that the changelog has.
     """
 
-    def __init__(self, settings: KafkaSettings, shard: int) -> None:
+    def __init__(
+        self, settings: KafkaSettings, shard: int,
+        foreign: Callable[[int, int, ForeignError], object] = lambda shard, offset, error: None,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self._foreign = partial(foreign, shard)
         self.shard = shard
         self.folder = settings.data_folder / f"shard-{shard}"
         self.read: int | None = None
@@ -92,7 +100,7 @@ class Held:
             self._replica = self._new()
 
     def _new(self) -> Replica:
-        return Replica(self.settings, self.shard, self.folder)
+        return Replica(self.settings, self.shard, self.folder, foreign=self._foreign)
 
     def check(self, start: int, end: int) -> None:
         """Compare what was taken with the changelog as it is now. Raises StateError."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from stream_lsh.errors import DamagedError, FormatError, StateError
+from stream_lsh.errors import DamagedError, ForeignError, FormatError, StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import parts
 from stream_lsh.index.files import make_folder
@@ -62,7 +62,8 @@ class Replica:
     """A shard and its store in a folder; opened as a copy that follows the changelog, until `activate`.
 
     Args:
-        folder: made if missing.
+        folder: made if missing. foreign: told of each record of the changelog that is none, with its offset; it is
+            passed over.
 
     Attributes:
         last: offset in the signatures topic of the last frame applied, -1 if none was.
@@ -74,8 +75,12 @@ class Replica:
         which.
     """
 
-    def __init__(self, settings: Settings, shard: int, folder: Path) -> None:
+    def __init__(
+        self, settings: Settings, shard: int, folder: Path, *,
+        foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
+    ) -> None:  # fmt: skip
         self.settings = settings
+        self._foreign = foreign
         self.number = shard
         self.folder = folder
         with plainly(folder):
@@ -150,7 +155,8 @@ class Replica:
         trimmed: the changelog does not begin at its beginning any more, and an empty store begins where it begins.
 
         Raises:
-            FormatError: for a record that cannot be read. StateError: a change does not continue the rows here.
+            FormatError: for a record that cannot be read; but one that is none is passed over.
+            StateError: a change does not continue the rows here.
         """
         values: dict[bytes, bytes] = {}
         deleted: list[bytes] = []
@@ -160,7 +166,12 @@ class Replica:
         for offset, data in records:
             if self.changelog_offset is not None and offset <= self.changelog_offset:
                 continue
-            change = Change.decode(data, self.settings)
+            try:
+                change = Change.decode(data, self.settings)
+            except ForeignError as error:  # nobody's change; one of ours that was missing would show in the next
+                self._foreign(offset, error)
+                self.changelog_offset = offset
+                continue
             if change.shard != self.number:
                 raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
             self._check_key(change.key, f"the changelog of shard {self.number}")

@@ -73,7 +73,7 @@ class FrameStore(Store[bytes, bytes]):
             await self._closing.pop(shard)
         held = self.held.get(shard)
         if held is None:
-            held = self.held[shard] = Held(self.app.settings, shard)
+            held = self.held[shard] = Held(self.app.settings, shard, self.app.foreign)
             await held.open(start, end)
         else:
             held.check(start, end)

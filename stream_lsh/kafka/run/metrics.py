@@ -10,6 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from stream_lsh.kafka.run.health import Health
 
 BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4096)
+FOREIGN = "foreign"  # a reason of `ignored`: nobody's record
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
@@ -73,6 +74,7 @@ class Watch:
         self._seconds = registry.seconds.labels(role)
         self._last_commit = registry.last_commit.labels(role)
         self._stopped = registry.stopped.labels(role)
+        registry.ignored.labels(role, FOREIGN)  # from 0 on: a series that begins with 1 has not increased
         self._left_out = registry.left_out.labels(role)
         self._lags: set[int] = set()
         self._shards: set[int] = set()

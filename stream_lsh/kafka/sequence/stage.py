@@ -17,6 +17,7 @@ from aiokafka import ConsumerRecord
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.kafka.group.relay import ANSWER_SECONDS, Relay
+from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.judged import decided_of, last_of
 from stream_lsh.kafka.run.lives import Unanswered
 from stream_lsh.kafka.run.metrics import Watch
@@ -73,6 +74,7 @@ class SequenceStage(Relay):
         self._asked = 0.0
         self._asking: asyncio.Task[None] | None = None
         self._warned: dict[int, float] = {}
+        self._unreadable = Unreadable(settings, watch)
 
     def _note(self, state: Any) -> str:
         accepted: Accepted = state
@@ -147,7 +149,7 @@ class SequenceStage(Relay):
             for record in got.get(0, ()):
                 if epoch != self.epoch:
                     break
-                decision = self._decide(record)
+                decision = await self._decide(record)
                 await self._window_open(decision.documents)
                 await self._free()
                 began = time.monotonic()
@@ -156,12 +158,13 @@ class SequenceStage(Relay):
                         break
                     await self._sequence(record, decision, began)
 
-    def _decide(self, record: ConsumerRecord) -> Decision:
+    async def _decide(self, record: ConsumerRecord) -> Decision:
         """What a frame is worth after those before it."""
         try:
             return self._accepted.accept(*places(record.value or b"", self.settings))
         except FormatError as error:
-            raise FormatError(f"{self.source}, offset {record.offset}: {error}") from None
+            await self._unreadable.pass_over(self.source, 0, record.offset, error)
+            return Decision(self._accepted, 0, None, (), 0)
 
     async def _sequence(self, record: ConsumerRecord, decision: Decision, began: float) -> None:
         offset, value = record.offset, record.value or b""

@@ -107,7 +107,7 @@ async def prepare(settings: KafkaSettings) -> Goal:
                 "documents by --documents-topic, or by the --topic-prefix it belongs to"
             )
         signatures = await _partitions(client, topics.signatures)
-    async with _reading(settings) as consumer:
+    async with reading(settings) as consumer:
         for partition in signatures:
             await _refuse_others(consumer, settings, partition)
         await create(settings)
@@ -125,7 +125,7 @@ async def _partitions(client: AIOKafkaAdminClient, topic: str) -> list[TopicPart
 
 
 @asynccontextmanager
-async def _reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
+async def reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
     """A started consumer without a group."""
     consumer = AIOKafkaConsumer(
         **client_options(settings), isolation_level="read_committed", enable_auto_commit=False,
@@ -205,7 +205,7 @@ async def _anything(
     """
     topic = Topics.of(settings).documents
     try:
-        async with _reading(settings) as consumer:
+        async with reading(settings) as consumer:
             for partition, offset in positions.items():
                 here = TopicPartition(topic, partition)
                 consumer.assign([here])

@@ -24,6 +24,7 @@ from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.topics import Topics, create
 
 Make = Callable[..., KafkaSettings]
@@ -208,24 +209,50 @@ def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pyte
     asyncio.run(body())
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (b"x", "is no verdict"),
-        (b"{}", "is no verdict"),
-        (b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}', "verdict on t, partition 0"),
-    ],
-)
-def test_foreign_records_among_the_verdicts(make: Make, value: bytes, says: str) -> None:
+async def write(settings: KafkaSettings, *values: bytes | None) -> None:
+    """Records among the verdicts."""
+    producer = AIOKafkaProducer(**client_options(settings))
+    await producer.start()
+    for value in values:
+        await producer.send_and_wait(Topics.of(settings).verdicts, value, key=b"k", partition=0)
+    await producer.stop()
+
+
+def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> None:
     settings = make(partitions=1)
+    watch = Watch("forward")
 
     async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings))
-        await producer.start()
-        await producer.send_and_wait(Topics.of(settings).verdicts, value, partition=0)
-        await producer.stop()
-        with pytest.raises(StateError, match=says):
+        documents = await write_documents(settings, 60, partitions=1)
+        await write(settings, b"x", b"{}", None, b'{"kind":"unique","source":7}', b"[]")
+        await write_verdicts(settings, documents[:30])
+        await write(settings, b"x")
+        await write_verdicts(settings, documents[30:])
+        async with running(ForwardStage, settings, watch):
+            await until_forwarded(settings, documents)
+        await check(settings, documents, 1)
+        assert watch.registry.ignored.labels("forward", "foreign")._value.get() == 6
+
+    asyncio.run(body())
+    assert "verdicts, partition 0, offset 0 is passed over: a record is no verdict" in caplog.text
+
+
+def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make: Make) -> None:
+    settings = make(partitions=1)
+    watch = Watch("forward")
+
+    async def body() -> None:
+        documents = await write_documents(settings, 30, partitions=1)
+        await write(settings, b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}')
+        await write_verdicts(settings, documents)
+        where = "partition 0, offset 0: a verdict is on t, partition 0, not on .*documents"
+        with pytest.raises(StateError, match=rf"{where}.*stream-lsh skip verdicts 0 0"):
             await ended(settings)
+        await skip(settings, await look(settings, "verdicts", 0, 0))
+        async with running(ForwardStage, settings, watch):
+            await until_forwarded(settings, documents)
+        await check(settings, documents, 1)
+        assert watch.registry.ignored.labels("forward", "skipped")._value.get() == 1
 
     asyncio.run(body())
 

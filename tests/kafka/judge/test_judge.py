@@ -28,7 +28,9 @@ from stream_lsh.kafka.judge.stage import JudgeStage
 from stream_lsh.kafka.run import lives as stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.replies import head
 
 Make = Callable[..., KafkaSettings]
@@ -335,6 +337,43 @@ def test_a_commit_by_hand_is_refused(make: Make) -> None:
         await commit(settings, "judge", Topics.of(settings).matches, 0)
         with pytest.raises(StateError, match="set by hand"):
             await ended(settings)
+
+    asyncio.run(body())
+
+
+def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> None:
+    settings, watch = make(), Watch("judge")
+    frames = answered(settings, tmp_path, 300)
+    foreign = [b"hello", b"", b"SLS and what not", pack(b"F", 2, settings.fingerprint, [])]
+    log = [value for part in log_of(frames) for value in (part, *foreign)]
+
+    async def body() -> None:
+        await reply(settings, log)
+        async with running(JudgeStage, settings, watch):
+            await until(lambda: _true(_value(watch.registry.documents.labels("judge")) == wanted), "all is judged")
+            ignored = watch.registry.ignored.labels("judge", "foreign")
+            await until(lambda: _true(_value(ignored) == len(log) // 5 * 4), "all is read")
+        await check(settings, frames)
+
+    wanted = expected(settings, frames).documents
+    asyncio.run(body())
+
+
+def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make: Make, tmp_path: Path) -> None:
+    settings, watch = make(), Watch("judge")
+    frames = answered(settings, tmp_path, 100)
+    other = pack(b"R", 2, "00" * 8, [])
+
+    async def body() -> None:
+        await reply(settings, [other, *log_of(frames)])
+        where = "partition 0, offset 0: a reply was made with other settings"
+        with pytest.raises(FormatError, match=rf"{where}.*stream-lsh skip matches 0 0"):
+            await ended(settings)
+        await skip(settings, await look(settings, "matches", 0, 0))
+        async with running(JudgeStage, settings, watch):
+            await until_committed(settings, goal(settings, log_of(frames)) + 1)
+        await check(settings, frames)
+        assert _value(watch.registry.ignored.labels("judge", "skipped")) == 1
 
     asyncio.run(body())
 

@@ -60,7 +60,8 @@ class Play:
         self.shard = Shard()
         self.watch = Watch("match")
         held: Any = self.shard
-        self.flow = Flow(held, 10, self._send, "changelog", "matches", self.failures.append, self.watch)
+        unreadable: Any = None
+        self.flow = Flow(held, 10, self._send, "changelog", "matches", self.failures.append, self.watch, unreadable)
 
     async def _send(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
         self.sends.append((topic, partition, value))

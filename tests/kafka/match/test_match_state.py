@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from kafka_helpers import settings_for
 from match_play import LIMIT, ROOT, Replies, all_committed, documents, expected, frames, log_ends, produce
 from stage_helpers import warm
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
-from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.match.faust_driver import Consumer
 from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.run.lives import keep_running
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.topics import Topics, create
 
 pytestmark = pytest.mark.long
@@ -217,16 +218,70 @@ def test_changelog_records_that_faust_loses_are_read_again(
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_a_frame_that_is_none_ends_the_role(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
+async def write(settings: KafkaSettings, topic: str, *values: bytes) -> None:
+    """Records of somebody else's, for shard 0."""
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
+        for value in values:
+            await producer.send_and_wait(topic, value, partition=0)
+
+
+def counted(watch: Watch, reason: str) -> float:
+    value: float = watch.registry.ignored.labels("match", reason)._value.get()
+    return value
+
+
+def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """With a disk and without; everything else is answered as if it had never been."""
+    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
+    log = frames(settings, documents(900), SIZE)
+    topics, replies = Topics.of(settings), Replies(settings)
+
+    async def more(part: list[bytes], foreign: int) -> None:
+        await produce(settings, part)
+        await replies.read(len(replies.found[0]) + len(part))
+        await all_committed(settings, len(replies.found[0]) + foreign)
 
     async def scenario() -> None:
         await create(settings)
-        await produce(settings, [b"hello"])
-        await with_match(settings, lambda: asyncio.sleep(LIMIT))
+        await write(settings, topics.frames, b"hello", log[0][:4] + b"F" + log[0][5:])
+        watch = await with_match(settings, lambda: more(log[:20], 2))
+        assert counted(watch, "foreign") == 2
+        await write(settings, topics.changelog, b"hello", b"")
+        await write(settings, topics.frames, b"hello")
+        watch = await with_match(settings, lambda: more(log[20:30], 3))
+        assert counted(watch, "foreign") == 3
+        shutil.rmtree(settings.data_folder)
+        await write(settings, topics.changelog, b"hello")
+        watch = await with_match(settings, lambda: more(log[30:], 3))
+        assert counted(watch, "foreign") == 3 and counted(watch, "gap") == 0
 
-    with pytest.raises(FormatError, match="something else writes to this topic"):
-        asyncio.run(scenario())
+    asyncio.run(scenario())
+    assert replies.found == expected(settings, log, tmp_path)
+
+
+def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
+    broker: Any, prefix: str, tmp_path: Path
+) -> None:  # fmt: skip
+    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
+    log, others = frames(settings, documents(320), SIZE), frames(KafkaSettings(threshold=0.7), documents(16), SIZE)
+    topics, replies = Topics.of(settings), Replies(settings)
+
+    async def more(part: list[bytes]) -> None:
+        await replies.read(len(replies.found[0]) + len(part))
+        await all_committed(settings, len(log) + 1)
+
+    async def scenario() -> None:
+        await create(settings)
+        await produce(settings, [*log[:10], *others, *log[10:]])
+        where = rf"{topics.frames}, partition 0, offset 10: "
+        with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip frames 0 10"):
+            await with_match(settings, lambda: asyncio.sleep(LIMIT))
+        await skip(settings, await look(settings, "frames", 0, 10))
+        watch = await with_match(settings, lambda: more(log))
+        assert counted(watch, "skipped") == 1 and counted(watch, "gap") == 0
+
+    asyncio.run(scenario())
+    assert replies.found == expected(settings, log, tmp_path)
 
 
 def test_frames_of_other_settings_end_the_role(broker: Any, prefix: str, tmp_path: Path) -> None:
@@ -301,7 +356,7 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
 
     async def scenario() -> int:
         await feed(settings, log, replies)
-        await produce(settings, [b"hello"])
+        await produce(settings, frames(KafkaSettings(threshold=0.7), documents(16), SIZE))
         return await asyncio.to_thread(process.wait, LIMIT)
 
     try:
@@ -309,7 +364,7 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
     finally:
         process.kill()
         process.wait()
-    assert "something else writes to this topic" in (tmp_path / "faust.log").read_text()
+    assert "was made with other settings" in (tmp_path / "faust.log").read_text()
     assert replies.found == expected(settings, log, tmp_path)
 
 

@@ -24,6 +24,7 @@ def value(registry: Registry, name: str, **labels: str) -> float | None:
 def test_everything_that_a_watch_tells() -> None:
     registry = Registry()
     watch, other = Watch("judge", registry), Watch("sign", registry)
+    assert value(registry, "ignored_records_total", role="judge", reason="foreign") == 0  # its first is an increase
     watch.documents(3)
     watch.documents(4)
     other.documents(100)

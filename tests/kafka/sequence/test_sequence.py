@@ -43,6 +43,7 @@ from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
 Make = Callable[..., KafkaSettings]
@@ -228,12 +229,39 @@ def test_frames_of_other_settings_end_it_with_their_place(make: Make) -> None:
 
     async def body() -> None:
         await send(settings, [frame(settings, (0, 0, 1, STARTS)), frame(KafkaSettings(threshold=0.7), (0, 1, 2, 0))])
-        with pytest.raises(FormatError, match=rf"{topics.signatures}, offset 1: .*other settings"):
+        where = rf"{topics.signatures}, partition 0, offset 1: "
+        with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip signatures 0 1"):
             async with running(SequenceStage, settings) as task:
                 await asyncio.wait([task], timeout=PATIENCE)
         assert len(await records(settings, topics.frames)) == 1
 
     asyncio.run(body())
+
+
+def test_what_is_no_frame_is_passed_over(make: Make, caplog: Any) -> None:
+    """And whoever begins again passes it over as well, to the same bytes."""
+    settings = make(partitions=1)
+    topics, watch = Topics.of(settings), Watch("sequence")
+    reply = pack(b"R", 2, settings.fingerprint, [])
+    frames = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(3)]
+    log = [b"hello", frames[0], reply, frames[1], b"", frames[2]]
+
+    async def body() -> None:
+        await send(settings, log)
+        for _ in range(2):
+            async with running(SequenceStage, settings, watch):
+                await until_sequenced(settings, len(log))
+            await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY).metadata())
+        for shard in (0, 1):
+            copies = await records(settings, topics.frames, shard)
+            assert [(f.offset, f.predecessor) for f, _ in chained(settings, copies)] == [(1, -1), (3, 1), (5, 3)]
+            assert offsets(settings, copies) == [(0, 0), (0, 1), (0, 2)]
+            assert len({record.value for record in copies}) == 3
+        assert watch.registry.ignored.labels("sequence", "foreign")._value.get() == 6
+
+    asyncio.run(body())
+    assert f"{topics.signatures}, partition 0, offset 0 is passed over: a record is no frame of" in caplog.text
+    assert caplog.text.count("is passed over") == 2  # a line is enough for many
 
 
 def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(

@@ -1,0 +1,137 @@
+"""Naming a record that cannot be read, so that its reader passes it over: what it is, and what that loses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
+from aiokafka.structs import OffsetAndMetadata
+
+from stream_lsh.errors import ForeignError, StateError
+from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.forward.partition import read_verdict
+from stream_lsh.kafka.group.unreadable import GROUP, SKIPPABLE, named
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.reindex import reading
+from stream_lsh.kafka.topics import Topics
+from stream_lsh.wire.frames import Sequenced, places
+from stream_lsh.wire.replies import head
+
+READ_SECONDS = 30.0
+LOST = {
+    "signatures": "its documents, unless other frames have them. If a signer of this pipeline has sent it, what "
+    "follows of its partitions is ignored as long as it is missing: start all workers with --accept-loss once: what is "
+    "still there of its documents is signed again then.",
+    "frames": "nothing, unless the sequencer of this pipeline has sent it: then the shard waits for it for ever, and "
+    "only `stream-lsh reindex` into a new prefix helps.",
+    "matches": "nothing, unless a shard of this pipeline has sent it: then judge waits until match sends it again.",
+    "verdicts": "nothing, unless the judge of this pipeline has written it: then forward waits for another verdict on "
+    "its document, which is neither in unique nor in dead-letters.",
+}
+"""What passing over a record loses, by the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A record that stops its reader. topic: an attribute of `Topics`. why: it cannot be read."""
+
+    topic: str
+    place: TopicPartition
+    offset: int
+    size: int
+    timestamp: int
+    why: str
+
+    @property
+    def lost(self) -> str:
+        """What is lost by passing it over."""
+        return LOST[self.topic]
+
+
+async def look(settings: KafkaSettings, topic: str, partition: int, offset: int) -> Unread:
+    """The record at a place, which must be one that stops its reader.
+
+    Raises:
+        StateError: there is no record, or it can be read, or it is behind the reader.
+        KafkaError, OSError: see `connection.explained`.
+    """
+    topics = Topics.of(settings)
+    place = TopicPartition(getattr(topics, topic), partition)
+    where = f"{place.topic}, partition {partition}, offset {offset}"
+    role = SKIPPABLE[topic]
+    async with admin(settings) as client:
+        if place.topic not in await client.list_topics():
+            raise StateError(f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}")
+        [described] = await client.describe_topics([place.topic])
+        if partition not in [found["partition"] for found in described["partitions"]]:
+            raise StateError(f"the topic {place.topic} has no partition {partition}")
+        found = (await committed(client, topics.group(role), place.topic)).get(partition)
+    if found is not None and found[0] > offset:
+        raise StateError(f"{where} is behind {role}, which goes on at {found[0]}: there is nothing to pass over")
+    record = await _read(settings, place, offset)
+    if record is None:
+        raise StateError(f"{where} has no record")
+    try:
+        _READ[topic](record, settings)
+    except ForeignError as error:
+        raise StateError(f"{where} needs no skip ({error}): {role} passes such records over by itself") from None
+    except StateError as error:
+        return Unread(topic, place, offset, len(record.value or b""), record.timestamp, str(error))
+    raise StateError(
+        f"{where} can be read with these settings: if {role} stops at it, it has others than are given here"
+    )
+
+
+_READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
+    "signatures": lambda record, settings: places(record.value or b"", settings),
+    "frames": lambda record, settings: Sequenced.decode(record.value or b"", settings),
+    "matches": lambda record, settings: head(record.value or b"", settings),
+    "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
+}
+"""How its reader reads a record of a topic."""
+
+
+async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:
+    async with reading(settings) as consumer:
+        begin = (await consumer.beginning_offsets([place]))[place]
+        end = (await consumer.end_offsets([place]))[place]
+        if not begin <= offset < end:
+            return None
+        consumer.assign([place])
+        consumer.seek(place, offset)
+        late = time.monotonic() + READ_SECONDS
+        while await consumer.position(place) <= offset:
+            for record in (await consumer.getmany(timeout_ms=500, max_records=1)).get(place, ()):
+                return record if record.offset == offset else None
+            if time.monotonic() > late:
+                raise errors.KafkaTimeoutError(f"{place.topic} cannot be read")
+    return None
+
+
+async def skip(settings: KafkaSettings, unread: Unread) -> None:
+    """Have a record passed over, from the reader's next start on.
+
+    Raises:
+        KafkaError, OSError: see `connection.explained`.
+    """
+    topics, place = Topics.of(settings), unread.place
+    async with admin(settings) as client:
+        before = await named(client, settings, place.topic, place.partition)
+        found = (await committed(client, topics.group(SKIPPABLE[unread.topic]), place.topic)).get(place.partition)
+    position = 0 if found is None else found[0]
+    offsets = sorted({unread.offset, *(offset for offset in before if offset >= position)})
+    consumer = AIOKafkaConsumer(
+        **client_options(settings), group_id=topics.group(GROUP), enable_auto_commit=False
+    )  # fmt: skip
+    await consumer.start()
+    try:
+        await asyncio.sleep(0)  # see `reading`
+        consumer.assign([place])
+        await consumer.commit({place: OffsetAndMetadata(unread.offset, orjson.dumps(offsets).decode())})
+    finally:
+        await consumer.stop()
