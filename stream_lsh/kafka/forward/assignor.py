@@ -20,9 +20,11 @@ class _Common:
 
 class PairedAssignor(RangePartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
     """Kafka's range assignor gives out partitions of one topic without regard to another. While the documents have been
-    given more than the verdicts have, a member would get documents of one partition and verdicts of another."""
+    given more than the verdicts have, a member would get documents of one partition and verdicts of another.
 
-    name = "stream-lsh-paired"
+    It goes by the name of that one: members of version 0.1 know no other, and to offer both is no way. aiokafka joins
+    the group once for each assignor that it has, so that two members may put each other out for minutes.
+    """
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> Any:

@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StateError
@@ -65,8 +64,7 @@ class ForwardStage(Stage):
         stopping = asyncio.ensure_future(stop.wait())
         options = {
             "isolation_level": "read_committed",
-            # Range as well, as long as there are members of version 0.1, which know nothing else.
-            "partition_assignment_strategy": [PairedAssignor, RangePartitionAssignor],
+            "partition_assignment_strategy": [PairedAssignor],
             "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip

@@ -42,5 +42,6 @@ def test_a_topic_that_is_not_known_yet(unknown: str) -> None:
     assert all(mine == {"documents": [], "verdicts": []} for mine in shared(Cluster(**counts), 2))
 
 
-def test_it_is_another_protocol_than_the_one_before() -> None:
-    assert PairedAssignor.name != RangePartitionAssignor.name
+def test_members_of_the_version_before_can_join_its_group() -> None:
+    assert PairedAssignor.name == RangePartitionAssignor.name
+    assert PairedAssignor.metadata(TOPICS) == RangePartitionAssignor.metadata(TOPICS)
