@@ -63,7 +63,7 @@ class Held:
         # Whether the changelog is empty, but once had records that are not known here: no record will say whether this
         # state is the end of the chain.
         self._emptied = False
-        self._broken = self._closed = False
+        self._active = self._broken = self._closed = False
         self._gap_since: float | None = None
         self._replica: Replica | None = None
         self._taken: list[tuple[int, bytes]] = []
@@ -103,8 +103,8 @@ class Held:
         return Replica(self.settings, self.shard, self.folder, foreign=self._foreign)
 
     def check(self, start: int, end: int) -> None:
-        """Compare what was taken with the changelog as it is now. Raises StateError."""
-        self.start = start
+        """Compare what was taken with the changelog as it is now, which is followed from here on. Raises StateError."""
+        self.start, self._active = start, False
         offset = self._opened().changelog_offset
         if offset is not None and (self.read is None or offset > self.read):
             self.read = offset
@@ -175,11 +175,14 @@ class Held:
     async def take(self, offset: int, value: bytes, *, more: bool) -> bool:
         """Take the next record of the changelog; `more` if another is at hand, so that several are applied at once.
 
-        Returns whether it was the next one: one that is known is passed over, one beyond a hole is not taken.
+        Returns whether it was the next one: one that is known is passed over, one beyond a hole is not taken. So is
+        one that comes late, to a shard that is active: `check` goes back to it.
 
         Raises:
             FormatError, StateError, OutputError: what applying an earlier one has raised, see `Replica.apply`.
         """
+        if self._active:
+            return True
         if offset > self.expected:
             return False
         if offset == self.expected:
@@ -222,6 +225,7 @@ class Held:
             Failed: the local state did not fit the changelog, or was damaged, and is deleted: begin again.
             StateError: as `_delete`; or it is damaged although it was just built, or cannot be opened.
         """
+        self._active = True
         self.flush()
         while self._applying:
             await asyncio.wrap_future(self._applying.popleft())

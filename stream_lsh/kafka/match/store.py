@@ -172,9 +172,12 @@ class FrameStore(Store[bytes, bytes]):
         """Nothing is left to do: `take` has had each record."""
 
     def persisted_offset(self, tp: TP) -> int | None:
-        """Where recovery goes on. The replica keeps it, without holes, in the same write as what it stands for."""
+        """Where recovery goes on. The replica keeps it, without holes, in the same write as what it stands for.
+
+        Never None for a shard that is held: Faust would go by the records that it has seen, late ones too.
+        """
         held = self.held.get(tp.partition)
-        return None if held is None else held.read
+        return None if held is None else held.expected - 1
 
     def set_persisted_offset(self, tp: TP, offset: int) -> None:
         """Not for Faust to say: it would take the offset of any record that was delivered, a zombie's too."""

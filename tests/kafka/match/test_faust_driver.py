@@ -101,6 +101,18 @@ def test_a_shard_given_up_while_it_is_activated_is_no_failure(given_up: bool) ->
     assert [type(error) for error in failures] == ([] if given_up else [RuntimeError, Failed])
 
 
+def test_what_faust_has_seen_of_a_late_record_is_read_again() -> None:
+    """Its shard, active, did not take it, and nothing else of the changelog either."""
+    place = TP("changelog", 0)
+    store: Any = object.__new__(FrameStore)
+    store.held = {0: SimpleNamespace(expected=0, read=None)}
+    found: Recovery = object.__new__(Recovery)
+    found.tp_to_table = {}
+    seen: Any = {place: 3}
+    found._add(store, place, seen)
+    assert seen == {place: -1}
+
+
 @pytest.mark.parametrize(
     ("start", "end", "offset", "position"),
     [(0, 9, None, 0), (0, 9, 4, 4), (3, 9, 3, 3), (3, 9, 9, 9), (3, 9, None, None), (3, 9, 2, None), (3, 9, 10, None)],

@@ -209,6 +209,31 @@ def test_a_standby_of_an_emptied_changelog_that_has_followed_begins_nowhere_else
     asyncio.run(scenario())
 
 
+def test_a_record_that_comes_late_does_not_close_an_active_shard(tmp_path: Path, whole: Whole) -> None:
+    """One that was fetched before recovery ended, another owner's; it is read when the shard is assigned anew."""
+    log, changes = whole
+
+    async def scenario() -> None:
+        held = Held(settings_of(tmp_path), 0)
+        await held.open(0, 10)
+        await followed(held, changes, 0, 10)
+        activating = asyncio.create_task(held.activate())
+        await asyncio.sleep(0)
+        for offset in (10, 12):  # while it is opened, and with a hole before it
+            assert await held.take(offset, changes[offset], more=False)
+        await activating
+        assert await held.take(10, changes[10], more=False)
+        assert all(matched.answer is not None for matched in await held.match(log[10:12], ()))
+        assert held.expected == 10
+        held.check(0, 12)
+        await followed(held, changes, 10, 12)
+        await held.activate()
+        assert all(matched.answer is not None for matched in await held.match(log[12:], ()))
+        await held.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_frame_that_stays_away_ends_it_in_time(
     tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:  # fmt: skip
