@@ -26,6 +26,7 @@ from stream_lsh.kafka.client.clients import ANSWER_MS, consuming, producing, see
 from stream_lsh.kafka.client.connection import admin, all_committed
 from stream_lsh.kafka.group.hearing import Hearing
 from stream_lsh.kafka.group.membership import RECENT
+from stream_lsh.kafka.group.position import Bounds, bounds
 from stream_lsh.kafka.group.underway import MOST_BYTES, Underway
 from stream_lsh.kafka.run.lives import Failed, Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
@@ -239,12 +240,16 @@ class Relay(Stage):
                     raise
                 await asyncio.sleep(0.1)
 
-    async def _bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Of source partitions: offset of the first record that is there, and behind the last."""
+    async def _bounds(self, partitions: Sequence[int], known: Mapping[int, int]) -> Mapping[int, Bounds]:
+        """Of source partitions: where they begin and end. known: positions, see `position.bounds`."""
         places = [TopicPartition(self.source, partition) for partition in partitions]
-        begins = await self.consumer.beginning_offsets(places)
-        ends = await self.consumer.end_offsets(places)
-        return {place.partition: (begins[place], ends[place]) for place in places}
+
+        async def ask() -> Mapping[int, Bounds]:
+            begins = await self.consumer.beginning_offsets(places)
+            ends = await self.consumer.end_offsets(places)
+            return {place.partition: (begins[place], ends[place]) for place in places}
+
+        return await bounds(ask, known)
 
     # Reading and sending
 

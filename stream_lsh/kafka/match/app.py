@@ -221,11 +221,9 @@ class MatchApp(faust.App):
         """
         if not committed:
             return {}
-        starts = await self.consumer.earliest_offsets(*committed)
-        ends = await self.consumer.highwaters(*committed)
-        found: dict[TP, int] = {}
-        for tp, offset in committed.items():
-            start, end, position = starts[tp] or 0, ends[tp] or 0, offset or 0
+        found = {tp: offset or 0 for tp, offset in committed.items()}
+        for tp, (start, end) in (await self.consumer.bounds(found)).items():
+            position = found[tp]
             if not start <= position <= end:
                 raise BrokerError(
                     f"partition {tp.partition} of the topic {tp.topic} has the offsets {start} to {end}, but the next "
@@ -233,7 +231,7 @@ class MatchApp(faust.App):
                     "or the topic was made anew. Rebuild from the documents under another topic_prefix (stream-lsh "
                     "reindex), with a longer retention_hours if it was too short"
                 )
-            found[tp] = self._positions[tp.partition] = position
+            self._positions[tp.partition] = position
         return found
 
     def answer_for(self, shards: set[int]) -> None:

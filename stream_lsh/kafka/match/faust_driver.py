@@ -14,6 +14,7 @@ from faust.types import TP, Message
 from mode import Service
 
 from stream_lsh.kafka.client.clients import NEVER_MS, stop_consumer
+from stream_lsh.kafka.group.position import Bounds, bounds
 from stream_lsh.kafka.run.lives import Unanswered
 
 if TYPE_CHECKING:
@@ -124,6 +125,16 @@ class Consumer(driver.Consumer):
         if begin:
             await self.seek_wait(begin)
         return committed
+
+    async def bounds(self, positions: Mapping[TP, int]) -> Mapping[TP, Bounds]:
+        """Where these partitions begin and end; see `position.bounds`."""
+
+        async def ask() -> Mapping[TP, Bounds]:
+            begins = await self.earliest_offsets(*positions)
+            ends = await self.highwaters(*positions)
+            return {tp: (begins[tp], ends[tp]) for tp in positions}
+
+        return await bounds(ask, positions)
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         done = await super()._commit(offsets)

@@ -76,15 +76,14 @@ class Held:
 
     # -- opening and closing ----------------------------------------------------------------------------------------
 
-    async def open(self, start: int, end: int) -> None:
-        """Open the replica and compare it with the changelog, which has the offsets from `start` to before `end`.
+    async def open(self, start: int) -> None:
+        """Open the replica; `check` is to follow. start: the first offset that the changelog has.
 
         Raises:
-            StateError: the folder cannot be used, or knows more than the changelog has.
+            StateError: the folder cannot be used.
         """
         self.start = start
         await self._run(self._open)
-        self.check(start, end)
         self._found = self._opened().last >= 0
         if start > 0 and not self._found:
             log.warning(
@@ -103,11 +102,16 @@ class Held:
         return Replica(self.settings, self.shard, self.folder, foreign=self._foreign)
 
     def check(self, start: int, end: int) -> None:
-        """Compare what was taken with the changelog as it is now, which is followed from here on. Raises StateError."""
+        """Compare what is here with the changelog as it is now, with the offsets from `start` to before `end`. It is
+        followed from here on.
+
+        Raises:
+            StateError: here is more than the changelog has.
+        """
         self.start, self._active = start, False
-        offset = self._opened().changelog_offset
-        if offset is not None and (self.read is None or offset > self.read):
-            self.read = offset
+        offset, reached = self._opened().changelog_offset, self.reached
+        if reached:
+            self.read = reached - 1
         if self.read is not None and self.read >= end:
             raise StateError(
                 f"{self.folder} holds shard {self.shard} up to offset {self.read} of its changelog, which ends at "
@@ -166,6 +170,12 @@ class Held:
         return self._replica
 
     # -- following the changelog ------------------------------------------------------------------------------------
+
+    @property
+    def reached(self) -> int:
+        """Offset behind what is here of the changelog."""
+        known = self.read, self._opened().changelog_offset
+        return 1 + max(-1 if offset is None else offset for offset in known)
 
     @property
     def expected(self) -> int:

@@ -59,8 +59,12 @@ class FrameStore(Store[bytes, bytes]):
             return
         places = [TP(topic, shard) for shard in mine]
         starts = await self.app.consumer.earliest_offsets(*places)
-        ends = await self.app.consumer.highwaters(*places)
-        await asyncio.gather(*[self._hold(place.partition, starts[place] or 0, ends[place] or 0) for place in places])
+        opened = await asyncio.gather(*[self._hold(place.partition, starts[place]) for place in places])
+        bounds = await self.app.consumer.bounds(
+            {place: held.reached for place, held in zip(places, opened, strict=True)}
+        )
+        for place, held in zip(places, opened, strict=True):
+            held.check(*bounds[place])
         standbys = {tp.partition for tp in self.app.assignor.assigned_standbys() if tp.topic == topic}
         log.info(
             "member of generation %d with the shards %s%s", generation_id,
@@ -68,15 +72,14 @@ class FrameStore(Store[bytes, bytes]):
             f", standing by for {', '.join(map(str, sorted(standbys)))}" if standbys else "",
         )  # fmt: skip
 
-    async def _hold(self, shard: int, start: int, end: int) -> None:
+    async def _hold(self, shard: int, start: int) -> Held:
         if shard in self._closing:
             await self._closing.pop(shard)
         held = self.held.get(shard)
         if held is None:
             held = self.held[shard] = Held(self.app.settings, shard, self.app.foreign)
-            await held.open(start, end)
-        else:
-            held.check(start, end)
+            await held.open(start)
+        return held
 
     def _give_up(self, shards: Iterable[int]) -> None:
         """Close shards beside what goes on: a member that joins has no heart-beat until `on_rebalance` has returned."""

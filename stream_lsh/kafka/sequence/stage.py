@@ -83,13 +83,8 @@ class SequenceStage(Relay):
     async def _begin(self, partitions: list[int]) -> None:
         found = await self._committed(self.role, self.source)
         known = Accepted.of(found[0][1]) if 0 in found else None
-        begin, end = (await self._bounds([0]))[0]
         position = found[0][0] if 0 in found else 0
-        for _ in range(4):  # a broker that has just taken over may not know its end yet
-            if position <= end:
-                break
-            await asyncio.sleep(0.5)
-            begin, end = (await self._bounds([0]))[0]
+        begin, end = (await self._bounds([0], {0: position}))[0]
         if position > end:
             raise StateError(
                 f"{self.source} ends at offset {end}, but has been read up to {position}: the topic was deleted and "

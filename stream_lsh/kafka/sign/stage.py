@@ -110,12 +110,7 @@ class SignStage(Relay):
             note.check(self.settings.fingerprint, self.settings.document_format, self.source)
         sequenced = await self._committed("sequence", self.target)
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
-        bounds = await self._bounds(partitions)
-        for _ in range(4):  # a broker that has just taken over may not know its end yet
-            if all(p not in found or found[p][0] <= end for p, (_, end) in bounds.items()):
-                break
-            await asyncio.sleep(0.5)
-            bounds = await self._bounds(partitions)
+        bounds = await self._bounds(partitions, {partition: offset for partition, (offset, _) in found.items()})
         return {
             p: beginning(
                 f"{self.source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
@@ -221,7 +216,7 @@ class SignStage(Relay):
                 return
             what = "another record"
         else:
-            if (await self._bounds([partition]))[partition][0] > last.offset:
+            if (await self._bounds([partition], {partition: last.offset}))[partition][0] > last.offset:
                 return  # by now
             policy = (await configs_of(self.admin, [self.source])).get(self.source, {}).get("cleanup.policy", "compact")
             if "compact" in policy:

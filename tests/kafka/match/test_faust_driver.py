@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +13,11 @@ import pytest
 from faust.tables import recovery
 from faust.types import TP
 
-from stream_lsh.errors import BrokerError
+from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.kafka.group import position
 from stream_lsh.kafka.match.app import MatchApp
-from stream_lsh.kafka.match.faust_driver import ConsumerThread, Recovery
+from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread, Recovery
+from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch
@@ -33,6 +37,28 @@ def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(monkeyp
     asyncio.run(scenario())
     assert given["max_poll_interval_ms"] > 20 * 86_400_000
     assert given["rebalance_timeout_ms"] < 120_000  # a join does not wait as long
+
+
+class Log:
+    """Of the consumer what asks for the bounds of a partition: it begins at `start`; its end is told otherwise each
+    time, and at last always the same."""
+
+    bounds = Consumer.bounds
+
+    def __init__(self, start: int, *ends: int) -> None:
+        self._start = start
+        self._ends = list(ends)
+
+    async def earliest_offsets(self, *places: TP) -> dict[TP, int]:
+        return dict.fromkeys(places, self._start)
+
+    async def highwaters(self, *places: TP) -> dict[TP, int]:
+        return dict.fromkeys(places, self._ends.pop(0) if len(self._ends) > 1 else self._ends[0])
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(position, "PAUSE", 0)
 
 
 @pytest.mark.parametrize("handed_over", ["never", "before", "meanwhile"])
@@ -114,24 +140,44 @@ def test_what_faust_has_seen_of_a_late_record_is_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "offset", "position"),
+    ("start", "end", "offset", "begins"),
     [(0, 9, None, 0), (0, 9, 4, 4), (3, 9, 3, 3), (3, 9, 9, 9), (3, 9, None, None), (3, 9, 2, None), (3, 9, 10, None)],
 )
 def test_frames_that_were_deleted_are_noticed_whatever_the_shard_holds(
-    start: int, end: int, offset: int | None, position: int | None
+    start: int, end: int, offset: int | None, begins: int | None
 ) -> None:  # fmt: skip
     place = TP("frames", 0)
-
-    async def starts(*_: TP) -> dict[TP, int]:
-        return {place: start}
-
-    async def ends(*_: TP) -> dict[TP, int]:
-        return {place: end}
-
-    app: Any = SimpleNamespace(consumer=SimpleNamespace(earliest_offsets=starts, highwaters=ends), _positions={})
-    if position is None:
+    app: Any = SimpleNamespace(consumer=Log(start, end), _positions={})
+    if begins is None:
         with pytest.raises(BrokerError, match="frames were deleted before they were matched"):
             asyncio.run(MatchApp.positions(app, {place: offset}))
     else:
-        assert asyncio.run(MatchApp.positions(app, {place: offset})) == {place: position}
-        assert app._positions == {0: position}
+        assert asyncio.run(MatchApp.positions(app, {place: offset})) == {place: begins}
+        assert app._positions == {0: begins}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_broker_that_does_not_know_its_end_yet_has_lost_nothing(tmp_path: Path, known: bool) -> None:
+    """Neither frames nor changes; what it says at last counts."""
+    frames, changes = TP("frames", 0), TP("changelog", 0)
+    ends = (0, 4, 7) if known else (0, 4)
+    store: Any = object.__new__(FrameStore)
+    store._closing, store._reading_again = {}, {}
+    app: Any = SimpleNamespace(
+        names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), _positions={}
+    )
+    store.app = app
+
+    async def scenario() -> None:
+        held = Held(KafkaSettings(data_folder=tmp_path), 0)
+        await held.open(0)
+        held.read, store.held = 6, {0: held}
+        app.consumer = Log(0, *ends)
+        with nullcontext() if known else pytest.raises(StateError, match="has lost records"):
+            await store.on_rebalance({changes}, set(), set())
+        app.consumer = Log(0, *ends)
+        with nullcontext() if known else pytest.raises(BrokerError, match="was made anew"):
+            await MatchApp.positions(app, {frames: 7})
+        await held.close()
+
+    asyncio.run(scenario())

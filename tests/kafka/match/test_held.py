@@ -47,6 +47,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], list[b
     return log, changes
 
 
+async def opened(held: Held, start: int, end: int) -> None:
+    """Open it beside a changelog with the offsets [start, end)."""
+    await held.open(start)
+    held.check(start, end)
+
+
 async def followed(held: Held, changes: Sequence[bytes], first: int, last: int) -> None:
     """Follow the changelog's records [first, last)."""
     for offset in range(first, last):
@@ -56,7 +62,7 @@ async def followed(held: Held, changes: Sequence[bytes], first: int, last: int) 
 async def kept(settings: KafkaSettings, changes: Sequence[bytes], last: int) -> None:
     """Leave a folder that knows the changelog up to before `last`."""
     held = Held(settings, 0)
-    await held.open(0, last)
+    await opened(held, 0, last)
     await followed(held, changes, 0, last)
     await held.close()
 
@@ -78,7 +84,7 @@ def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with monkeypatch.context() as patched:
             patched.setattr(Held, "_new", slow)
             held = Held(settings, 0)
-            opening = asyncio.create_task(held.open(0, 0))
+            opening = asyncio.create_task(opened(held, 0, 0))
             await asyncio.to_thread(begun.wait, 30)
             opening.cancel()
             closing = asyncio.create_task(held.close())
@@ -97,7 +103,7 @@ def test_closing_applies_what_was_taken(tmp_path: Path, whole: Whole) -> None:
 
     async def scenario() -> None:
         held = Held(settings, 0)
-        await held.open(0, FRAMES)
+        await opened(held, 0, FRAMES)
         for offset, change in enumerate(whole[1]):
             assert await held.take(offset, change, more=True)
         await held.close()
@@ -113,7 +119,7 @@ def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, 
 
     async def scenario() -> None:
         held = Held(settings_of(tmp_path), 0)
-        await held.open(8, 10)
+        await opened(held, 8, 10)
         held.check(8, 10)
         await followed(held, changes, 8, 10)
         await held.activate()
@@ -138,7 +144,7 @@ def test_a_folder_behind_what_is_left_of_the_changelog(
     async def life() -> list[bool]:
         held = Held(settings, 0)
         try:
-            await held.open(start, end)
+            await opened(held, start, end)
             await followed(held, changes, start, end)
             held.check(start, end)  # another rebalance
             await held.activate()
@@ -169,13 +175,13 @@ def test_a_folder_that_has_all_though_it_counts_less(tmp_path: Path, whole: Whol
 
     async def scenario() -> None:
         held = Held(settings, 0)
-        await held.open(0, 0)
+        await opened(held, 0, 0)
         await held.activate()
         await held.match(log[:10], [0, 1, 3, 4, 5, 6, 7, 8, 9, 10])  # 2 was another's
         await held.close()
         held = Held(settings, 0)
         start = 8 if left == "some" else 11
-        await held.open(start, 11)
+        await opened(held, start, 11)
         for offset in range(start, 11):
             assert await held.take(offset, changes[offset - 1], more=False)
         await held.activate()
@@ -197,7 +203,7 @@ def test_a_standby_of_an_emptied_changelog_that_has_followed_begins_nowhere_else
 
     async def scenario() -> None:
         held = Held(settings_of(tmp_path), 0)
-        await held.open(5, 5)
+        await opened(held, 5, 5)
         await followed(held, changes, 5, 10)
         await held.activate()
         # The sequencer lost frame 10; it was not answered, so it comes again.
@@ -215,7 +221,7 @@ def test_a_record_that_comes_late_does_not_close_an_active_shard(tmp_path: Path,
 
     async def scenario() -> None:
         held = Held(settings_of(tmp_path), 0)
-        await held.open(0, 10)
+        await opened(held, 0, 10)
         await followed(held, changes, 0, 10)
         activating = asyncio.create_task(held.activate())
         await asyncio.sleep(0)
@@ -251,7 +257,7 @@ def test_a_frame_that_stays_away_ends_it_in_time(
     async def scenario() -> None:
         nonlocal now
         held = Held(settings, 0)
-        await held.open(0, 0)
+        await opened(held, 0, 0)
         await held.activate()
         await held.match([log[0], log[2]], ())
         now += module.GAP_SECONDS - 1
@@ -293,7 +299,7 @@ def test_a_folder_that_the_system_refuses_stays(
             with monkeypatch.context() as patched:
                 if where == "open":
                     patched.setattr(store, "Rdict", Refused)
-                await held.open(0, FRAMES)
+                await opened(held, 0, FRAMES)
                 patched.setattr(os, "open", refuse)
                 await held.activate()
         finally:
@@ -305,7 +311,7 @@ def test_a_folder_that_the_system_refuses_stays(
             await life()
         assert not isinstance(info.value, DamagedError)
         held = Held(settings, 0)
-        await held.open(0, FRAMES)
+        await opened(held, 0, FRAMES)
         assert held.read == FRAMES - 1
         await held.close()
 
@@ -328,10 +334,10 @@ def test_what_is_damaged_is_deleted_only_if_the_changelog_is_whole(
             with pytest.raises(
                 StateError, match=r"CURRENT is missing.*was trimmed, it begins at offset 3.*accept-loss"
             ):
-                await held.open(start, FRAMES)
+                await opened(held, start, FRAMES)
             assert current.parent.exists()
         else:
-            await held.open(start, FRAMES)
+            await opened(held, start, FRAMES)
             assert held.read is None
         await held.close()
 
@@ -347,7 +353,7 @@ def test_damage_met_while_matching_says_what_to_do_on_kafka(
 
     async def scenario() -> None:
         held = Held(settings_of(tmp_path), 0)
-        await held.open(0, 0)
+        await opened(held, 0, 0)
         await held.activate()
         with monkeypatch.context() as patched:
             patched.setattr(Replica, "match", damaged)
@@ -366,7 +372,7 @@ def test_a_copy_of_a_folder_is_a_start(tmp_path: Path, whole: Whole) -> None:
         await kept(settings, whole[1], 5)
         shutil.copytree(settings.data_folder, other.data_folder)
         held = Held(other, 0)
-        await held.open(3, FRAMES)
+        await opened(held, 3, FRAMES)
         await followed(held, whole[1], 5, FRAMES)
         await held.activate()
         assert held.size()[0] > 0

@@ -1,0 +1,26 @@
+"""A broker that has just taken over may not know its end yet: whoever compares a position with it asks again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from stream_lsh.kafka.group import position
+from stream_lsh.kafka.group.position import LOOKS, bounds
+
+
+@pytest.mark.parametrize("late", [0, 1, LOOKS - 1, LOOKS])
+def test_an_end_that_is_told_late(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
+    monkeypatch.setattr(position, "PAUSE", 0)
+    asked = 0
+
+    async def ask() -> Mapping[str, tuple[int, int]]:
+        nonlocal asked
+        asked += 1
+        return {"known": (3, 9 if asked > late else 4), "new": (0, 0)}
+
+    found = asyncio.run(bounds(ask, {"known": 7, "elsewhere": 100}))
+    assert found == {"known": (3, 9 if late < LOOKS else 4), "new": (0, 0)}
+    assert asked == min(late + 1, LOOKS)
