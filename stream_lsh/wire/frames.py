@@ -20,7 +20,7 @@ Sections of a sequenced frame ("S", version 2):
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,12 @@ PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
 CONTINUES, STARTS, JUMPS = range(3)
 """Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
 
-Headers = Mapping[int, Sequence[tuple[str, bytes]]]
+Headers = list[tuple[str, bytes]]
+
+
+def header_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
+    """Bytes of a record's headers."""
+    return sum([len(name) + len(value or b"") for name, value in headers])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +71,7 @@ class Source:
     times: NDArray[np.int64]
     signed_at: int
     rejected: dict[int, Rejection] = field(default_factory=dict)
-    headers: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
+    headers: dict[int, Headers] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)

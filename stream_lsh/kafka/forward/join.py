@@ -7,8 +7,10 @@ while have holes too (a judge without transactions that failed sends the missing
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from stream_lsh.wire.frames import header_bytes
 
 
 class Document(Protocol):
@@ -17,7 +19,11 @@ class Document(Protocol):
     @property
     def offset(self) -> int: ...
     @property
+    def key(self) -> bytes | None: ...
+    @property
     def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 D = TypeVar("D", bound=Document)
@@ -145,4 +151,4 @@ class Join(Generic[D]):
 
 def weight(document: Document) -> int:
     """About how many bytes of memory a document takes."""
-    return 500 + len(document.value or b"")
+    return 500 + len(document.key or b"") + len(document.value or b"") + header_bytes(document.headers)

@@ -14,12 +14,11 @@ from stream_lsh.documents.columns import NO_TIME, Rejection
 from stream_lsh.errors import FormatError
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
 from stream_lsh.settings import Settings
-from stream_lsh.wire.frames import numbers
+from stream_lsh.wire.frames import Headers, header_bytes, numbers
 from stream_lsh.wire.replies import Reply, ReplyNames
 
 VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
 
-Headers = list[tuple[str, bytes]]
 Record = tuple[bytes | None, bytes, Headers]  # key, value, headers
 _NONE: Headers = []
 
@@ -29,7 +28,7 @@ class Records:
     """Records by source partition, each list in the order of the frames; and what is counted.
 
     kinds: number of verdicts by kind. documents: those that count. incomplete: what was not compared for them. size:
-    bytes of all keys and values.
+    bytes of all keys, values and headers.
     """
 
     verdicts: dict[int, list[Record]] = field(default_factory=dict)
@@ -66,6 +65,7 @@ class Records:
         detected = b',"detected_at":%d' % source.signed_at
         why = _reasons(judgement, source.rejected)
         times, ids, headers = source.times.tolist(), source.ids, source.headers
+        carried = {i: header_bytes(found) for i, found in headers.items()}
         for i in counted:
             time = times[i]
             value = b'%b%b,"time":%b%b%b}' % (
@@ -75,12 +75,12 @@ class Records:
             if records is None:
                 records = self.verdicts[partitions[i]] = []
             records.append((plain(ids[i]), value, headers.get(i, _NONE)))
-            self.size += len(value) + len(ids[i])
+            self.size += len(value) + len(ids[i]) + carried.get(i, 0)
         for i, older, head in pairs(judgement, settings.verify):
             value = b"%b%b%b}" % (head, ends[i], detected)
             key = b"[%b,%b]" % (older, ids[i])
             self.pairs.setdefault(partitions[i], []).append((key, value, headers.get(i, _NONE)))
-            self.size += len(value) + len(key)
+            self.size += len(value) + len(key) + carried.get(i, 0)
         self.incomplete += int(judgement.incomplete.sum())
         kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]
         for kind, count in enumerate(np.bincount(kinds, minlength=len(Kind)).tolist()):

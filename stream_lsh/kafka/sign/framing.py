@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,9 +14,11 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
-from stream_lsh.kafka.sign.records import Headers, Record, columns_of, headers_of
-from stream_lsh.wire.frames import CONTINUES, Frame, Source
+from stream_lsh.kafka.sign.records import Record, columns_of, headers_of
+from stream_lsh.wire.frames import CONTINUES, Frame, Headers, Source, header_bytes
 
+HEADER_BYTES = 1 << 20
+"""Of a document's trace headers: its verdict and every pair have them, and their topics take 16 MiB."""
 ROW_BYTES = 56  # of a document besides signature, id and text: places, times, sizes, fingerprint, ends
 COMPRESSED = 0.6  # of a text's bytes, before it is known better
 AIM = 0.92  # of the bytes that a frame may have, because compression varies
@@ -97,7 +99,7 @@ class Pending:
 
 
 def _bytes(chunk: Chunk) -> int:
-    return sum([len(record.value or b"") for record in chunk.records])
+    return sum([len(record.value or b"") + header_bytes(record.headers) for record in chunk.records])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +149,23 @@ class Framer:
     def frames(self, chunks: list[Chunk], now: int) -> list[Signed]:
         """Frames of all records in the order of the chunks, at least one. now: ms since 1970, the time of signing."""
         records = [record for chunk in chunks for record in chunk.records]
-        batch = _Batch(chunks, columns_of(records, self._settings), headers_of(records, self._names))
-        bounds = self._bounds(batch.columns)
+        columns, headers = columns_of(records, self._settings), headers_of(records, self._names)
+        carried = {i: header_bytes(found) for i, found in headers.items()}
+        for i in [i for i, size in carried.items() if size > HEADER_BYTES]:
+            why = f"the trace headers have {carried.pop(i)} bytes, more than {HEADER_BYTES}"
+            columns.rejected.setdefault(i, Rejection("too_large", why))
+            del headers[i]
+        batch = _Batch(chunks, columns, headers)
+        bounds = self._bounds(columns, carried)
         return [frame for begin, end in pairwise(bounds) for frame in self._signed(batch.part(begin, end), now)]
 
-    def _bounds(self, columns: Columns) -> list[int]:
-        """Where frames begin, by the bytes that they will probably have, and the end of the last."""
+    def _bounds(self, columns: Columns, carried: Mapping[int, int]) -> list[int]:
+        """Where frames begin, by the bytes that they will probably have, and the end of the last. carried: bytes of
+        headers, by document."""
         n = len(columns)
-        texts = np.diff(columns.ends, prepend=0)
-        filled = np.cumsum(texts * self._ratio + np.array([len(id) for id in columns.ids]) + self._fixed)
+        sizes = np.diff(columns.ends, prepend=0) * self._ratio + np.array([len(id) for id in columns.ids]) + self._fixed
+        sizes[list(carried)] += list(carried.values())
+        filled = np.cumsum(sizes)
         bounds, most = [0], self._settings.frame_bytes * AIM
         while bounds[-1] < n:
             begin = bounds[-1]

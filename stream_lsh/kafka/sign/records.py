@@ -12,8 +12,7 @@ from stream_lsh.documents.columns import Columns, Rejection, parse_lines
 from stream_lsh.documents.fields import LINE_ID, Fields, Refused, check_ink, id_text
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.kafka.settings import KafkaSettings
-
-Headers = list[tuple[str, bytes]]
+from stream_lsh.wire.frames import Headers
 
 
 class Record(Protocol):

@@ -15,6 +15,8 @@ from stream_lsh.kafka.forward.join import Join, Verdict, weight
 class Document:
     offset: int
     value: bytes | None = b"text"
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 def verdicts(*places: tuple[int, int]) -> list[Verdict]:
@@ -81,6 +83,12 @@ def test_limits() -> None:
     assert offsets(join, most_bytes=1) == [2]
     assert offsets(join, most_bytes=weight(documents[0]) + 1) == [3, 4]
     assert offsets(join) == [5]
+
+
+def test_all_of_a_document_has_its_weight() -> None:
+    empty = weight(Document(0, None))
+    whole = Document(0, bytes(100), bytes(20), [("name", bytes(3)), ("none", None)])
+    assert weight(whole) == empty + 100 + 20 + 4 + 3 + 4
 
 
 def test_documents_that_are_missing_are_counted() -> None:

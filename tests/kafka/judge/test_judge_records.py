@@ -70,11 +70,12 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
     assert {value["reason"] for value in every if "reason" in value} == {"not_json", "empty", "id_reused"}
     assert sum(map(len, records.pairs.values())) > 20
     sizes = [
-        len(key or b"") + len(value)
+        len(key or b"") + len(value) + sum(len(name) + len(content) for name, content in headers)
         for kind in (records.verdicts, records.pairs)
         for rows in kind.values()
-        for key, value, _ in rows
+        for key, value, headers in rows
     ]
+    assert sum(bool(headers) for rows in records.pairs.values() for *_, headers in rows) > 5
     assert 0 <= records.size - sum(sizes) <= 6 * len(every)  # ids are counted with quotes and escapes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from aiokafka.structs import ConsumerRecord
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending, Signed
+from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Pending, Signed
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.wire.frames import CONTINUES, FIRST, FROM, PARTITION, STARTS, TO, Frame, places
 
@@ -24,9 +25,12 @@ def signer(settings: SigningSettings) -> Signer:
     return Signer(settings)
 
 
-def record(partition: int, offset: int, text: str) -> ConsumerRecord[bytes | None, bytes | None]:
+def record(
+    partition: int, offset: int, text: str, baggage: bytes | None = None
+) -> ConsumerRecord[bytes | None, bytes | None]:
     value = b'{"id":"%d-%d","text":"%s"}' % (partition, offset, text.encode())
     headers = (("traceparent", b"%d" % offset),) if offset % 7 == 0 else ()
+    headers = (("baggage", baggage),) if baggage is not None else headers
     return ConsumerRecord("docs", partition, offset, 1000 + offset, 0, None, value, None, -1, len(value), headers)
 
 
@@ -100,6 +104,44 @@ def test_a_document_that_fits_into_no_frame_is_refused_and_the_others_are_not() 
     # Larger than frame_bytes, alone: it goes as it is.
     assert [frame.documents for frame in frames if len(frame.data) > 5_000] == [1]
     assert [ids for f in found for ids in f.source.ids] == [b'"0-0"', b'"0-1"', b'"0-2"', b'"0-3"']
+
+
+def test_trace_headers_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what waits, and where a frame is full: a frame that turned out too large would be encoded several times."""
+    encoded: list[int] = []
+    real = Framer._encoded
+
+    def encode(self: Framer, batch: Any, now: int) -> bytes:
+        encoded.append(len(batch.columns))
+        return real(self, batch, now)
+
+    monkeypatch.setattr(Framer, "_encoded", encode)
+    settings = KafkaSettings(frame_bytes=20_000)
+    records = [record(0, i, words(8), b"b" * 2000) for i in range(60)]
+    pending = Pending()
+    pending.add(Chunk(0, records, 0, 60, STARTS))
+    assert pending.bytes > 60 * 2000
+    frames = framed(settings, pending.take(60))
+    assert pending.bytes == 0
+    assert all_accepted(settings, frames, Accepted(bytes(16))).positions == {0: 60}
+    assert max(len(frame.data) for frame in frames) <= 20_000
+    assert encoded == [frame.documents for frame in frames]
+
+
+def test_a_document_with_endless_trace_headers_is_refused_and_the_others_are_not() -> None:
+    settings = KafkaSettings()
+    sizes = [10, HEADER_BYTES + 1, HEADER_BYTES - len("baggage"), 20]
+    records = [record(0, i, words(8), b"b" * size) for i, size in enumerate(sizes)]
+    frames = framed(settings, [Chunk(0, records, 0, 4, STARTS)])
+    assert all_accepted(settings, frames, Accepted(bytes(16))).positions == {0: 4}
+    found = {int(f.source.offsets[i]): (f, i) for frame in frames for f in [Frame.decode(frame.data, settings)]
+             for i in range(len(f.source))}  # fmt: skip
+    assert {at for at, (f, i) in found.items() if i in f.source.rejected} == {1}
+    frame, row = found[1]
+    assert frame.source.rejected[row].reason == "too_large" and "trace headers" in frame.source.rejected[row].detail
+    assert frame.source.ids[row] == b'"0-1"' and frame.sizes[row] == 0
+    carried = [f.source.headers.get(i, []) for f, i in (found[at] for at in range(4))]
+    assert [sum(len(value) for _, value in headers) for headers in carried] == [10, 0, sizes[2], 20]
 
 
 def test_a_chunk_without_records_moves_positions() -> None:
