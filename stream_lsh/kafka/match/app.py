@@ -26,6 +26,7 @@ from mode import Service, ServiceT
 from yarl import URL
 
 from stream_lsh.errors import BrokerError, ForeignError, StreamLshError
+from stream_lsh.index.heap import map_large
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.match.faust_driver import Consumer, TableManager, Transport
@@ -46,6 +47,9 @@ stores.STORES.aliases.setdefault("frames", "stream_lsh.kafka.match.store:FrameSt
 COMMIT_SECONDS = 0.25
 TICK_SECONDS = 1.0
 SIZE_TICKS = 15  # between two looks at the size of the shards' folders
+# Faust would keep 1,000 records of the changelog that the shards have had, whatever their size; with 1, it would go on
+# to read the changelogs of shards that are active.
+RECORDS_KEPT = 2
 REQUEST_SECONDS = 30.0  # for the broker to take or answer anything
 
 
@@ -128,7 +132,10 @@ class MatchApp(faust.App):
         raw: Mapping[str, Any] = {
             "key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw",
         }  # fmt: skip
-        self.table = self.Table("shards", key_type=bytes, value_type=bytes, on_changelog_event=self._changed)
+        self.table = self.Table(
+            "shards", key_type=bytes, value_type=bytes, on_changelog_event=self._changed,
+            recovery_buffer_size=RECORDS_KEPT,
+        )  # fmt: skip
         self._frames = self.topic(self.names.frames, **raw)
         self.agent(self._frames, name="match")(self._read)
 
@@ -161,6 +168,7 @@ class MatchApp(faust.App):
         """Faust's would make folders that nobody needs."""
         await check(self.settings, ["match"])
         self._lock.take()
+        map_large()  # a record of 16 MB is copied some times on its way
 
     async def on_started(self) -> None:
         if self._serve and self.settings.http_port is not None:
@@ -209,7 +217,7 @@ class MatchApp(faust.App):
     def has_room(self, tp: TP) -> bool:
         """Whether to fetch from a partition now."""
         if tp.topic != self.names.frames:
-            return True
+            return self.store.room
         flow = self._flows.get(tp.partition)
         return flow is not None and flow.room
 

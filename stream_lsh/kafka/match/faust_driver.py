@@ -10,10 +10,11 @@ import aiokafka
 from faust.tables import recovery
 from faust.tables.manager import TableManager as FaustTableManager
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP, Message
+from faust.types import TP, EventT, Message
 from mode import Service
+from mode.utils.queues import ThrowableQueue
 
-from stream_lsh.kafka.client.clients import NEVER_MS, stop_consumer
+from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer
 from stream_lsh.kafka.group.position import Bounds, bounds
 from stream_lsh.kafka.run.lives import Unanswered
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 FETCH_WAIT_MS = 25
 """How long the broker may hold a request while it has nothing. Faust's 1500: where one partition runs dry, the others,
 whose next request has to wait for it, fall to a third of their speed."""
-FETCH_BYTES = 4 << 20  # of a partition in one answer; a larger record comes alone
+PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one answer; a larger record comes alone
 FETCH_RECORDS = 64  # of all partitions handed on at a time
 FULL_SECONDS = 0.02  # until a shard that had no room is asked for again
 
@@ -50,7 +51,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             # A spare member has nothing to ask for, and one whose shards are being opened does not ask: neither may be
             # taken for dead. After Faust's 1000 s it would leave the group, and aiokafka does not let it join again.
             max_poll_interval_ms=NEVER_MS,
-            max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_bytes=FETCH_BYTES,
+            max_partition_fetch_bytes=PARTITION_BYTES,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             request_timeout_ms=int(conf.broker_request_timeout * 1000),
             session_timeout_ms=int(conf.broker_session_timeout * 1000),
@@ -82,7 +84,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
 
 class Consumer(driver.Consumer):
-    """Fetches no frame that nobody has room for, and hands over cleanly."""
+    """Fetches nothing that nobody has room for, and hands over cleanly."""
 
     app: MatchApp
 
@@ -202,10 +204,42 @@ class Recovery(recovery.Recovery):
         return found
 
 
-class TableManager(FaustTableManager):
-    """Faust's, with our recovery."""
+class ChangelogQueue(ThrowableQueue[EventT[Any]]):
+    """Records of the changelog on their way to the shards. bytes: of them all; Faust limits only their number."""
 
+    bytes = 0
+
+    def _put(self, item: EventT[Any]) -> None:
+        super()._put(item)
+        self.bytes += _bytes(item)
+
+    def _get(self) -> EventT[Any]:
+        item: EventT[Any] = super()._get()
+        self.bytes -= _bytes(item)
+        return item
+
+    def clear(self) -> None:
+        super().clear()
+        self.bytes = 0
+
+
+def _bytes(event: EventT[Any]) -> int:
+    return len(event.message.value or b"")
+
+
+class TableManager(FaustTableManager):
+    """Faust's, with our queue and our recovery."""
+
+    _changelog_queue: ChangelogQueue | None = None
     _recovery: Recovery | None = None
+
+    @property
+    def changelog_queue(self) -> ChangelogQueue:
+        if self._changelog_queue is None:
+            self._changelog_queue = ChangelogQueue(
+                maxsize=self.app.conf.stream_buffer_maxsize, flow_control=self.app.flow_control, clear_on_resume=True
+            )
+        return self._changelog_queue
 
     async def on_start(self) -> None:
         # Without Faust's sleep of a second, for tables that are declared late: there is one, and it is there.

@@ -68,7 +68,7 @@ class Held:
         self._replica: Replica | None = None
         self._taken: list[tuple[int, bytes]] = []
         self._taken_bytes = 0
-        self._applying: deque[Future[None]] = deque()
+        self._applying: deque[tuple[Future[None], int]] = deque()  # with the bytes of each
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
 
     async def _run(self, work: Callable[[], Result]) -> Result:
@@ -201,15 +201,21 @@ class Held:
             self.read = offset
         if not more or len(self._taken) >= APPLIED_RECORDS or self._taken_bytes >= APPLIED_BYTES:
             self.flush()
-            while self._applying and (self._applying[0].done() or len(self._applying) > WAITING):
-                await asyncio.wrap_future(self._applying.popleft())
+            while self._applying and (self._applying[0][0].done() or len(self._applying) > WAITING):
+                await asyncio.wrap_future(self._applying.popleft()[0])
         return True
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of the changelog that were taken and are not applied yet."""
+        return self._taken_bytes + sum(size for applying, size in self._applying if not applying.done())
 
     def flush(self) -> None:
         """Have everything applied that was taken."""
-        records, self._taken, self._taken_bytes = self._taken, [], 0
+        records, size = self._taken, self._taken_bytes
+        self._taken, self._taken_bytes = [], 0
         if records:
-            self._applying.append(self._thread.submit(self._apply, records))
+            self._applying.append((self._thread.submit(self._apply, records), size))
 
     def _apply(self, records: list[tuple[int, bytes]]) -> None:
         replica = self._opened()
@@ -238,7 +244,7 @@ class Held:
         self._active = True
         self.flush()
         while self._applying:
-            await asyncio.wrap_future(self._applying.popleft())
+            await asyncio.wrap_future(self._applying.popleft()[0])
         await self._run(self._activate)
 
     def _activate(self) -> None:

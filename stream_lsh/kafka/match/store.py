@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stream_lsh.kafka.match")
 
+WAITING_BYTES = 16 << 20  # of the changelog, fetched and not applied yet; then no more is fetched
 AGAIN = 1.0  # seconds between two attempts to go back to a record
 PATIENCE = 5.0  # seconds without a record of a changelog that has more
 
@@ -102,6 +103,12 @@ class FrameStore(Store[bytes, bytes]):
         except Exception as error:
             if self.held.get(held.shard) is held:  # else it was given up meanwhile, and closed
                 self.app.fail(error)
+
+    @property
+    def room(self) -> bool:
+        """Whether more of the changelog may be fetched."""
+        waiting = self.app.tables.changelog_queue.bytes + sum(held.waiting for held in self.held.values())
+        return waiting < WAITING_BYTES
 
     @property
     def following(self) -> bool:

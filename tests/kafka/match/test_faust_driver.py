@@ -18,7 +18,7 @@ from stream_lsh.kafka.group import position
 from stream_lsh.kafka.match.app import MatchApp
 from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread, Recovery
 from stream_lsh.kafka.match.held import Held
-from stream_lsh.kafka.match.store import FrameStore
+from stream_lsh.kafka.match.store import WAITING_BYTES, FrameStore
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
@@ -137,6 +137,32 @@ def test_what_faust_has_seen_of_a_late_record_is_read_again() -> None:
     seen: Any = {place: 3}
     found._add(store, place, seen)
     assert seen == {place: -1}
+
+
+def test_the_changelog_is_fetched_as_long_as_there_is_room_in_bytes() -> None:
+    """Whatever waits: in Faust's queue, and of each shard to be applied."""
+    half = WAITING_BYTES // 2
+
+    async def scenario() -> None:
+        app = MatchApp(KafkaSettings(), Watch("match"))
+        app.flow_control.resume()
+        place, queue = TP(app.names.changelog, 0), app.tables.changelog_queue
+        shards: Any = app.store.held
+        shards[0] = SimpleNamespace(waiting=0)
+        event: Any = SimpleNamespace(message=SimpleNamespace(value=bytes(half - 1)))
+        await queue.put(event)
+        queue.put_nowait_enhanced(event, on_pressure_high=lambda: None, on_pressure_drop=lambda: None)
+        assert app.has_room(place)
+        shards[1] = SimpleNamespace(waiting=2)
+        assert not app.has_room(place)
+        assert await queue.get() is event
+        assert app.has_room(place)
+        shards[0] = SimpleNamespace(waiting=half)
+        assert not app.has_room(place)
+        queue.clear()
+        assert app.has_room(place) and queue.bytes == 0
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
