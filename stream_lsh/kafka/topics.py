@@ -297,8 +297,10 @@ def _differences(spec: TopicSpec, topic: _Found, settings: KafkaSettings) -> Ite
         yield f"replication factor: {topic.replicas}, not {settings.replication_factor}"
     for key, value in spec.configs.items():
         have = topic.configs.get(key)
-        # More room than asked for is no difference.
+        # More room than asked for is no difference, and how documents are kept is their owner's business.
         if have is None or have == value or (key == "max.message.bytes" and int(have) >= int(value)):
+            continue
+        if key == "cleanup.policy" and spec.name == Topics.of(settings).documents:
             continue
         yield f"{key}: {have}, not {value}"
 

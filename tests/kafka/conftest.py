@@ -36,7 +36,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker | D
         yield ForeignBroker(foreign)
         return
     local: KafkaBroker | DockerBroker
-    local = DockerBroker(VERSION) if docker_answers() else KafkaBroker(tmp_path_factory.mktemp("kafka"), VERSION)
+    if docker_answers():
+        local = DockerBroker(VERSION)
+    else:
+        often = {"log.cleaner.backoff.ms": "1000"}  # else compaction lets us wait for 15 s
+        local = KafkaBroker(tmp_path_factory.mktemp("kafka"), VERSION, properties=often)
     try:
         local.start()
     except BrokerError as error:

@@ -148,6 +148,14 @@ def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: str, tm
         asyncio.run(check(settings, ["sign"]))
 
 
+def test_how_documents_are_kept_is_their_owners_business(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path, partitions=1)
+    asyncio.run(add(settings, f"{prefix}.documents", cleanup_policy="compact"))
+    states = by_name(asyncio.run(create(settings)))
+    assert "cleanup.policy" not in " ".join(states[f"{prefix}.documents"].differences)
+    asyncio.run(check(settings, ROLES))
+
+
 def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     topics = Topics.of(settings)

@@ -1,7 +1,12 @@
 """Documents and verdicts of one source partition, joined in the order of the documents; pure.
 
-Both come in runs. Documents have holes between their offsets (markers of transactions), verdicts repeat, and may for a
-while have holes too (a judge without transactions that failed sends the missing ones and all after them again).
+Both come in runs. Documents have holes between their offsets (markers of transactions, what was compacted), verdicts
+repeat, and may for a while have holes too (a judge without transactions that failed sends the missing ones and all
+after them again).
+
+In a run of documents nothing is left out but by compaction: where retention deletes, reading fails. So a verdict whose
+document the run has not got is passed over. A document without a verdict may have been compacted before it was signed;
+that only reading it again can tell, for in its place a verdict may still come.
 """
 
 from __future__ import annotations
@@ -50,14 +55,15 @@ class Join(Generic[D]):
     """Joins from two committed positions on.
 
     Attributes:
-        position: offset of the first document that is not joined yet. read: offset after the last document taken.
+        position: offset of the first document that is not joined yet. read: offset up to which documents were taken.
         lost: verdicts without their document, and documents without their verdict, because the other is deleted.
+        compacted: verdicts without their document, because a later one with the same key has taken its place.
         size: bytes of the documents that wait.
     """
 
     def __init__(self, documents: int, verdicts: int) -> None:
         self.position = self.read = documents
-        self.lost = 0
+        self.lost = self.compacted = 0
         self.size = 0
         self._documents: deque[D] = deque()
         self._verdicts: deque[Verdict] = deque()
@@ -90,9 +96,18 @@ class Join(Generic[D]):
 
     def reached(self, documents: int, verdicts: int) -> None:
         """Nothing but what Kafka keeps for itself stands before these positions, and after what was taken."""
+        self.read = max(self.read, documents)
         if not self._documents and not self._verdicts and self._hole is None:
-            self.position = self.read = max(self.position, documents)
+            self.position = max(self.position, self.read)
             self._settled = max(self._settled, verdicts)
+
+    def begin_again(self) -> tuple[int, int]:
+        """Forget what waits; the positions that both are to be read from again."""
+        self._documents.clear()
+        self._verdicts.clear()
+        self.size = 0
+        self.read, self._settled, self._hole = max(self.position, self._begin), self.settled, None
+        return self.read, self._settled
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -117,11 +132,14 @@ class Join(Generic[D]):
         while verdicts and len(found) < most and size < most_bytes:
             verdict = verdicts[0]
             if verdict.document >= self.position:
-                head = documents[0].offset if documents else None
-                if verdict.document < (self._begin if head is None else head):
-                    self.lost += 1
+                head = documents[0].offset if documents else self.read
+                if verdict.document < head:
+                    if verdict.document < self._begin:
+                        self.lost += 1
+                    else:
+                        self.compacted += 1
                     self._settle(verdict)
-                elif head is None:
+                elif not documents:
                     break
                 elif verdict.document > head and self._skip:
                     self.size -= weight(documents.popleft())

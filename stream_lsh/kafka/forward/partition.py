@@ -63,7 +63,7 @@ class Lane:
         self._pause = pause
         self._moved = moved
         self._committed = 0, 0
-        self._lost = 0
+        self._lost = self._compacted = 0
         self._wake = asyncio.Event()
         self._closing = False
 
@@ -113,7 +113,7 @@ class Lane:
             self._wake.clear()
             while not self._closing:
                 joined = self.join.take(MOST_DOCUMENTS, MOST_BYTES)
-                self._look_for_loss()
+                self._look_for_holes()
                 if not joined and (self.join.position, self.join.settled) == self._committed:
                     break
                 self.busy = True
@@ -148,10 +148,12 @@ class Lane:
             self._watch.batch(number, time.perf_counter() - began)
         self._watch.committed()
 
-    def _look_for_loss(self) -> None:
-        """Raises StateError where documents are missing, unless that was allowed."""
-        lost = self.join.lost - self._lost
-        self._lost = self.join.lost
+    def _look_for_holes(self) -> None:
+        """Raises StateError where documents were deleted by retention, unless that was allowed."""
+        lost, compacted = self.join.lost - self._lost, self.join.compacted - self._compacted
+        self._lost, self._compacted = self.join.lost, self.join.compacted
+        if compacted:
+            self._watch.ignored("compacted", compacted)
         if lost and not self._settings.accept_loss:
             raise StateError(loss(self.documents, f"{lost} documents"))
         if lost:

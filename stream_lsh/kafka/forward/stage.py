@@ -26,7 +26,7 @@ from stream_lsh.kafka.forward.partition import Lane, loss, read_verdict
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.group.membership import Membership
 from stream_lsh.kafka.group.unreadable import Unreadable
-from stream_lsh.kafka.run.lives import Failed, Stage
+from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import Topics, wanted
@@ -39,7 +39,7 @@ FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # else e
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
 PAUSE, LONGEST_PAUSE = 0.03, 0.3  # seconds between two small transactions: by partition, and at most
 QUIET_SECONDS = 3.0  # after which positions are committed that only the ends of transactions have moved
-HOLE_SECONDS = 30.0
+HOLE_SECONDS = 10.0  # until both are read again where a document has no verdict and later ones have
 
 
 class ForwardStage(Stage):
@@ -255,11 +255,7 @@ class ForwardStage(Stage):
                 lane.join.verdicts_gone()
 
     async def _look(self, now: float) -> None:
-        """What only shows with time.
-
-        Raises:
-            Failed: documents that wait for a verdict are deleted; the next life sees what is there.
-        """
+        """What only shows with time."""
         consumer = self._consumer
         for partition, lane in self._lanes.items():
             if not {lane.documents, lane.verdicts} <= self._member.assigned:
@@ -274,10 +270,11 @@ class ForwardStage(Stage):
                         lane.reached(documents, await consumer.position(lane.verdicts))
             if lane.hole_since is not None and now > lane.hole_since + HOLE_SECONDS:
                 lane.hole_since = now
-                begin = (await consumer.beginning_offsets([lane.documents]))[lane.documents]
-                if begin > lane.join.position:
-                    raise Failed(f"documents of partition {partition} were deleted while they waited for a verdict")
+                documents, verdicts = lane.join.begin_again()
+                consumer.seek(lane.documents, documents)
+                consumer.seek(lane.verdicts, verdicts)
                 log.warning(
-                    "partition %d: the verdict on the document at offset %d is missing; the judge sends it again when "
-                    "it begins again", partition, lane.join.position,
+                    "partition %d: the verdict on the document at offset %d is missing; reading both again: either the "
+                    "judge sends it again when it begins again, or the document was deleted before it was signed",
+                    partition, documents,
                 )  # fmt: skip

@@ -91,12 +91,43 @@ def test_all_of_a_document_has_its_weight() -> None:
     assert weight(whole) == empty + 100 + 20 + 4 + 3 + 4
 
 
-def test_documents_that_are_missing_are_counted() -> None:
+def test_documents_that_were_compacted_since_their_verdict_are_no_loss() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(2)])
     join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2)))
     assert offsets(join) == [2]
-    assert state(join) == (3, 3, 2)
+    assert state(join) == (3, 3, 0) and join.compacted == 2
+
+
+def test_documents_that_were_compacted_and_none_has_come_since() -> None:
+    """The last record of a partition is never compacted, but it may be no document: the end of a transaction."""
+    join: Join[Document] = Join(0, 0)
+    join.add_verdicts(verdicts((0, 0), (1, 1)))
+    assert offsets(join) == []
+    join.reached(1, 2)
+    assert offsets(join) == []
+    assert state(join) == (1, 1, 0) and join.waiting == (0, 1)
+    join.reached(3, 2)
+    assert offsets(join) == []
+    assert state(join) == (2, 2, 0) and join.compacted == 2
+    join.reached(3, 2)
+    assert state(join) == (3, 2, 0)
+
+
+def test_a_document_that_was_compacted_before_its_verdict_is_found_out_by_beginning_again() -> None:
+    """It was read in time, but not by the signer: there will be no verdict on it."""
+    join: Join[Document] = Join(0, 0)
+    join.add_documents([Document(offset) for offset in range(4)])
+    join.add_verdicts(verdicts((0, 0), (2, 2), (3, 3)))
+    assert offsets(join) == [0]
+    assert offsets(join) == [] and join.hole
+    assert join.begin_again() == (1, 2)
+    assert join.waiting == (0, 0) and join.size == 0 and not join.hole
+    join.add_verdicts(verdicts((2, 2), (3, 3)))
+    assert offsets(join) == []
+    join.add_documents([Document(2), Document(3)])
+    assert offsets(join) == [2, 3]
+    assert state(join) == (4, 4, 0) and join.compacted == 0
 
 
 def test_documents_that_are_gone_and_none_has_come_since() -> None:
@@ -173,12 +204,20 @@ def partitions(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
 
 @settings(max_examples=400, deadline=None)
 @given(
-    partitions(), st.lists(st.tuples(st.sampled_from(["documents", "verdicts", "take", "crash"]), st.integers(1, 4)))
+    partitions(),
+    st.lists(
+        st.tuples(st.sampled_from(["documents", "verdicts", "take", "crash", "look", "compact"]), st.integers(1, 4))
+    ),
+    st.sets(st.integers(0, 7)),
 )
 def test_each_document_once_and_in_order(
-    made: tuple[list[int], list[tuple[int, int]]], steps: Sequence[tuple[str, int]]
+    made: tuple[list[int], list[tuple[int, int]]], steps: Sequence[tuple[str, int]], unsigned: set[int]
 ) -> None:
+    """But for those that are compacted: those that are `unsigned` were before they had a verdict."""
     places, log = made
+    never = {places[i] for i in unsigned if i < len(places) - 1}
+    log = [(at, place) for at, place in log if place not in never]
+    there = set(places)
     committed = 0, 0
     join: Join[Document] = Join(*committed)
     read = 0, 0  # positions of the consumer
@@ -187,23 +226,40 @@ def test_each_document_once_and_in_order(
     def fetch(kind: str, number: int) -> None:
         nonlocal read
         if kind == "documents":
-            found = [place for place in places if place >= read[0]][:number]
+            found = [place for place in sorted(there) if place >= read[0]][:number]
             join.add_documents([Document(place) for place in found])
             read = (found[-1] + 1 if found else read[0], read[1])
         else:
             taken = [(at, place) for at, place in log if at >= read[1]][:number]
+            # Who signed these has met no document before them that has no verdict.
+            there.difference_update(place for place in never if taken and place < max(taken, key=lambda t: t[1])[1])
             join.add_verdicts(verdicts(*taken))
             read = (read[0], taken[-1][0] + 1 if taken else read[1])
 
-    for kind, number in [*steps, ("documents", 99), ("verdicts", 99), ("take", 99)]:
+    def look() -> None:
+        """What the stage does from time to time."""
+        nonlocal read
+        if join.hole:
+            read = join.begin_again()
+        elif not any(place >= read[0] for place in there):
+            read = max(read[0], places[-1] + 1), read[1]
+            join.reached(*read)
+
+    last = [("documents", 99), ("verdicts", 99), ("take", 99), ("look", 1)]
+    for kind, number in [*steps, *last, *last, *last]:
         if kind == "take":
             out += offsets(join, most=number)
             assert join.position >= committed[0] and join.settled >= committed[1]
             committed = join.position, join.settled
         elif kind == "crash":  # before the commit of what it might just be doing
             join, read = Join(*committed), committed
+        elif kind == "look":
+            look()
+        elif kind == "compact":  # but for the last one
+            there -= set(places[number - 1 : -1 : 4])
         else:
             fetch(kind, number)
-    assert out == places
+    assert out == sorted(set(out)) and not never & set(out)
+    assert set(out) >= there
     assert join.lost == 0 and join.waiting == (0, 0) and join.size == 0
-    assert join.settled == log[-1][0] + 1 if log[-1][1] == places[-1] else True
+    assert join.settled == log[-1][0] + 1 if log and log[-1][1] == places[-1] else True

@@ -1,0 +1,124 @@
+"""Forward beside a compacted documents topic: what a later record with the same key has replaced is no loss."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewTopic
+from forward_play import NOW, Written, check, made, until_forwarded, write_verdicts
+from kafka_helpers import settings_for
+from stage_helpers import positions, records, running, until
+
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.forward import stage as forward
+from stream_lsh.kafka.forward.partition import Lane
+from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import Topics
+
+KEYS, NUMBER = 7, 40
+COMPACTED = {
+    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000", "delete.retention.ms": "0",
+}  # fmt: skip
+
+
+@pytest.fixture
+def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
+    """Of a pipeline whose documents topic, with one partition, is compacted."""
+    found = settings_for(broker, prefix, tmp_path)
+
+    async def make() -> None:
+        async with admin(found) as client:
+            topic = Topics.of(found).documents
+            await client.create_topics([NewTopic(topic, 1, 1, topic_configs=COMPACTED)])
+            while topic not in await client.list_topics():
+                await asyncio.sleep(0.05)
+
+    asyncio.run(make())
+    return made(broker, prefix, tmp_path, partitions=1)
+
+
+def few_keys() -> list[Written]:
+    """Documents that replace one another, and one of a later time: it closes the segment of the others."""
+    kinds = ("unique", "unique", "near_duplicate", "rejected")
+    found = [Written(0, i, b"k%d" % (i % KEYS), b"%d" % i, [], NOW, kinds[i % 4]) for i in range(NUMBER)]
+    return [*found, Written(0, NUMBER, b"last", b"last", [], NOW + 10_000, "unique")]
+
+
+async def write(settings: KafkaSettings, documents: Sequence[Written]) -> None:
+    producer = AIOKafkaProducer(**client_options(settings))
+    await producer.start()
+    for d in documents:
+        await producer.send_and_wait(
+            Topics.of(settings).documents, d.value, key=d.key, partition=0, timestamp_ms=d.timestamp
+        )
+    await producer.stop()
+
+
+async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> list[Written]:
+    """Those that are left, when Kafka has done its work."""
+    left: set[int] = set()
+
+    async def done() -> bool:
+        left.clear()
+        left.update(record.offset for record in await records(settings, Topics.of(settings).documents))
+        return len(left) == KEYS + 1
+
+    await until(done, "the documents are compacted")
+    return [document for document in documents if document.offset in left]
+
+
+def test_documents_that_were_compacted_before_they_were_forwarded(settings: KafkaSettings) -> None:
+    watch, documents = Watch("forward"), few_keys()
+
+    async def body() -> None:
+        await write(settings, documents)
+        await write_verdicts(settings, documents)
+        left = await compacted(settings, documents)
+        async with running(ForwardStage, settings, watch):
+            await until_forwarded(settings, documents)
+        await check(settings, left, 1)
+
+    asyncio.run(body())
+    assert watch.registry.ignored.labels("forward", "compacted")._value.get() == NUMBER - KEYS
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_documents_that_were_compacted_before_they_were_signed(
+    settings: KafkaSettings, delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forward had read them already, and waits for verdicts that will not come."""
+    monkeypatch.setattr(forward, "HOLE_SECONDS", 1.0)
+    offered = 0
+    offer = Lane.offer
+
+    def offering(self: Lane, documents: Sequence[Any], verdicts: Sequence[Any]) -> None:
+        nonlocal offered
+        offered += len(documents)
+        offer(self, documents, verdicts)
+
+    monkeypatch.setattr(Lane, "offer", offering)
+    chosen, documents = settings.model_copy(update={"delivery": delivery}), few_keys()
+
+    async def read() -> bool:
+        return offered == NUMBER
+
+    async def body() -> None:
+        await write(chosen, documents[:-1])
+        async with running(ForwardStage, chosen):
+            await until(read, "forward has the documents")
+            await write(chosen, documents[-1:])
+            left = await compacted(chosen, documents)
+            await write_verdicts(chosen, left, transactions=delivery == "exactly_once")
+            await until_forwarded(chosen, left)
+            found = await positions(chosen, "forward", Topics.of(chosen).verdicts)
+            assert found[0] >= len(left)
+        await check(chosen, left, 1)
+
+    asyncio.run(body())
