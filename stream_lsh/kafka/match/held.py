@@ -84,7 +84,6 @@ class Held:
         """
         self.start = start
         await self._run(self._open)
-        self._found = self._opened().last >= 0
         if start > 0 and not self._found:
             log.warning(
                 "shard %d: its changelog begins at offset %d; the shard knows nothing of the %d records before, which "
@@ -97,6 +96,7 @@ class Held:
         except DamagedError as error:
             self._delete(_what(error))
             self._replica = self._new()
+        self._found = self._replica.last >= 0
 
     def _new(self) -> Replica:
         return Replica(self.settings, self.shard, self.folder, foreign=self._foreign)

@@ -60,12 +60,12 @@ class FrameStore(Store[bytes, bytes]):
             return
         places = [TP(topic, shard) for shard in mine]
         starts = await self.app.consumer.earliest_offsets(*places)
-        opened = await asyncio.gather(*[self._hold(place.partition, starts[place]) for place in places])
-        bounds = await self.app.consumer.bounds(
-            {place: held.reached for place, held in zip(places, opened, strict=True)}
-        )
-        for place, held in zip(places, opened, strict=True):
-            held.check(*bounds[place])
+        await asyncio.gather(*[self._hold(place.partition, starts[place]) for place in places])
+        # What is not held any more was closed meanwhile, because this life ends.
+        reached = {place: self.held[place.partition].reached for place in places if place.partition in self.held}
+        for place, bounds in (await self.app.consumer.bounds(reached)).items():
+            if place.partition in self.held:
+                self.held[place.partition].check(*bounds)
         standbys = {tp.partition for tp in self.app.assignor.assigned_standbys() if tp.topic == topic}
         log.info(
             "member of generation %d with the shards %s%s", generation_id,
@@ -73,14 +73,13 @@ class FrameStore(Store[bytes, bytes]):
             f", standing by for {', '.join(map(str, sorted(standbys)))}" if standbys else "",
         )  # fmt: skip
 
-    async def _hold(self, shard: int, start: int) -> Held:
+    async def _hold(self, shard: int, start: int) -> None:
         if shard in self._closing:
             await self._closing.pop(shard)
         held = self.held.get(shard)
         if held is None:
             held = self.held[shard] = Held(self.app.settings, shard, self.app.foreign)
             await held.open(start)
-        return held
 
     def _give_up(self, shards: Iterable[int]) -> None:
         """Close shards beside what goes on: a member that joins has no heart-beat until `on_rebalance` has returned."""

@@ -207,3 +207,31 @@ def test_a_broker_that_does_not_know_its_end_yet_has_lost_nothing(tmp_path: Path
         await held.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("moment", ["opened", "compared"])
+def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    store: Any = object.__new__(FrameStore)
+    store.held, store._closing, store._reading_again = {}, {}, {}
+    log, real = Log(0, 0), Held.open
+
+    async def opening(self: Held, start: int) -> None:
+        await real(self, start)
+        await store.close()
+
+    async def ends(*places: TP) -> dict[TP, int]:
+        await store.close()
+        return dict.fromkeys(places, 0)
+
+    if moment == "opened":
+        monkeypatch.setattr(Held, "open", opening)
+    else:
+        log.highwaters = ends  # type: ignore[method-assign]
+    store.app = SimpleNamespace(
+        names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), consumer=log,
+        settings=KafkaSettings(data_folder=tmp_path), watch=Watch("match"),
+    )  # fmt: skip
+    asyncio.run(store.on_rebalance({TP("changelog", 0)}, set(), set()))
+    assert store.held == {}

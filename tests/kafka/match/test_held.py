@@ -98,6 +98,21 @@ def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     asyncio.run(scenario())
 
 
+def test_what_is_closed_as_soon_as_it_is_open_was_opened(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+
+    async def scenario() -> None:
+        held = Held(settings, 0)
+        opening = asyncio.ensure_future(held.open(0))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(held.close())
+        await asyncio.sleep(0)
+        held._thread.submit(lambda: None).result()  # both are done before either is told
+        await asyncio.gather(opening, closing)
+
+    asyncio.run(scenario())
+
+
 def test_closing_applies_what_was_taken(tmp_path: Path, whole: Whole) -> None:
     settings = settings_of(tmp_path)
 
