@@ -25,7 +25,7 @@ from faust.types import TP, EventT, StreamT
 from mode import Service, ServiceT
 from yarl import URL
 
-from stream_lsh.errors import BrokerError, ForeignError, StreamLshError
+from stream_lsh.errors import ForeignError, StateError, StreamLshError
 from stream_lsh.index.heap import map_large
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.group.unreadable import Unreadable
@@ -225,7 +225,7 @@ class MatchApp(faust.App):
         """Where to begin to read each partition of the frames topic: what is committed, or at first the beginning.
 
         Raises:
-            BrokerError: frames were deleted before they were matched.
+            StateError: frames were deleted before they were matched.
         """
         if not committed:
             return {}
@@ -233,7 +233,7 @@ class MatchApp(faust.App):
         for tp, (start, end) in (await self.consumer.bounds(found)).items():
             position = found[tp]
             if not start <= position <= end:
-                raise BrokerError(
+                raise StateError(
                     f"partition {tp.partition} of the topic {tp.topic} has the offsets {start} to {end}, but the next "
                     f"frame to be matched is the one at {position}: frames were deleted before they were matched, "
                     "or the topic was made anew. Rebuild from the documents under another topic_prefix (stream-lsh "
