@@ -106,6 +106,17 @@ def verdict(settings: KafkaSettings, document: Written) -> bytes:
     return json.dumps(value).encode()
 
 
+async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> None:
+    """The documents one after the other, not in a transaction."""
+    producer = AIOKafkaProducer(**client_options(settings))
+    await producer.start()
+    for d in documents:
+        await producer.send_and_wait(
+            Topics.of(settings).documents, d.value, key=d.key, partition=0, timestamp_ms=d.timestamp
+        )
+    await producer.stop()
+
+
 async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written], *, transactions: bool = True) -> None:
     """Verdicts as a judge writes them: by partition in order, in rounds."""
     options = {"transactional_id": f"{settings.topic_prefix}.play"} if transactions else {}

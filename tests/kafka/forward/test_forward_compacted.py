@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
-from forward_play import NOW, Written, check, made, until_forwarded, write_verdicts
+from forward_play import NOW, Written, check, made, until_forwarded, write_plain, write_verdicts
 from kafka_helpers import settings_for
 from stage_helpers import positions, records, running, until
 
-from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.partition import Lane
 from stream_lsh.kafka.forward.stage import ForwardStage
@@ -51,16 +50,6 @@ def few_keys() -> list[Written]:
     return [*found, Written(0, NUMBER, b"last", b"last", [], NOW + 10_000, "unique")]
 
 
-async def write(settings: KafkaSettings, documents: Sequence[Written]) -> None:
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    for d in documents:
-        await producer.send_and_wait(
-            Topics.of(settings).documents, d.value, key=d.key, partition=0, timestamp_ms=d.timestamp
-        )
-    await producer.stop()
-
-
 async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> list[Written]:
     """Those that are left, when Kafka has done its work."""
     left: set[int] = set()
@@ -78,7 +67,7 @@ def test_documents_that_were_compacted_before_they_were_forwarded(settings: Kafk
     watch, documents = Watch("forward"), few_keys()
 
     async def body() -> None:
-        await write(settings, documents)
+        await write_plain(settings, documents)
         await write_verdicts(settings, documents)
         left = await compacted(settings, documents)
         async with running(ForwardStage, settings, watch):
@@ -110,10 +99,10 @@ def test_documents_that_were_compacted_before_they_were_signed(
         return offered == NUMBER
 
     async def body() -> None:
-        await write(chosen, documents[:-1])
+        await write_plain(chosen, documents[:-1])
         async with running(ForwardStage, chosen):
             await until(read, "forward has the documents")
-            await write(chosen, documents[-1:])
+            await write_plain(chosen, documents[-1:])
             left = await compacted(chosen, documents)
             await write_verdicts(chosen, left, transactions=delivery == "exactly_once")
             await until_forwarded(chosen, left)

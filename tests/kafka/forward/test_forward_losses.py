@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
-from forward_play import NOW, Written, check, ended, made, until_forwarded, write_verdicts
+from forward_play import NOW, Written, check, ended, made, until_forwarded, write_plain, write_verdicts
 from stage_helpers import commit, running
 
 from stream_lsh.errors import StateError
@@ -37,16 +37,6 @@ async def delete(settings: KafkaSettings, before: Mapping[str, int]) -> None:
 
 def plain_documents(number: int) -> list[Written]:
     return [Written(0, i, b"k", b"%d" % i, [], NOW, "unique") for i in range(number)]
-
-
-async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> None:
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    for d in documents:
-        await producer.send_and_wait(
-            Topics.of(settings).documents, d.value, key=d.key, partition=0, timestamp_ms=d.timestamp
-        )
-    await producer.stop()
 
 
 def scene(make: Make, lost: str) -> tuple[KafkaSettings, list[Written], str]:

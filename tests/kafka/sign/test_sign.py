@@ -316,9 +316,7 @@ def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) 
     topics = Topics.of(settings)
 
     async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 10)
+        await sign_ten(settings)
         await produce(settings, [line(i) for i in range(10, 30)], 1)
         async with admin(settings) as client:
             await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(25)})
@@ -356,6 +354,13 @@ async def make_again(settings: KafkaSettings) -> None:
     await create(settings)
 
 
+async def sign_ten(settings: KafkaSettings) -> None:
+    """A signer's life, in which partition 0 has ten documents."""
+    await produce(settings, [line(i) for i in range(10)], 1)
+    async with running(SignStage, settings):
+        await until_signed(settings, 10)
+
+
 async def note(settings: KafkaSettings) -> tuple[int, str]:
     """What is committed for partition 0."""
     topics = Topics.of(settings)
@@ -370,9 +375,7 @@ def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make, do
     topics = Topics.of(settings)
 
     async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 10)
+        await sign_ten(settings)
         await make_again(settings)
         await produce(settings, [line(100 + i) for i in range(documents)], 1)
         # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
@@ -391,9 +394,7 @@ def test_other_records_in_the_places_of_those_that_were_read(make: Make, documen
     topics = Topics.of(settings)
 
     async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 10)
+        await sign_ten(settings)
         position, metadata = await note(settings)
         async with running(SignStage, settings):  # the record is the one that it was
             await asyncio.sleep(1)
@@ -413,9 +414,7 @@ def test_a_last_record_that_retention_has_taken_is_not_missed(make: Make, before
     topics = Topics.of(settings)
 
     async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 10)
+        await sign_ten(settings)
         async with admin(settings) as client:
             await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(before_offset=before)})
         await produce(settings, [line(i) for i in range(10, 20)], 1)
@@ -460,9 +459,7 @@ def test_another_documents_topic_is_not_read_from_the_positions_of_the_first(mak
     topics = Topics.of(settings)
 
     async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 10)
+        await sign_ten(settings)
         await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
         await create(other)
         await produce(other, [line(100 + i) for i in range(20)], 1)
@@ -477,9 +474,7 @@ def test_another_format_of_the_documents_is_refused(make: Make) -> None:
     settings = make(partitions=1)
 
     async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 10)
+        await sign_ten(settings)
         await refused(settings.model_copy(update={"document_format": "text"}), r"document_format = json so far.*text")
 
     asyncio.run(body())
