@@ -110,7 +110,8 @@ class SignStage(Relay):
             note.check(self.settings.fingerprint, self.settings.document_format, self.source)
         sequenced = await self._committed("sequence", self.target)
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
-        bounds = await self._bounds(partitions, {partition: offset for partition, (offset, _) in found.items()})
+        known = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
+        bounds = await self._bounds(partitions, known)
         return {
             p: beginning(
                 f"{self.source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
