@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,12 +116,8 @@ class Settling:
         order = order[use]
         counts = np.zeros(len(document), np.bool_)
         counts[order] = True
-        has, at, kind = _oldest(document[order], same[order], n)
-        shard_of, row_of, seq_of, similar = (
-            np.where(has, column[order][at] if len(order) else nothing, nothing)
-            for column, nothing in ((shard, -1), (row, -1), (seq, -1), (similarity, 0.0))
-        )
-        group = np.where(has, seq_of, seqs)
+        kind, (shard_of, row_of, seq_of, similar) = _oldest(document, same, n, order, shard, row, seq, similarity)
+        group = np.where(seq_of >= 0, seq_of, seqs)
         if places is not None:
             fates.kind[len(self._fates) :], fates.group[len(self._fates) :] = kind[mine], group[mine]
             fates.similarity[len(self._fates) :] = similar[mine]
@@ -133,14 +130,16 @@ class Settling:
 
 
 def _oldest(
-    document: NDArray[np.int64], same: NDArray[np.bool_], n: int
-) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
-    """Of n documents with matches in the order of document and number: whether there is one, which is the oldest, and
-    the kind that follows."""
-    at, kind = np.full(n, -1), np.full(n, UNIQUE)
-    at[document[::-1]] = np.arange(len(document))[::-1]  # the first of each document is what stays
-    np.maximum.at(kind, document, np.where(same, EXACT, NEAR))
-    return at >= 0, at, kind
+    document: NDArray[np.int64], same: NDArray[np.bool_], n: int, order: NDArray[np.int64], *columns: NDArray[Any]
+) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
+    """Of n documents the kind that follows from their matches, which are those of `order`, by document and number; and
+    columns of the oldest match of each, -1 (or similarity 0) where there is none."""
+    kind = np.full(n, UNIQUE)
+    np.maximum.at(kind, document[order], np.where(same[order], EXACT, NEAR))
+    backwards, found = order[::-1], [np.full(n, 0.0 if c.dtype == np.float64 else -1) for c in columns]
+    for out, column in zip(found, columns, strict=True):
+        out[document[backwards]] = column[backwards]  # the first of each document is what stays
+    return kind, found
 
 
 def _counted(
@@ -149,10 +148,8 @@ def _counted(
     """What a shard has found, but for what does not count; of what it has known before, the first verdict."""
     order = np.flatnonzero(use)
     order = order[np.lexsort((matches.seq[order], matches.document[order]))]
-    has, at, kind = _oldest(matches.document[order], matches.same_text[order], len(new))
-    of, of_seq, similarity = (
-        np.where(has, column[order][at] if len(order) else nothing, nothing)
-        for column, nothing in ((matches.row, -1), (matches.seq, -1), (matches.similarity, 0.0))
+    kind, (of, of_seq, similarity) = _oldest(
+        matches.document, matches.same_text, len(new), order, matches.row, matches.seq, matches.similarity
     )
     if not new.all():
         group = np.where(new, group, matches.group)
