@@ -19,12 +19,13 @@ from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTop
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.clients import consuming, unless
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import Lane, loss, read_verdict
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
-from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.group.member import Member
+from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
@@ -73,7 +74,7 @@ class ForwardStage(Stage):
                 opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
                 consumer = await unless(opening, stopping)
                 topics = [self._topics.documents, self._topics.verdicts]
-                self._member = Membership(consumer, topics, self.settings, self._take_over, self._give_up)
+                self._member = Member(consumer, self.settings, self.role, topics, self._take_over, self._give_up)
                 async with self._member:
                     while not stop.is_set():
                         await self._step(stopping)
@@ -160,11 +161,9 @@ class ForwardStage(Stage):
         most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
         async with admin(self.settings) as client:
-            places = {
-                topic: await committed(client, self._group, topic) for topic in (topics.documents, topics.verdicts)
-            }
+            places = await committed(client, self._group)
         for partition in sorted(partitions):
-            found = [places[topic].get(partition) for topic in (topics.documents, topics.verdicts)]
+            found = [places.get(topic, {}).get(partition) for topic in (topics.documents, topics.verdicts)]
             lane = Lane(partition, self.settings, deliveries[partition], self.watch, most_bytes, pause, self._balance)
             self._lanes[partition] = lane
             documents, verdicts = found
@@ -195,8 +194,7 @@ class ForwardStage(Stage):
 
     def _delivery(self, partition: int) -> Any:
         transactional_id = self._topics.transactional_id(self.role, partition)
-        commit = self._consumer.commit
-        return delivering(self.settings, self.role, self._group, transactional_id, commit, self._batch_bytes)
+        return delivering(self.settings, self._member, transactional_id, self._batch_bytes)
 
     async def _beginning(self, lane: Lane) -> tuple[int, int]:
         """The very first start of a partition; it is committed, so that it can be told from an offset that got lost.

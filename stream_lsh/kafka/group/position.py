@@ -1,4 +1,4 @@
-"""Where partitions begin and end, for who has read them up to some position."""
+"""Where a group has read to, and whether that is still there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,28 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from stream_lsh.kafka.client.connection import all_committed
+
 LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in between
 
 Place = TypeVar("Place")
 Bounds = tuple[int, int]
 """Offset of the first record that is there, and behind the last."""
+
+
+async def committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:
+    """What a group has committed, see `connection.all_committed`; a coordinator that is moving is waited for."""
+    while True:
+        try:
+            return await all_committed(client, group)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            await asyncio.sleep(0.1)
 
 
 async def bounds(
@@ -28,3 +45,16 @@ async def bounds(
         await asyncio.sleep(PAUSE)
         found = await ask()
     return found
+
+
+async def bounds_of(
+    consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, Bounds]:
+    """The same of partitions, as a consumer hears of them. positions: 0 where none is known."""
+
+    async def ask() -> Mapping[TopicPartition, Bounds]:
+        begins = await consumer.beginning_offsets(list(positions))
+        ends = await consumer.end_offsets(list(positions))
+        return {place: (begins[place], ends[place]) for place in positions}
+
+    return await bounds(ask, positions)

@@ -19,9 +19,10 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import consuming, unless
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
-from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.group.member import Member
+from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
@@ -65,7 +66,8 @@ class JudgeStage(Stage):
             async with AsyncExitStack() as stack:
                 opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
                 consumer = await unless(opening, stopping)
-                self._member = Membership(consumer, [self._input.topic], self.settings, self._take_over, self._give_up)
+                topics = [self._input.topic]
+                self._member = Member(consumer, self.settings, self.role, topics, self._take_over, self._give_up)
                 async with self._member:
                     while not stop.is_set():
                         await self._step(stopping)
@@ -108,11 +110,9 @@ class JudgeStage(Stage):
         settings, group = self.settings, self._topics.group(self.role)
         transactional_id = self._topics.transactional_id(self.role)
         # First of all: it fences the producer of the judge before, so that what is committed now stays the last.
-        self._delivery = await self._open.enter_async_context(
-            delivering(settings, self.role, group, transactional_id, self._member.consumer.commit)
-        )
+        self._delivery = await self._open.enter_async_context(delivering(settings, self._member, transactional_id))
         async with admin(settings) as client:
-            found = (await committed(client, group, self._input.topic)).get(self._input.partition)
+            found = (await committed(client, group)).get(self._input.topic, {}).get(self._input.partition)
         if found is None:
             await self._begin()
             found = 0, metadata(-1, decided=0)

@@ -38,7 +38,7 @@ from stream_lsh.kafka.run.health import served
 from stream_lsh.kafka.run.metrics import FOREIGN, Watch
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, check, largest_record
+from stream_lsh.kafka.topics import Topics, check
 
 log = logging.getLogger("stream_lsh.kafka.match")
 # As the entry point says, but also where the package runs from its source without being installed.
@@ -50,7 +50,7 @@ SIZE_TICKS = 15  # between two looks at the size of the shards' folders
 # Faust would keep 1,000 records of the changelog that the shards have had, whatever their size; with 1, it would go on
 # to read the changelogs of shards that are active.
 RECORDS_KEPT = 2
-REQUEST_SECONDS = 30.0  # for the broker to take or answer anything
+REQUEST_SECONDS = 30.0  # for the broker to answer anything
 
 
 class Shards(Table):  # type: ignore[type-arg]
@@ -126,9 +126,7 @@ class MatchApp(faust.App):
             TableManager=TableManager,
             Table=Shards,
         )
-        self.sender = Sender(
-            self.client_options, largest_record(settings), int(REQUEST_SECONDS * 1000), beacon=self.beacon
-        )
+        self.sender = Sender(settings, beacon=self.beacon)
         raw: Mapping[str, Any] = {
             "key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw",
         }  # fmt: skip
@@ -157,7 +155,7 @@ class MatchApp(faust.App):
 
     async def _end(self, error: BaseException) -> None:
         await self.crash(error)
-        await self.sender.close(now=True)
+        await self.sender.close()
 
     @property
     def ended(self) -> BaseException | None:

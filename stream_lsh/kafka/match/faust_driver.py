@@ -14,6 +14,7 @@ from faust.types import TP, EventT, Message
 from mode import Service
 from mode.utils.queues import ThrowableQueue
 
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer
 from stream_lsh.kafka.group.position import Bounds, bounds
 from stream_lsh.kafka.run.lives import Unanswered
@@ -66,9 +67,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         # never calls that one, and would wait for its assignment for ever.
         while not self.should_stop:
             await self.sleep(0.5)
-            coordinator = self._ensure_consumer()._coordinator
-            if coordinator is not None:
-                coordinator.check_errors()
+            private.check_group(self._ensure_consumer())
 
     async def on_thread_stop(self) -> None:
         # Faust's, but for the consumer: without a broker aiokafka's own stop may raise, and the thread would not end.
