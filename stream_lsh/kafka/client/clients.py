@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import cause, client_options
+from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record
 
 logger = logging.getLogger("stream_lsh.kafka.client.clients")
 

@@ -21,7 +21,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from stream_lsh.errors import BrokerError, UsageError
-from stream_lsh.kafka.client import header_names, private
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.client.connection")
@@ -91,7 +91,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     Raises:
         UsageError: a certificate, key or token that cannot be used; the name of the setting is in the message.
     """
-    header_names.read_any()
+    private.read_any_header()
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),
         "security_protocol": settings.security_protocol,

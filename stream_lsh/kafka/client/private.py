@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.consumer import fetcher
+from aiokafka.errors import CorruptRecordException
 from aiokafka.producer import sender
+from aiokafka.record.default_records import DefaultRecordBatch, _DefaultRecordBatchPy
+from aiokafka.record.memory_records import _MemoryRecordsPy
 
 Close = Callable[[], Awaitable[Any]]
 
@@ -65,12 +70,12 @@ async def ask(client: AIOKafkaAdminClient, request: Any, node: int) -> Any:
 
 def parts_of_consumer(consumer: AIOKafkaConsumer) -> list[Close]:
     """What is to be closed, one after the other, where `stop` hangs."""
-    coordinator, fetcher = consumer._coordinator, consumer._fetcher
+    coordinator, reader = consumer._coordinator, consumer._fetcher
     parts: list[Close] = []
     if coordinator is not None:
         parts += [coordinator._stop_heartbeat_task, coordinator._stop_commit_offsets_refresh_task]
-    if fetcher is not None:
-        parts.append(fetcher.close)
+    if reader is not None:
+        parts.append(reader.close)
     return [*parts, consumer._client.close]
 
 
@@ -79,3 +84,58 @@ def parts_of_producer(producer: AIOKafkaProducer) -> list[Close]:
     producer._closed = True
     # The sender first: its requests end while there is still a client to tell them so.
     return [*([producer._sender.close] if producer._sender is not None else []), producer.client.close]
+
+
+# -- header names that are not UTF-8: Kafka takes them, and aiokafka does not get past a record that has one ----------
+
+
+def read_any_header() -> None:
+    """Let all consumers of this process read such records: of a byte 0xff in a name they make the text \\xff.
+
+    So these names are not passed on as they were: aiokafka can send no name that is not UTF-8.
+    """
+    fetcher.MemoryRecords = _Records
+
+
+class _Records(_MemoryRecordsPy):  # type: ignore[misc]  # aiokafka has no types
+    """What a broker has sent of a partition, batch by batch."""
+
+    def next_batch(self, *sizes: int) -> Any:
+        data = self._next_slice
+        batch = super().next_batch(*sizes)
+        # Older formats have no headers, and of control batches only single records are asked for.
+        return _Batch(batch, data) if isinstance(batch, DefaultRecordBatch) and not batch.is_control_batch else batch
+
+
+class _Batch:
+    """A batch like aiokafka's. It is read a second time, slowly, if it cannot be read as aiokafka does it."""
+
+    def __init__(self, strict: Any, data: memoryview) -> None:
+        self._strict = strict
+        self._data = data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._strict, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        read = 0
+        try:
+            for record in self._strict:
+                yield record
+                read += 1
+            return
+        except (UnicodeDecodeError, CorruptRecordException):  # the latter where aiokafka has not been compiled
+            lenient = iter(_DefaultRecordBatchPy(self._data))  # unpacks it
+        lenient._buffer = _Bytes(lenient._buffer)
+        yield from islice(lenient, read, None)
+
+
+class _Bytes(bytearray):
+    """Any part of it is text."""
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return _Bytes(found) if isinstance(key, slice) else found
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return super().decode(encoding, "backslashreplace")

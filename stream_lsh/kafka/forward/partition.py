@@ -17,9 +17,9 @@ from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.forward.join import Join, Joined, Verdict
 from stream_lsh.kafka.group.delivery import Delivery, Row
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 

@@ -27,10 +27,10 @@ from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.group.member import Member
 from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, wanted
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 

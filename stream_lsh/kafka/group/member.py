@@ -16,9 +16,9 @@ from aiokafka.structs import OffsetAndMetadata
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import ANSWER_MS, Stopped, seen, unless
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 SILENCE, SESSIONS = 30.0, 3.0  # seconds, and of a group session timeouts, without an answer after which a life ends
 RECENT = 5.0  # seconds in which Kafka is taken to be there after an answer

@@ -27,10 +27,10 @@ from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
 from stream_lsh.kafka.judge.records import Record, Records
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.replies import Reply, head
 
 log = logging.getLogger("stream_lsh.kafka.judge")

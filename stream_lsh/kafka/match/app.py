@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import faust
 from faust import stores
 from faust.app.base import BootStrategy as FaustBootStrategy
 from faust.streams import Stream
@@ -29,16 +28,17 @@ from stream_lsh.errors import ForeignError, StateError, StreamLshError
 from stream_lsh.index.heap import map_large
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.group.unreadable import Unreadable
-from stream_lsh.kafka.match.faust_driver import Consumer, TableManager, Transport
+from stream_lsh.kafka.match.faust_driver import Consumer, Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import FolderLock
 from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.store import FrameStore
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.health import served
 from stream_lsh.kafka.run.metrics import FOREIGN, Watch
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, check
+from stream_lsh.kafka.topics import check
 
 log = logging.getLogger("stream_lsh.kafka.match")
 # As the entry point says, but also where the package runs from its source without being installed.
@@ -74,7 +74,7 @@ class BootStrategy(FaustBootStrategy):
         return [self.app.consumer]
 
 
-class MatchApp(faust.App):
+class MatchApp(Host):
     """The match role. Made anew for every life, within the event loop that it is to run in.
 
     Args:
@@ -82,12 +82,9 @@ class MatchApp(faust.App):
 
     Attributes:
         failure: the first error that ended this life, or None.
-        hand_overs: how often shards were handed over, so that what began before one is not done after it.
     """
 
     BootStrategy = BootStrategy
-    consumer: Consumer
-    tables: TableManager
 
     def __init__(self, settings: KafkaSettings, watch: Watch, *, serve: bool = False) -> None:
         self.settings = settings
@@ -148,7 +145,6 @@ class MatchApp(faust.App):
     # -- life -------------------------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """End this life: nothing more is sent or acknowledged; whoever runs the app finds `failure`."""
         if self.failure is None:
             self.failure = error
             self.add_future(self._end(error))
@@ -206,25 +202,18 @@ class MatchApp(faust.App):
             self.fail(error)
 
     def foreign(self, shard: int, offset: int, error: ForeignError) -> None:
-        """A record of the changelog is none, and was passed over. Called by the threads of the shards."""
         self._unreadable.passed(f"{self.names.changelog}, partition {shard}, offset {offset}", FOREIGN, error)
 
     async def _changed(self, event: EventT[Any]) -> None:
         await self.store.take(event)
 
     def has_room(self, tp: TP) -> bool:
-        """Whether to fetch from a partition now."""
         if tp.topic != self.names.frames:
             return self.store.room
         flow = self._flows.get(tp.partition)
         return flow is not None and flow.room
 
     async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
-        """Where to begin to read each partition of the frames topic: what is committed, or at first the beginning.
-
-        Raises:
-            StateError: frames were deleted before they were matched.
-        """
         if not committed:
             return {}
         found = {tp: offset or 0 for tp, offset in committed.items()}
@@ -241,7 +230,6 @@ class MatchApp(faust.App):
         return found
 
     def answer_for(self, shards: set[int]) -> None:
-        """From now on frames of these shards are matched. Recovery is complete."""
         for shard in sorted(shards - set(self._flows)):
             self._flows[shard] = Flow(
                 self.store.held[shard], self._positions[shard], self.sender.send, self.names.changelog,
@@ -252,7 +240,6 @@ class MatchApp(faust.App):
             log.info("answering for the shards %s", ", ".join(map(str, sorted(shards))))
 
     async def hand_over(self) -> None:
-        """Finish what is in flight and commit it: this member may lose its shards, or is stopping."""
         self.hand_overs += 1
         flows, self._flows = list(self._flows.values()), {}
         if not flows:

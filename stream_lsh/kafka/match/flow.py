@@ -13,9 +13,9 @@ from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.group.output import InOrder, Record, Send
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Sequenced
 
 TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait

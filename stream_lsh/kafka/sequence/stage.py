@@ -21,11 +21,11 @@ from stream_lsh.kafka.group.output import ANSWER_SECONDS
 from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.judged import decided_of, last_of
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Sequenced, places
 
 SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is

@@ -19,6 +19,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.group.link import Link
 from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
@@ -26,7 +27,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
 from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning
 from stream_lsh.kafka.sign.records import Record
-from stream_lsh.kafka.topics import ENVELOPE, Topics, configs_of, largest_record, output_partitions
+from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
 
 # A request for each document would cost more than all else that is done with it.
@@ -58,7 +59,9 @@ class SignStage(Stage):
         self._again: dict[int, Last] = {}  # those that were read before, and are to be found again
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self._link.run(stop, self.role, self._fetch, self._sign, prepare=self._prepare, isolation="read_committed")
+        await self._link.run(
+            stop, self.role, self._fetch, self._sign, prepare=self._prepare, isolation="read_committed"
+        )
 
     def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
         return Note(self.settings.fingerprint, self.settings.document_format, last, begun)

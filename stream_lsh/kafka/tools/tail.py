@@ -13,8 +13,8 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 _WAIT_MS = 500
 

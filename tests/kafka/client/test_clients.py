@@ -17,10 +17,11 @@ from stage_helpers import running
 
 from stream_lsh.kafka.client.clients import CLOSE_SECONDS, Stopped, producing, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.run.process import STAGES, stage_class
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 
 def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:

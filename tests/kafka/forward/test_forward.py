@@ -22,10 +22,11 @@ from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.forward import partition as lane
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 Make = Callable[..., KafkaSettings]
 

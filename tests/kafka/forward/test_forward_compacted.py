@@ -17,9 +17,9 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.partition import Lane
 from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 KEYS, NUMBER = 7, 40
 COMPACTED = {

@@ -17,8 +17,8 @@ from stage_helpers import commit, running
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 Make = Callable[..., KafkaSettings]
 

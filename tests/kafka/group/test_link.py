@@ -22,12 +22,13 @@ from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.group import member
 from stream_lsh.kafka.group.output import MOST_BYTES
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 REQUEST_BYTES = MOST_BYTES + 2**22
 

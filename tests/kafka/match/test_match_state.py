@@ -23,11 +23,12 @@ from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.match.faust_driver import Consumer
 from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.stage import MatchStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import keep_running
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 pytestmark = pytest.mark.long
 

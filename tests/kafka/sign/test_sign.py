@@ -39,13 +39,14 @@ from stage_helpers import (
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.group.link import Link
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk
 from stream_lsh.kafka.sign.position import Last, Note
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
 
 Make = Callable[..., KafkaSettings]
