@@ -15,17 +15,17 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
-from stream_lsh.kafka.forward.partition import Lane, loss, read_verdict
+from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, Lane, read_verdict
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
-from stream_lsh.kafka.group.member import Member
-from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.group.member import Gone, Member
+from stream_lsh.kafka.group.position import bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.lives import Stage
@@ -89,8 +89,8 @@ class ForwardStage(Stage):
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         try:
             found = await self._member.poll(POLL_SECONDS, stopping, *tasks)
-        except OffsetOutOfRangeError as error:
-            await self._out_of_range(error.args[0])
+        except Gone as gone:
+            await self._out_of_range(gone.positions)
             return
         for lane in list(self._lanes.values()):
             if lane.task is not None and lane.task.done():
@@ -235,18 +235,15 @@ class ForwardStage(Stage):
             lane = self._lanes.get(place.partition)
             if lane is None:
                 continue
-            begin = (await self._consumer.beginning_offsets([place]))[place]
-            if begin <= position:
-                raise StateError(
-                    f"{place.topic}, partition {place.partition}, ends before offset {position}, which was read "
-                    "already: the topic was made anew or has lost records. Rebuild into a new topic_prefix with "
-                    "`stream-lsh reindex`"
-                )
-            if not self.settings.accept_loss:
-                what = "documents" if place == lane.documents else "verdicts"
-                raise StateError(loss(place, f"{begin - position} {what} from offset {position} on"))
-            log.warning("%s, partition %d: going on at offset %d instead of %d (accept_loss)", *place, begin, position)
+            bounds = (await bounds_of(self._consumer, {place: position}))[place]
+            reading = DOCUMENTS if place == lane.documents else VERDICTS
+            where = f"{place.topic}, partition {place.partition}"
+            missing = reading.missing(where, position, bounds, accept_loss=self.settings.accept_loss)
+            begin = position + missing
             self._consumer.seek(place, begin)
+            if not missing:  # the broker had only just taken over, and has learned its end since
+                continue
+            log.warning("%s: going on at offset %d instead of %d (accept_loss)", where, begin, position)
             if place == lane.documents:
                 lane.join.gone(begin)
             else:

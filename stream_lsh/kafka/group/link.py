@@ -15,7 +15,6 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.member import Member
 from stream_lsh.kafka.group.output import Noted, Output
 from stream_lsh.kafka.group.position import Bounds, bounds_of
-from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -143,11 +142,7 @@ class Link:
 
     async def poll(self) -> dict[int, list[ConsumerRecord]]:
         """New records of `positions`, which is not changed."""
-        try:
-            found = await self.member.poll(POLL_SECONDS)
-        except errors.OffsetOutOfRangeError:
-            # The next life compares the committed positions with what is there, and says what is lost.
-            raise Failed(f"a position in {self.source} is not there any more") from None
+        found = await self.member.poll(POLL_SECONDS)
         if found is not None and not found:
             self.idle()
         return {place.partition: records for place, records in (found or {}).items()}

@@ -37,6 +37,16 @@ class Expelled(Failed):
         super().__init__("the group has gone on without this member; others do again what it did last")
 
 
+class Gone(Failed):
+    """A position that was read at is not in its topic. positions: those of this kind. The next life compares what is
+    committed with what is there, and says what is lost."""
+
+    def __init__(self, positions: Mapping[TopicPartition, int]) -> None:
+        listed = ", ".join(f"{place.topic}, partition {place.partition}" for place in positions)
+        super().__init__(f"a position is not there any more: {listed}")
+        self.positions = positions
+
+
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Reads what the group assigns, from where `set_up` seeks to.
 
@@ -122,7 +132,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             None: there are none, but Kafka has not said so of all of them; {}: it has.
 
         Raises:
-            OffsetOutOfRangeError: of a partition that is set up.
+            Gone: of a partition that is set up.
             Unanswered: Kafka has not answered for long. Failed: nothing is read any more. KafkaError.
             Exception: what giving up has raised.
         """
@@ -137,9 +147,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             )
             if reading.done():
                 found = reading.result()
-        except (errors.NoOffsetForPartitionError, errors.OffsetOutOfRangeError):
+        except (errors.NoOffsetForPartitionError, errors.OffsetOutOfRangeError) as error:
             if self._given is None and self._ready:
-                raise
+                raise Gone(error.args[0]) if isinstance(error, errors.OffsetOutOfRangeError) else error from None
             found = {}  # of the position before `set_up`
         finally:
             if not reading.done():

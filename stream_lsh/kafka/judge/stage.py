@@ -15,14 +15,13 @@ from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
 from aiokafka import ConsumerRecord, TopicPartition
-from aiokafka.errors import OffsetOutOfRangeError
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.member import Member
-from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.group.position import Reading, bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
@@ -35,6 +34,7 @@ from stream_lsh.wire.replies import Reply, head
 
 log = logging.getLogger("stream_lsh.kafka.judge")
 
+READING = Reading("replies", "judged", "Rebuild into a new topic_prefix with `stream-lsh reindex`")
 POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
 ROUND_DOCUMENTS, ROUND_BYTES = 10_000, 8 << 20  # of a transaction, but for its last frame
@@ -75,14 +75,7 @@ class JudgeStage(Stage):
             stopping.cancel()
 
     async def _step(self, stopping: asyncio.Future[Any]) -> None:
-        try:
-            found = await self._member.poll(POLL_SECONDS, stopping)
-        except OffsetOutOfRangeError as error:
-            raise StateError(
-                f"the judge has read {self._input.topic} up to offset {self._position}, and the topic does not have "
-                "that offset any more: replies were deleted before they were judged (retention_hours), or the topic "
-                "was made anew. Rebuild into a new topic_prefix with `stream-lsh reindex`"
-            ) from error
+        found = await self._member.poll(POLL_SECONDS, stopping)
         async with self._member.working:
             if self._input not in self._member.assigned:
                 if found is not None:
@@ -117,6 +110,8 @@ class JudgeStage(Stage):
             await self._begin()
             found = 0, metadata(-1, decided=0)
         position, last = found[0], last_of(found[1], group, self._topics.documents)
+        bounds = await bounds_of(self._member.consumer, {self._input: position})
+        READING.missing(self._input.topic, position, bounds[self._input])
         self._decided = decided_of(found[1])
         self._gather = Gather(settings.shards, last)
         self._position, self._gap_since = position, None

@@ -24,11 +24,12 @@ from faust.types import TP, EventT, StreamT
 from mode import Service, ServiceT
 from yarl import URL
 
-from stream_lsh.errors import ForeignError, StateError, StreamLshError
+from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.heap import map_large
 from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.group.unreadable import Unreadable
-from stream_lsh.kafka.match.faust_driver import Consumer, Host, TableManager, Transport
+from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import FolderLock
 from stream_lsh.kafka.match.sender import Sender
@@ -44,6 +45,11 @@ log = logging.getLogger("stream_lsh.kafka.match")
 # As the entry point says, but also where the package runs from its source without being installed.
 stores.STORES.aliases.setdefault("frames", "stream_lsh.kafka.match.store:FrameStore")
 
+READING = Reading(
+    "frames", "matched",
+    "Rebuild from the documents under another topic_prefix (stream-lsh reindex), with a longer retention_hours if it "
+    "was too short",
+)  # fmt: skip
 COMMIT_SECONDS = 0.25
 TICK_SECONDS = 1.0
 SIZE_TICKS = 15  # between two looks at the size of the shards' folders
@@ -217,16 +223,9 @@ class MatchApp(Host):
         if not committed:
             return {}
         found = {tp: offset or 0 for tp, offset in committed.items()}
-        for tp, (start, end) in (await self.consumer.bounds(found)).items():
-            position = found[tp]
-            if not start <= position <= end:
-                raise StateError(
-                    f"partition {tp.partition} of the topic {tp.topic} has the offsets {start} to {end}, but the next "
-                    f"frame to be matched is the one at {position}: frames were deleted before they were matched, "
-                    "or the topic was made anew. Rebuild from the documents under another topic_prefix (stream-lsh "
-                    "reindex), with a longer retention_hours if it was too short"
-                )
-            self._positions[tp.partition] = position
+        for tp, bounds in (await self.consumer.bounds(found)).items():
+            READING.missing(f"{tp.topic}, partition {tp.partition}", found[tp], bounds)
+            self._positions[tp.partition] = found[tp]
         return found
 
     def answer_for(self, shards: set[int]) -> None:

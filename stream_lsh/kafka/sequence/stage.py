@@ -18,7 +18,7 @@ from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
 from stream_lsh.kafka.group.output import ANSWER_SECONDS
-from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.group.position import Reading, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.judged import decided_of, last_of
 from stream_lsh.kafka.names import Topics
@@ -29,6 +29,11 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Sequenced, places
 
 SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
+READING = Reading(
+    "frames", "sequenced", "Rebuild under another topic_prefix.",
+    "Start all workers with --accept-loss once: the documents in them are signed again as far as they are still there. "
+    "Raise retention_hours.",
+)  # fmt: skip
 GAP_SECONDS = 30.0  # between two warnings of the same gap
 
 
@@ -86,15 +91,14 @@ class SequenceStage(Stage):
         found = (await committed(self._link.admin, self.topics.group(self.role))).get(source, {})
         known = Accepted.of(found[0][1]) if 0 in found else None
         position = found[0][0] if 0 in found else 0
-        begin, end = (await self._link.bounds([0], {0: position}))[0]
-        if position > end:
-            raise StateError(
-                f"{source} ends at offset {end}, but has been read up to {position}: the topic was deleted and "
-                "made again, or the brokers have lost its end. Rebuild under another topic_prefix."
-            )
-        self._accepted = known or self._first(end)
-        if position < begin:
-            position = self._jump(position, begin)
+        bounds = (await self._link.bounds([0], {0: position}))[0]
+        self._accepted = known or self._first(bounds[1])
+        if missing := READING.missing(source, position, bounds, accept_loss=self.settings.accept_loss):
+            self._link.member.log.warning(
+                "%s: %d frames from offset %d on are deleted; the signers have to sign again what was in them "
+                "(--accept-loss)", source, missing, position,
+            )  # fmt: skip
+            position += missing
         self._window = Window(self.settings.decided_after)
         last, decided = await self._judged()
         if last < self._accepted.last:  # what an earlier life has sent and the judge has not got
@@ -117,17 +121,6 @@ class SequenceStage(Stage):
                 "that they were signed with. Rebuild under another topic_prefix with stream-lsh reindex."
             )
         return Accepted(secrets.token_bytes(KEY_BYTES))
-
-    def _jump(self, position: int, begin: int) -> int:
-        """Where to go on if frames were deleted."""
-        lost = f"{begin - position} frames from offset {position} on were deleted from {self.topics.signatures}"
-        if not self.settings.accept_loss:
-            raise StateError(
-                f"{lost} before they were sequenced (retention). Start all workers with --accept-loss once: the "
-                "documents in them are signed again as far as they are still there. Raise retention_hours."
-            )
-        self._link.member.log.warning("%s; the signers have to sign again what was in them (--accept-loss)", lost)
-        return begin
 
     async def _work(self) -> None:
         try:

@@ -309,7 +309,7 @@ def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_p
             await client.delete_records({TopicPartition(Topics.of(settings).frames, 0): RecordsToDelete(5)})
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
 
-    with pytest.raises(StateError, match="frames were deleted before they were matched"):
+    with pytest.raises(StateError, match="5 frames from offset 0 on were deleted before they were matched"):
         asyncio.run(scenario())
 
 
