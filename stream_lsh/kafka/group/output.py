@@ -1,5 +1,4 @@
-"""What a role sends without transactions, in three layers: as much at a time as brokers take, in the order of its
-input, and with the positions that may be committed when it is delivered.
+"""What a role sends without transactions: as much at a time as brokers take, and done in the order of its input.
 
 Several records are on their way at once. One that is not delivered ends the life, and the next one begins at the
 committed positions; who reads the topic knows repeats and holes by what the records say themselves.
@@ -10,36 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 
 from stream_lsh.kafka.client.clients import ANSWER_MS
-from stream_lsh.kafka.group.member import Expelled, Member
 from stream_lsh.kafka.run.lives import Failed, Unanswered
-from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.kafka.settings import KafkaSettings
 
 Record = tuple[str, int, bytes]
 """Topic, partition and value."""
 
-
-class Noted(Protocol):
-    """What stands beside a position."""
-
-    def metadata(self) -> str: ...
-
-
-Marks = Mapping[TopicPartition, tuple[int, Noted]]
-"""Positions to commit."""
-
 MOST_BYTES = 32 << 20
 """On their way: a third of what brokers take by default in a request (socket.request.max.bytes, 100 MiB)."""
-MOST_FRAMES = 256  # of an `Output`
-COMMIT_SECONDS = 0.2
 ANSWER_SECONDS = ANSWER_MS / 1000  # for an acknowledgement without a transaction
 
 Item = TypeVar("Item")
@@ -195,100 +179,3 @@ class InOrder(Generic[Item]):
     async def drained(self) -> None:
         """Wait until nothing is on its way."""
         await self._empty.wait()
-
-
-class Output:
-    """Sends without a transaction, and commits for a member where it has read to once all before that is delivered."""
-
-    def __init__(self, settings: KafkaSettings, producer: AIOKafkaProducer, member: Member, watch: Watch) -> None:
-        self._underway = Underway(producer)
-        self._order: InOrder[tuple[Marks, int]] = InOrder(self._underway.send, self._delivered, self._fail)
-        self._member = member
-        self._watch = watch
-        self._giving_up = settings.session_timeout_ms / 2000
-        self._positions: dict[TopicPartition, tuple[int, Noted]] = {}
-        self._committing = asyncio.Lock()
-        self._error: BaseException | None = None
-        self._room = asyncio.Event()
-        self._room.set()
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether nothing is on its way, and all is committed."""
-        return not (self._order or self._underway.bytes or self._positions)
-
-    async def free(self) -> None:
-        """Wait until there is room for more."""
-        await self._room.wait()
-
-    async def send(self, records: Sequence[Record], positions: Marks, documents: int) -> None:
-        """Hand records over. What is held meanwhile is `member.working`.
-
-        positions: may be committed when all are delivered. documents: in them.
-        """
-        await self._order.send((positions, documents), records)
-        self._look()
-
-    def reached(self, positions: Marks) -> None:
-        """These may be committed: nothing has to be delivered before."""
-        self._positions.update(positions)
-
-    def _delivered(self, item: tuple[Marks, int], _: list[Any]) -> None:
-        positions, documents = item
-        self._positions.update(positions)
-        if documents:
-            self._watch.documents(documents)
-        self._look()
-
-    def _look(self) -> None:
-        if len(self._order) < MOST_FRAMES and self._order.bytes < MOST_BYTES:
-            self._room.set()
-        else:
-            self._room.clear()
-
-    def _fail(self, error: BaseException) -> None:
-        self._error = error
-
-    async def commit(self) -> None:
-        """Commit what is delivered. Raises as `Member.commit`."""
-        async with self._committing:
-            positions, self._positions = self._positions, {}
-            if positions:
-                await self._member.commit({at: (offset, note.metadata()) for at, (offset, note) in positions.items()})
-                self._watch.committed()
-
-    async def run(self) -> None:
-        """Commit again and again.
-
-        Raises:
-            Unanswered: what was sent was not acknowledged for long. KafkaError: it was refused. As `commit`.
-        """
-        while True:
-            await asyncio.sleep(COMMIT_SECONDS)
-            if self._error is not None:
-                raise self._error
-            await self.commit()
-            self._order.check()
-
-    async def drain(self) -> None:
-        """Wait a while for what is under way, and commit; nothing is to be sent meanwhile.
-
-        Raises:
-            Unanswered: that took too long. As `commit`; but who is expelled has nothing to commit.
-        """
-        try:
-            async with asyncio.timeout(self._giving_up):
-                await self._order.drained()
-                await self.commit()
-        except Expelled as error:
-            self._positions.clear()
-            self._member.log.warning("%s", error)
-        except TimeoutError:
-            raise Unanswered(
-                f"{len(self._order)} frames were not delivered in time before giving up partitions"
-            ) from None
-
-    def close(self) -> None:
-        """After an error: nothing is worth waiting for any more, or committed."""
-        self._order.close()
-        self._positions.clear()

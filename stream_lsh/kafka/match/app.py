@@ -26,13 +26,14 @@ from yarl import URL
 
 from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.heap import map_large
+from stream_lsh.kafka.client.clients import producing
 from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.group.output import Underway
 from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import FolderLock
-from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.health import served
@@ -74,7 +75,7 @@ class BootStrategy(FaustBootStrategy):
     app: MatchApp
 
     def kafka_producer(self) -> Iterable[ServiceT]:
-        return [self.app.sender]
+        return []  # of a send that fails Faust's would only log a line, and it is not idempotent: see `on_first_start`
 
     def kafka_consumer(self) -> Iterable[ServiceT]:
         return [self.app.consumer]
@@ -129,7 +130,6 @@ class MatchApp(Host):
             TableManager=TableManager,
             Table=Shards,
         )
-        self.sender = Sender(settings, beacon=self.beacon)
         raw: Mapping[str, Any] = {
             "key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw",
         }  # fmt: skip
@@ -157,7 +157,6 @@ class MatchApp(Host):
 
     async def _end(self, error: BaseException) -> None:
         await self.crash(error)
-        await self.sender.close()
 
     @property
     def ended(self) -> BaseException | None:
@@ -168,6 +167,8 @@ class MatchApp(Host):
         """Faust's would make folders that nobody needs."""
         await check(self.settings, ["match"])
         self._lock.take()
+        # At the end what is not delivered is dropped: the frames that it came of are not acknowledged, and come again.
+        self._underway = Underway(await self.add_async_context(producing(self.settings, "match")))
         map_large()  # a record of 16 MB is copied some times on its way
 
     async def on_started(self) -> None:
@@ -231,7 +232,7 @@ class MatchApp(Host):
     def answer_for(self, shards: set[int]) -> None:
         for shard in sorted(shards - set(self._flows)):
             self._flows[shard] = Flow(
-                self.store.held[shard], self._positions[shard], self.sender.send, self.names.changelog,
+                self.store.held[shard], self._positions[shard], self._underway.send, self.names.changelog,
                 self.names.matches, self.fail, self.watch, self._unreadable,
             )  # fmt: skip
         self.watch.assigned(set(self._flows))

@@ -203,7 +203,7 @@ class Consumer(driver.Consumer):
 
 
 class Transport(driver.Transport):
-    """Faust's transport with our consumer. Its producer is never started: see `sender.py`."""
+    """Faust's transport with our consumer. Its producer is never started."""
 
     Consumer: ClassVar[Any] = Consumer
 

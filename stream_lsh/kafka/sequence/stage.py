@@ -84,14 +84,14 @@ class SequenceStage(Stage):
         self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self._link.run(stop, self.role, self._work, self._look)
+        await self._link.run(stop, self._work, self._look)
 
     async def _begin(self, partitions: list[int]) -> None:
         source = self.topics.signatures
         found = (await committed(self._link.admin, self.topics.group(self.role))).get(source, {})
         known = Accepted.of(found[0][1]) if 0 in found else None
         position = found[0][0] if 0 in found else 0
-        bounds = (await self._link.bounds([0], {0: position}))[0]
+        bounds = (await self._link.bounds({0: position}))[0]
         self._accepted = known or self._first(bounds[1])
         if missing := READING.missing(source, position, bounds, accept_loss=self.settings.accept_loss):
             self._link.member.log.warning(
@@ -105,7 +105,7 @@ class SequenceStage(Stage):
             ahead = self.settings.decided_after if decided is None else self._accepted.documents - decided
             self._window.sent(self._accepted.last, ahead)
         if known is None:  # nobody signs before it is committed
-            self._link.output.reached({self._link.place(0): (position, self._accepted)})
+            self._link.reached({0: (position, self._accepted)})
         self._link.seek({0: position})
 
     def _first(self, end: int) -> Accepted:
@@ -141,7 +141,7 @@ class SequenceStage(Stage):
                     break
                 decision = await self._decide(record)
                 await self._window_open(decision.documents)
-                await self._link.output.free()
+                await self._link.room.wait()
                 began = time.monotonic()
                 async with self._link.member.working:
                     if epoch != self._link.epoch:

@@ -59,9 +59,7 @@ class SignStage(Stage):
         self._again: dict[int, Last] = {}  # those that were read before, and are to be found again
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self._link.run(
-            stop, self.role, self._fetch, self._sign, prepare=self._prepare, isolation="read_committed"
-        )
+        await self._link.run(stop, self._fetch, self._sign, prepare=self._prepare, isolation="read_committed")
 
     def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
         return Note(self.settings.fingerprint, self.settings.document_format, last, begun)
@@ -91,9 +89,8 @@ class SignStage(Stage):
             if place.warning:
                 self.log.warning("%s", place.warning)
             if place.new:
-                first = place.position, self._noted(None, begun=True)
-                self._link.output.reached({self._link.place(partition): first})
-        await self._link.output.commit()  # before anything is sent: so a position that is missing is one that was lost
+                self._link.reached({partition: (place.position, self._noted(None, begun=True))})
+        await self._link.commit()  # before anything is sent: so a position that is missing is one that was lost
         have = await output_partitions(self._link.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
@@ -121,7 +118,7 @@ class SignStage(Stage):
         sequenced = await self._sequenced()
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
         known = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
-        bounds = await self._link.bounds(partitions, known)
+        bounds = await self._link.bounds({p: known.get(p, 0) for p in partitions})
         return {
             p: beginning(
                 f"{source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
@@ -215,7 +212,7 @@ class SignStage(Stage):
                 return
             what = "another record"
         else:
-            if (await self._link.bounds([partition], {partition: last.offset}))[partition][0] > last.offset:
+            if (await self._link.bounds({partition: last.offset}))[partition][0] > last.offset:
                 return  # by now
             source = self.topics.documents
             policy = (await configs_of(self._link.admin, [source])).get(source, {}).get("cleanup.policy", "compact")
@@ -251,7 +248,7 @@ class SignStage(Stage):
                 waker = loop.call_later(wait, self._full.set)
                 await self._full.wait()
                 waker.cancel()
-            await self._link.output.free()
+            await self._link.room.wait()
             began = loop.time()
             epoch, chunks = self._link.epoch, self._pending.take(self.settings.frame_documents)
             self._wake()

@@ -20,8 +20,8 @@ from stage_helpers import warm
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.group.output import Underway
 from stream_lsh.kafka.match.faust_driver import Consumer
-from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import keep_running
@@ -164,9 +164,9 @@ def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(1600), SIZE)
     replies = Replies(settings)
-    real, calls = Sender.send, 0
+    real, calls = Underway.send, 0
 
-    async def send(self: Sender, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+    async def send(self: Underway, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
         nonlocal calls
         if topic.endswith("matches") == (which == "reply"):
             calls += 1
@@ -176,7 +176,7 @@ def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch
                 return refused
         return await real(self, topic, partition, value)
 
-    monkeypatch.setattr(Sender, "send", send)
+    monkeypatch.setattr(Underway, "send", send)
 
     async def scenario() -> Watch:
         await create(settings)

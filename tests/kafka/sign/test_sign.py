@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -602,7 +601,6 @@ def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
     async def body() -> None:
         stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
         stage._framer = SimpleNamespace(frames=frames)
-        stage._link.output = SimpleNamespace(free=AsyncMock())
         stage._pending.add(Chunk(0, (), 0, 1))
         stage._wake()
         working = asyncio.create_task(stage._sign())
