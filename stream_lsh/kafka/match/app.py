@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -101,6 +101,8 @@ class MatchApp(Host):
         self.failure: BaseException | None = None
         self.hand_overs = 0
         self._serve = serve
+        self._underway: Underway
+        self._clients = AsyncExitStack()
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
         self._unreadable = Unreadable(settings, watch)
@@ -153,10 +155,7 @@ class MatchApp(Host):
     def fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
-            self.add_future(self._end(error))
-
-    async def _end(self, error: BaseException) -> None:
-        await self.crash(error)
+            self.add_future(self.crash(error))
 
     @property
     def ended(self) -> BaseException | None:
@@ -168,7 +167,7 @@ class MatchApp(Host):
         await check(self.settings, ["match"])
         self._lock.take()
         # At the end what is not delivered is dropped: the frames that it came of are not acknowledged, and come again.
-        self._underway = Underway(await self.add_async_context(producing(self.settings, "match")))
+        self._underway = Underway(await self._clients.enter_async_context(producing(self.settings, "match")))
         map_large()  # a record of 16 MB is copied some times on its way
 
     async def on_started(self) -> None:
@@ -186,8 +185,9 @@ class MatchApp(Host):
         await self.let_go()
 
     async def let_go(self) -> None:
-        """Close the shards and give the data folder back, whatever else of this life is still stopping."""
+        """Close producer and shards and give the data folder back, whatever else of this life is still stopping."""
         try:
+            await self._clients.aclose()
             await self.store.close()
         finally:
             self._lock.release()
