@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator
 from itertools import islice
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
@@ -42,9 +42,10 @@ def reader_ended(consumer: AIOKafkaConsumer) -> tuple[bool, BaseException | None
     return True, error and (error.__cause__ or error)
 
 
-def holds_records(consumer: AIOKafkaConsumer) -> bool:
-    """Whether there are records, or errors, that were not taken yet; aiokafka asks for no more meanwhile."""
-    return bool(consumer._fetcher._records)
+def holding(consumer: AIOKafkaConsumer) -> Container[TopicPartition]:
+    """The partitions of which there are records, or errors, that were not taken; aiokafka asks for no more of these."""
+    found: Container[TopicPartition] = consumer._fetcher._records
+    return found
 
 
 def pace(consumer: AIOKafkaConsumer, least_bytes: int, wait_ms: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from aiokafka import ConsumerRecord, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from stream_lsh.kafka.client.clients import consuming, producing, unless
+from stream_lsh.kafka.client.clients import consuming, producing, seen, unless
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.member import Expelled, Member
 from stream_lsh.kafka.group.output import MOST_BYTES, InOrder, Underway
@@ -73,6 +73,7 @@ class Link:
         self._delivered: dict[int, tuple[int, Noted]] = {}  # and not committed yet
         self._committing = asyncio.Lock()
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refused.add_done_callback(seen)  # another error may have come first
 
     async def run(
         self,
@@ -226,9 +227,14 @@ class Link:
         """Commit what is delivered. Raises as `Member.commit`."""
         async with self._committing:
             marks, self._delivered = self._delivered, {}
-            if marks:
+            if not marks:
+                return
+            try:
                 await self.member.commit({self.place(p): (at, note.metadata()) for p, (at, note) in marks.items()})
-                self._watch.committed()
+            except BaseException:
+                self._delivered = {**marks, **self._delivered}  # a stop, which comes in between, commits them
+                raise
+            self._watch.committed()
 
     async def _keep_time(self) -> None:
         while True:

@@ -188,18 +188,16 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         """Whether Kafka has answered a short while ago, for each of the partitions that this member reads."""
         if self._joining:
             return False
-        return not self._silent() if self._reading() else await self._ask(others)
+        return not self._silent() if self._ready - self.consumer.paused() else await self._ask(others)
 
-    def _reading(self) -> list[TopicPartition]:
-        """The partitions that records may come of."""
-        return sorted(self._ready - self.consumer.paused())
-
-    def _silent(self) -> list[int]:
-        if private.holds_records(self.consumer):
-            return []
-        since = (time.time() - RECENT) * 1000
-        places = self._reading()
-        return sorted({place.partition for place in places if (self.consumer.last_poll_timestamp(place) or 0) < since})
+    def _silent(self) -> list[TopicPartition]:
+        """The partitions for which nobody has answered."""
+        since, holding = (time.time() - RECENT) * 1000, private.holding(self.consumer)
+        return sorted(
+            place
+            for place in self._ready - self.consumer.paused()
+            if place not in holding and (self.consumer.last_poll_timestamp(place) or 0) < since
+        )
 
     async def _ask(self, others: Sequence[asyncio.Future[Any]]) -> bool:
         """Whether the broker has just answered; who stands by does not fetch, and asks something now and then."""
@@ -221,9 +219,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             return
         if self._joining:
             raise Unanswered(f"the group {self.group} has not answered for {seconds:.0f} s")
-        silent = self._silent() if self._reading() else []
-        listed = f", partition {', '.join(map(str, silent))}," if silent else ""
-        raise Unanswered(f"Kafka has not answered for {self._topics[0]}{listed} for {seconds:.0f} s")
+        silent = self._silent()
+        topic = silent[0].topic if silent else self._topics[0]
+        numbers = ", ".join(str(place.partition) for place in silent if place.topic == topic)
+        listed = f", partition {numbers}," if numbers else ""
+        raise Unanswered(f"Kafka has not answered for {topic}{listed} for {seconds:.0f} s")
 
     # -- what it says of itself -------------------------------------------------------------------------------------
 
