@@ -20,7 +20,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
-from stream_lsh.index.files import make_folder, raise_limit
+from stream_lsh.index.files import looking, make_folder, raise_limit
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.layout import NO_GROUP, SEQ
@@ -71,10 +71,11 @@ class Index:
             return
         for left in range(TRIES - 1, -1, -1):
             try:
-                self._open(settings, Store(folder / "db", read_only=True), now)
+                with plainly(folder), looking(folder):
+                    self._open(settings, Store(folder / "db", read_only=True), now)
                 return
             except DamagedError:
-                # Whoever writes may have replaced files between our look at the manifest and the opening of them.
+                # RocksDB, which knows nothing of who is looking, may have replaced files of its own meanwhile.
                 if not left:
                     raise
 
