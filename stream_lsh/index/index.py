@@ -94,7 +94,7 @@ class Index:
                 self.shards.append(shard)
             self._settling = Settling()
             if self.settings.late:
-                self._settling.restore(Fates.joined([shard.undecided() for shard in self.shards]))
+                self._settling.restore(Fates.joined([shard.late.fates() for shard in self.shards]))
         except BaseException:
             self._release()
             raise
@@ -212,7 +212,7 @@ class Index:
         for shard, matches in zip(self.shards, settled.found, strict=True):
             mine = np.flatnonzero(matches.row_of[start:stop] >= 0)
             i = start + mine
-            shard.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
+            shard.late.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
         """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group."""
