@@ -29,12 +29,12 @@ _OUTPUT_BYTES = 16 * 2**20
 _VISIBLE_SECONDS = 30
 NEEDS = {
     "sign": ("documents", "signatures"),
-    "sequence": ("signatures", "frames"),
+    "sequence": ("signatures", "frames", "decisions"),
     "match": ("frames", "changelog", "matches"),
-    "judge": ("documents", "matches", "verdicts", "pairs"),
+    "judge": ("documents", "matches", "verdicts", "pairs", "decisions"),
     "forward": ("documents", "verdicts", "unique", "dead_letters"),
 }
-"""The topics, as attributes of `Topics`, that a role reads and writes."""
+"""The topics, as attributes of `Topics`, that a role reads and writes; decisions only where several shards keep."""
 _LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
 """The outputs in the order in which they get further partitions: what has its verdicts can be forwarded."""
 _SHARDED = ("frames", "changelog")
@@ -54,6 +54,7 @@ class Topics:
     signatures: str
     frames: str
     matches: str
+    decisions: str
     changelog: str
 
     @classmethod
@@ -70,6 +71,7 @@ class Topics:
             signatures=f"{prefix}.signatures",
             frames=f"{prefix}.frames",
             matches=f"{prefix}.matches",
+            decisions=f"{prefix}.decisions",
             # As Faust calls the changelog of the table `shards` of the application `<prefix>.match`.
             changelog=f"{prefix}.match-shards-changelog",
         )
@@ -157,6 +159,7 @@ def wanted(
     arrival = {_TIMESTAMPS: "LogAppendTime", **safe}
     # With the documents' own timestamps, whatever they are.
     original = {_TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
+    decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
         TopicSpec(topics.documents, count, "delete", kept, largest, safe),
         TopicSpec(topics.verdicts, count, "delete", kept, _OUTPUT_BYTES, arrival),
@@ -167,6 +170,7 @@ def wanted(
         TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival),
+        *([decisions] if settings.late else []),
     ]
 
 
@@ -216,6 +220,7 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
     needed = {getattr(topics, attribute) for role in roles for attribute in NEEDS[role]}
     async with admin(settings) as client:
         states = {state.wanted.name: state for state in await _states(client, settings)}
+    needed &= states.keys()
     missing = sorted(name for name in needed if not states[name].partitions)
     if missing:
         several = len(missing) > 1
@@ -250,7 +255,7 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
             f"the topic {name} has {state.partitions} partitions, but shards = {wants}. The number of shards cannot "
             f"be changed in place: set shards = {state.partitions}, or rebuild into a new topic_prefix"
         )
-    elif name in (topics.signatures, topics.matches) and state.partitions != 1:
+    elif name in (topics.signatures, topics.matches, topics.decisions) and state.partitions != 1:
         found.append(f"the topic {name} has {state.partitions} partitions, but it is one sequence and must have 1")
     elif name in {getattr(topics, attribute) for attribute in _LIKE_DOCUMENTS}:
         said = f"the topic {name} has {state.partitions} partitions and"
