@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.index.files import looking
 from stream_lsh.index.generation import FOLDER, folder_of
 from stream_lsh.index.index import TRIES, check_format, disk_bytes
+from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import REMEDY, Run, read_header
 from stream_lsh.index.store import Store
@@ -43,7 +45,7 @@ class _Stored:
     job: Mapping[str, Any]
     shards: list[Mapping[str, Any]]
     inputs: list[Mapping[str, Any]]
-    settings: Settings = field(compare=False)
+    settings: Settings
 
 
 def information(state: Path, check: bool = False) -> dict[str, object]:
@@ -55,31 +57,25 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
     Raises:
         StateError: if there is no index, it has another format, or its store is damaged.
     """
-    for left in range(TRIES - 1, -1, -1):
-        with _reading(state) as store:
-            found = _stored(store, state)
-            problems = list(_problems(state, found, store if check else None))
-        if not problems or not left:
-            break
-        with _reading(state) as store:
-            # Whoever writes may have replaced files between our look at the manifest and the opening of them.
-            if _stored(store, state) == found:
-                break
+    with _reading(state) as store:
+        found = _stored(store, state)
+        problems = list(_problems(state, found, store if check else None))
     return _worded(state, found, problems, check)
 
 
 @contextmanager
 def _reading(state: Path) -> Iterator[Store]:
-    store = _opened(state / "db")
-    try:
-        yield store
-    finally:
-        store.close()
+    with plainly(state), looking(state):
+        store = _opened(state / "db")
+        try:
+            yield store
+        finally:
+            store.close()
 
 
 def _opened(path: Path) -> Store:
     for _ in range(TRIES - 1):
-        with suppress(DamagedError):  # whoever writes may have replaced files meanwhile
+        with suppress(DamagedError):  # RocksDB may have replaced files of its own meanwhile
             return Store(path, read_only=True)
     return Store(path, read_only=True)
 

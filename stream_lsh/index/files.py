@@ -1,11 +1,13 @@
-"""What all files of an index share: pages, checksums, names that are on the disk."""
+"""What all files of an index share: pages, checksums, names that are on the disk, and who deletes them when."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 PAGE = 4096
@@ -52,6 +54,36 @@ def make_folder(path: Path) -> None:
     path.mkdir(exist_ok=True)
     with suppress(PermissionError):  # the folder above may be somebody else's, who only lets us write into it
         sync_folder(path.parent)
+
+
+@contextmanager
+def looking(state: Path) -> Iterator[None]:
+    """No file of an index is deleted inside: for a reader, from its look at what counts until it has opened that."""
+    with _locked(state, fcntl.LOCK_SH) if state.is_dir() else nullcontext():
+        yield
+
+
+@contextmanager
+def nobody_looking(state: Path) -> Iterator[bool]:
+    """Whether files of an index may be deleted inside. Readers wait meanwhile; nobody waits for them."""
+    with _locked(state, fcntl.LOCK_EX | fcntl.LOCK_NB) as free:
+        yield free
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[bool]:
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(file, how)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:  # a file system without locks: a reader that is too late tries again
+            pass
+        yield True
+    finally:
+        os.close(file)
 
 
 def raise_limit() -> None:

@@ -61,7 +61,7 @@ class Generation:
         self.rows = RowFile(folder / f"rows-{shard}.bin", shape, flushed, read_only=workers is None)
         try:
             next = known["next"] if known else 0
-            self.postings = Postings(postings, shard, [] if self.lost else listed, next, workers)
+            self.postings = Postings(state, postings, shard, [] if self.lost else listed, next, workers)
             if workers is not None:
                 self.postings.sweep()
         except BaseException:

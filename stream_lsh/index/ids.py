@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.keys import ends_of
 from stream_lsh.index.store import IDS, Store, rows_key
+from stream_lsh.index.told import told
 
 BLOCK = 512  # ids in one value
 CACHED = 65536  # ids read from the store that stay in memory
@@ -24,9 +25,13 @@ Named = tuple[bytes, bytes]
 
 
 class Ids:
-    """Ids by row; rows are added in order. generation_of: the number of the generation that a row belongs to."""
+    """Ids by row; rows are added in order. generation_of: the number of the generation that a row belongs to.
+    told_later: what a row was dropped for may be known later than its id."""
 
-    def __init__(self, store: Store, shard: int, generation_of: Callable[[int], int]) -> None:
+    def __init__(
+        self, store: Store, shard: int, generation_of: Callable[[int], int], *, told_later: bool = False
+    ) -> None:
+        self._told_later = told_later
         self._store = store
         self._shard = shard
         self._generation_of = generation_of
@@ -37,6 +42,11 @@ class Ids:
     def add(self, ids: Sequence[bytes], of: Sequence[bytes]) -> None:
         """Add the ids of the next rows, and of their first matches."""
         self._recent.extend(zip(ids, of, strict=True))
+
+    def name(self, rows: Sequence[int], of: Sequence[bytes]) -> None:
+        """What rows in memory were dropped for, where it is told later."""
+        for row, name in zip(rows, of, strict=True):
+            self._recent[row - self._base] = self._recent[row - self._base][0], name
 
     @property
     def last(self) -> int:
@@ -87,6 +97,9 @@ class Ids:
         at = 2 * (row - first)
         starts = [int(ends[k - 1]) if k else 0 for k in (at, at + 1)]
         name, of = (value[body + a : body + int(ends[at + k])] for k, a in enumerate(starts))
+        if not of and self._told_later:
+            known = told(self._store, self._shard, self._generation_of(row), row)
+            of = b"" if known is None else known.name_of(row)
         return name, of
 
     def _open(self, row: int) -> tuple[int, bytes, NDArray[np.uint32], int]:

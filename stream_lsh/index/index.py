@@ -20,7 +20,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
-from stream_lsh.index.files import make_folder, raise_limit
+from stream_lsh.index.files import looking, make_folder, raise_limit
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.layout import NO_GROUP, SEQ
@@ -71,10 +71,11 @@ class Index:
             return
         for left in range(TRIES - 1, -1, -1):
             try:
-                self._open(settings, Store(folder / "db", read_only=True), now)
+                with plainly(folder), looking(folder):
+                    self._open(settings, Store(folder / "db", read_only=True), now)
                 return
             except DamagedError:
-                # Whoever writes may have replaced files between our look at the manifest and the opening of them.
+                # RocksDB, which knows nothing of who is looking, may have replaced files of its own meanwhile.
                 if not left:
                     raise
 
@@ -93,7 +94,7 @@ class Index:
                 self.shards.append(shard)
             self._settling = Settling()
             if self.settings.late:
-                self._settling.restore(Fates.joined([shard.undecided() for shard in self.shards]))
+                self._settling.restore(Fates.joined([shard.late.fates() for shard in self.shards]))
         except BaseException:
             self._release()
             raise
@@ -211,7 +212,7 @@ class Index:
         for shard, matches in zip(self.shards, settled.found, strict=True):
             mine = np.flatnonzero(matches.row_of[start:stop] >= 0)
             i = start + mine
-            shard.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
+            shard.late.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
         """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group."""

@@ -35,6 +35,7 @@ from stream_lsh.index.layout import (
     KNOWN,
     MORE,
     NEW,
+    NO_GROUP,
     OLDEST,
     OLDEST_SEQ,
     OWNED,
@@ -44,6 +45,7 @@ from stream_lsh.index.layout import (
     STATUS,
     TEXT,
     UNIQUE,
+    UNKNOWN,
     VALID,
 )
 from stream_lsh.index.memory import find
@@ -106,8 +108,11 @@ def _known(i, work):  # type: ignore[no-untyped-def]
     columns = results.columns
     columns[i, STATUS] = REDELIVERED if same_hash(rows, row, TEXT, work.batch, i) else ID_REUSED
     columns[i, KNOWN] = row
-    if work.limits.late:  # its first verdict may not have come here yet
+    if work.limits.late:
         columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
+        if row >= work.older.first:  # its first verdict is for others to say
+            columns[i, KIND], columns[i, GROUP_OF], results.similarity[i] = UNKNOWN, NO_GROUP, 0.0
+            return True
     columns[i, KIND] = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
     columns[i, GROUP_OF] = np.int64(word(rows, row, GROUP))
     results.similarity[i] = float_of(word(rows, row, SIMILARITY))

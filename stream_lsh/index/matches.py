@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,12 @@ class Matches:
     group: NDArray[np.int64]
     more: NDArray[np.int64]
     incomplete: NDArray[np.int64]
+
+    def between(self, start: int, stop: int) -> Matches:
+        """Of the matches those of the documents [start, stop)."""
+        at = slice(*np.searchsorted(self.document, (start, stop)).tolist())
+        names = [field.name for field in fields(self)][:OF_MATCHES]
+        return replace(self, **{name: getattr(self, name)[at] for name in names})
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, int, Matches]]) -> Matches:

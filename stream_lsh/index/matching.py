@@ -77,8 +77,8 @@ class Matching:
         keys = int(np.diff(documents.starts).max(initial=0))
         most = shard.shape.head_words * 8 // shard.shape.component.itemsize
         return Work(
-            batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.older,
-            newer=shard.newer, limits=self._limits, sets=shard.sets, results=self._results,
+            batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
+            newer=shard.late.newer, limits=self._limits, sets=shard.sets, results=self._results,
             scratch=Scratch.of(keys, len(shard.table), shard.met, shard.shape.mask_words, most),
         )  # fmt: skip
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, OutputError
+from stream_lsh.index.files import nobody_looking
 from stream_lsh.index.heap import trim
 from stream_lsh.index.policy import next_merge
 from stream_lsh.index.refusals import refused, remedy
@@ -48,8 +49,8 @@ class Postings:
     """The runs of one generation of a shard, oldest first.
 
     Args:
-        folder: where its files are. shard: that they are named by. listed: the runs that the manifest names. next:
-            number of the next file. workers: None = read only.
+        state: folder of the index. folder: where the files are. shard: that they are named by. listed: the runs that
+            the manifest names. next: number of the next file. workers: None = read only.
 
     Attributes:
         changed: whether the manifest is another than was committed last. rows: how many of the generation's rows are
@@ -60,8 +61,15 @@ class Postings:
     """
 
     def __init__(
-        self, folder: Path, shard: int, listed: Iterable[dict[str, Any]], next: int, workers: Workers | None
+        self,
+        state: Path,
+        folder: Path,
+        shard: int,
+        listed: Iterable[dict[str, Any]],
+        next: int,
+        workers: Workers | None,
     ) -> None:
+        self._state = state
         self._folder = folder
         self._shard = shard
         self._workers = workers
@@ -84,9 +92,8 @@ class Postings:
     def sweep(self) -> None:
         """Delete what a crash has left: files of the shard that do not count."""
         names = {run.path.name for run in self._runs if run.path is not None}
-        for path in self._folder.glob(f"run-{self._shard}-*"):
-            if path.name not in names:
-                path.unlink()
+        self._garbage += [path for path in self._folder.glob(f"run-{self._shard}-*") if path.name not in names]
+        self._delete()
 
     # -- flushing and merging ---------------------------------------------------------------------------------------
 
@@ -192,9 +199,13 @@ class Postings:
     def committed(self) -> None:
         """The manifest is durable: files that it no longer names can go."""
         self.changed = False
-        for path in self._garbage:
-            path.unlink(missing_ok=True)
-        self._garbage = []
+        if self._garbage:
+            self._delete()
+
+    def _delete(self) -> None:
+        with nobody_looking(self._state) as free:
+            while free and self._garbage:
+                self._garbage.pop().unlink(missing_ok=True)
 
     def _name(self) -> Path:
         self._next += 1

@@ -34,6 +34,19 @@ class Settled:
     similarity: NDArray[np.float64]
     group: NDArray[np.int64]
 
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, int, Settled]]) -> Settled:
+        """Of a batch that was settled in parts: start, stop, and the verdicts on the documents between."""
+        if len(parts) == 1:
+            return parts[0][2]
+        found = [
+            Matches.joined([(start, stop, matches) for (start, stop, _), matches in zip(parts, shard, strict=True)])
+            for shard in zip(*(part.found for _, _, part in parts), strict=True)
+        ]
+        names = [field.name for field in fields(cls)][1:]
+        columns = {name: [getattr(part, name)[start:stop] for start, stop, part in parts] for name in names}
+        return cls(found, **{name: np.concatenate(column) for name, column in columns.items()})
+
 
 @dataclass(frozen=True, slots=True)
 class Fates:
@@ -80,6 +93,11 @@ class Settling:
 
     def __init__(self) -> None:
         self._fates = Fates.of(0)
+
+    @property
+    def first(self) -> int:
+        """The number of the first one that is known."""
+        return int(self._fates.seq[0]) if len(self._fates) else np.iinfo(np.int64).max
 
     def restore(self, fates: Fates) -> None:
         """Begin with those that are undecided, in any order."""

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
-from stream_lsh.index.generation import Generation, post_rows, post_undecided_rows
+from stream_lsh.index.generation import Generation, post_rows
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.keys import Hashes
+from stream_lsh.index.late import Late
 from stream_lsh.index.layout import Rows
 from stream_lsh.index.limits import limits_of
 from stream_lsh.index.matches import Matches
@@ -33,10 +34,10 @@ from stream_lsh.index.postings import Workers
 from stream_lsh.index.rows import Shape, flush_name
 from stream_lsh.index.sets import Sets
 from stream_lsh.index.settling import Fates
-from stream_lsh.index.store import ROWS, Range, Store, name_key, rows_key
+from stream_lsh.index.store import ROWS, TOLD, Range, Store, name_key, rows_key
 from stream_lsh.index.storing import restore_heads
 from stream_lsh.index.texts import Texts
-from stream_lsh.index.undecided import Undecided
+from stream_lsh.index.told import Told, told, untell
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
@@ -76,7 +77,7 @@ class Shard:
         self.limits = limits_of(settings, shape)
         self.generations: list[Generation] = []
         self.texts = Texts(store, number, self.generation_of)
-        self.ids = Ids(store, number, self.generation_of)
+        self.ids = Ids(store, number, self.generation_of, told_later=settings.late)
         self.shingle = shingle
         self.sets = Sets.of(power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact else 0)
         self._store = store
@@ -96,17 +97,14 @@ class Shard:
         )  # fmt: skip
         self._segment = base  # the first row of the memory segment
         self._at = 0  # the generation that it belongs to
-        waiting = known.get("undecided") or {"block": -1, "rows": [base, base]}
-        self._waiting: dict[str, Any] = waiting  # as it is committed
-        self._block: int = waiting["block"]
-        self.older, self.newer = (Undecided.of(max(1, settings.block * (settings.signing.bands + 2))) for _ in range(2))
-        for table, first in zip((self.older, self.newer), waiting["rows"], strict=True):
-            table.begin(first)
+        self.late = Late(settings, self.rows, known.get("undecided"), base)
+        self._waiting: dict[str, Any] = self.late.facts  # as it is committed
         self._done = base  # rows before it are posted, in so far as they are decided late
         self.memory = Memory.of(self._room * (settings.signing.bands + 3))
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
         self._values: dict[bytes, bytes] = {}
+        self._told: dict[bytes, bytes] = {}
         self._passed = base  # rows whose values in the store are deleted
         try:
             self._restore(known["generations"])
@@ -145,36 +143,32 @@ class Shard:
 
     def enter(self, block: int) -> None:
         """The next document is of this block of the log: all before the last two are decided, and posted."""
-        if block == self._block:
-            return
-        self.older, self.newer = self.newer, self.older
-        if block > self._block + 1:
-            self.older.begin(self.count)
-        self.newer.begin(self.count)
-        self._block = block
-        self._decide()
+        if block != self.late.block:
+            self.late.enter(block, self.count)
+            self._decide()
 
-    def judged(
-        self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
-        similarities: NDArray[np.float64], groups: NDArray[np.int64],
-    ) -> None:  # fmt: skip
-        """What became of undecided rows; of: the hashes of the ids that they were dropped for, 0 of what was kept."""
-        recent, at = self.rows.recent, rows - self._base
-        flags = recent[at, layout.FLAGS] & ~(np.uint64(0xFF) << layout.KIND_BITS)
-        flags |= kinds.astype(np.uint64) << layout.KIND_BITS | (kinds != layout.UNIQUE) * np.uint64(layout.DROPPED)
-        recent[at, layout.FLAGS], recent[at, layout.OF] = flags, of
-        recent[at, layout.SIMILARITY], recent[at, layout.GROUP] = similarities.view(np.uint64), groups.view(np.uint64)
-
-    def undecided(self) -> Fates:
-        """What became of the undecided rows; their numbers are their places, as nothing else is known of these."""
-        waiting = self.rows.recent[int(self.older.first) - self._base : self.count - self._base]
-        seqs, groups = (waiting[:, column].astype(np.int64) for column in (layout.SEQ, layout.GROUP))
-        kinds = (waiting[:, layout.FLAGS] >> layout.KIND_BITS & np.uint64(0xFF)).astype(np.int64)
-        return Fates(seqs, seqs, kinds, np.ascontiguousarray(waiting[:, layout.SIMILARITY]).view(np.float64), groups)
+    def tell(self, dropped: Fates, names: Sequence[bytes]) -> None:
+        """Of the rows that are decided when the next block begins: which were dropped, by number, ascending, and the
+        ids that they were dropped for. The others were kept."""
+        late = self.late
+        seqs = self.rows.recent[late.first - self._base : late.second - self._base, layout.SEQ].astype(np.int64)
+        place = np.searchsorted(seqs, dropped.seq)
+        there = np.flatnonzero(seqs[np.minimum(place, len(seqs) - 1)] == dropped.seq) if len(seqs) else place[:0]
+        found, of = dropped.at(there), self._hashes.of_ids([names[i] for i in there.tolist()])[:, 0]
+        all = Told(
+            late.first, late.second, late.first + place[there], found.kind, of, found.similarity, found.group,
+            [names[i] for i in there.tolist()],
+        )  # fmt: skip
+        all.lay_over(self.rows.recent, self._base)
+        self.ids.name(all.rows.tolist(), all.names)
+        for generation, later in zip_longest(self.generations, self.generations[1:]):
+            mine = all.between(max(all.first, generation.first), min(all.last, later.first if later else all.last))
+            if mine.first < mine.last:
+                self._told[rows_key(TOLD, self.number, generation.number, mine.first)] = mine.encode()
 
     def _decide(self) -> None:
         """Post the rows that are decided."""
-        self._post(self._done, min(int(self.older.first), self.count))
+        self._post(self._done, min(self.late.first, self.count))
 
     def _post(self, first: int, last: int) -> None:
         """Post rows in memory, each in its generation."""
@@ -229,10 +223,11 @@ class Shard:
             for generation in self.generations:
                 generation.postings.settle()
             self._look()  # what was a run in memory is one in a file now, and its arrays are gone
-        values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending()}
+        values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending(), **self._told}
+        self._told = {}
         self.ids.forget(self._base)
         self._committed = self.count
-        self._waiting = {"block": self._block, "rows": [int(self.older.first), int(self.newer.first)]}
+        self._waiting = self.late.facts
         for generation in self.generations:
             generation.postings.rows = self._posted - generation.first
         manifest, ranges = self.manifest()
@@ -261,6 +256,12 @@ class Shard:
             generation = next(g for g in reversed(self.generations) if g.first <= first)
             rows = generation.rows.read(first - generation.first, last - generation.first)
         return _ROWS.pack(last - first, self.shape.width) + rows.tobytes()
+
+    def value_untold(self, first: int, last: int) -> bytes:
+        """The value of rows as `pending` gave it when they came, where others have told since what became of them."""
+        value = bytearray(self.value_of(first, last))
+        untell(np.frombuffer(value, np.uint64, offset=_ROWS.size).reshape(last - first, self.shape.width))
+        return bytes(value)
 
     def manifest(self) -> tuple[dict[bytes, bytes], list[Range]]:
         """The value that says how many rows are committed and which files hold the flushed ones; and the values of rows
@@ -310,7 +311,8 @@ class Shard:
             self._values[name_key(name)] = orjson.dumps({"last": last, "crc": crc})
             self.rows.recent[: self.count - posted] = self.rows.recent[last - first : self.count - self._base]
             self.rows.base = posted
-            self.ids.forget(min(self._base, self._committed))
+            if not self._told:  # the store does not have these names yet
+                self.ids.forget(min(self._base, self._committed))
         generation.postings.add(keys, rows, first, last, generation.rows.sync)
         self._segment = posted
         self.memory.clear()
@@ -363,7 +365,7 @@ class Shard:
             generation = self._open(item["number"], item["first"], item)
             end = known[i + 1]["first"] if i + 1 < len(known) else self._committed
             # What is flushed here is committed already, but for what is undecided.
-            last = min(end, int(self.older.first)) if self.limits.late else end
+            last = min(end, self.late.first) if self.limits.late else end
             generation.postings.rows = last - generation.first
             if generation.lost:
                 # Postings of changed rows would be wrong for good.
@@ -382,6 +384,11 @@ class Shard:
                     self.flush()
         self._look()
         self.ids.restore(self._base, self._committed)
+        row = self._base
+        while row < self.late.first and (found := told(self._store, self.number, self.generation_of(row), row)):
+            mine = found.between(row, found.last)
+            self.ids.name(mine.rows.tolist(), mine.names)
+            row = found.last
 
     def _replay(self, generation: Generation, end: int) -> None:
         """Rows of one value of the store, posted again."""
@@ -404,13 +411,25 @@ class Shard:
         if not self.limits.late:
             self._post(row, self.count)
             return
+        self._lay_over(generation, row, min(self.late.first, self.count))
         self._decide()
-        newer = int(self.newer.first)
-        for table, end in ((self.older, newer), (self.newer, self.count)):
-            at, last = max(row, int(table.first)), min(end, self.count)
-            if at < last:
-                waiting = self.rows.recent[at - self._base : last - self._base]
-                post_undecided_rows(waiting, at, table, self._hashes, self.shape)
+        self.late.post_again(row, self._hashes, self.shape)
+
+    def _lay_over(self, generation: Generation, row: int, last: int) -> None:
+        """Have in the rows up to `last`, which are in memory again, what others have told of them since."""
+        recent = self.rows.recent[: self.count - self._base]
+        kinds = recent[row - self._base : max(row, last) - self._base, layout.FLAGS] >> layout.KIND_BITS
+        for unknown in (row + np.flatnonzero(kinds & np.uint64(0xFF) == layout.UNKNOWN)).tolist():
+            if unknown < row:
+                continue
+            found = told(self._store, self.number, generation.number, unknown)
+            if found is None:
+                raise DamagedError(
+                    f"{self._store.path}: what became of row {unknown} of shard {self.number} is missing; "
+                    "restore the folder from a backup"
+                )
+            found.lay_over(recent, self._base)
+            row = found.last
 
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more."""

@@ -31,7 +31,7 @@ from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import seal
 from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
-ROWS, IDS, TEXTS, ANSWERS = b"r", b"i", b"t", b"a"
+ROWS, IDS, TEXTS, TOLD, ANSWERS = b"r", b"i", b"t", b"f", b"a"
 _PASSING = {ROWS: "rows", ANSWERS: "answers"}
 _KEY = struct.Struct(">cHIQ")
 _DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
@@ -146,8 +146,18 @@ class Store:
         """The value of a kind that holds a row: its first row, and its bytes.
 
         Raises:
-            StateError: if there is none.
+            DamagedError: there is none.
         """
+        found = self.before(kind, shard, generation, row)
+        if found is None:
+            raise DamagedError(
+                f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new "
+                "one"
+            )
+        return found
+
+    def before(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes] | None:
+        """The last value of a kind that begins with this row or one before it: its first row, and its bytes."""
         try:
             cursor = self._cursor(kind, generation)
             if cursor is not None:
@@ -160,9 +170,7 @@ class Store:
             pass
         except Exception as error:
             raise _state_error(self.path, error) from None
-        raise DamagedError(
-            f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new one"
-        )
+        return None
 
     def numbers(self, kind: bytes, shard: int) -> list[int]:
         """The numbers (first rows, offsets) under which a shard has values of a kind that is in no generation,

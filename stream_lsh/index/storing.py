@@ -24,6 +24,7 @@ from stream_lsh.index.layout import (
     MASK,
     OF,
     ROW_OF,
+    SEQ,
     SIMILARITY,
     UNKNOWN,
 )
@@ -65,8 +66,12 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     kind = columns[i, KIND] if limits.alone else UNKNOWN
     recent[place + FLAGS] |= np.uint64(flags) | np.uint64(kind) << KIND_BITS
     recent[place + OF] = of
-    recent[place + SIMILARITY] = bits_of(work.results.similarity[i])
-    recent[place + GROUP] = np.uint64(columns[i, GROUP_OF])
+    if limits.late:  # nothing is known yet; every shard that hears of it later says the same
+        recent[place + SIMILARITY] = np.uint64(0)
+        recent[place + GROUP] = batch.words[i, SEQ]
+    else:
+        recent[place + SIMILARITY] = bits_of(work.results.similarity[i])
+        recent[place + GROUP] = np.uint64(columns[i, GROUP_OF])
     mask_words = rows.signature_at - MASK
     for w in range(mask_words):
         recent[place + MASK + w] = ~scratch.bands[leader, w] if flags & FOLLOWER else _ALL

@@ -19,12 +19,12 @@ _INTERNAL_BYTES = 64 * 2**20
 _OUTPUT_BYTES = 16 * 2**20
 NEEDS = {
     "sign": ("documents", "signatures"),
-    "sequence": ("signatures", "frames"),
+    "sequence": ("signatures", "frames", "decisions"),
     "match": ("frames", "changelog", "matches"),
-    "judge": ("documents", "matches", "verdicts", "pairs"),
+    "judge": ("documents", "matches", "verdicts", "pairs", "decisions"),
     "forward": ("documents", "verdicts", "unique", "dead_letters"),
 }
-"""The topics, as attributes of `Topics`, that a role reads and writes."""
+"""The topics, as attributes of `Topics`, that a role reads and writes; decisions only where several shards keep."""
 LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
 """The outputs in the order in which they get further partitions: what has its verdicts can be forwarded."""
 SHARDED = ("frames", "changelog")
@@ -44,6 +44,7 @@ class Topics:
     signatures: str
     frames: str
     matches: str
+    decisions: str
     changelog: str
 
     @classmethod
@@ -60,6 +61,7 @@ class Topics:
             signatures=f"{prefix}.signatures",
             frames=f"{prefix}.frames",
             matches=f"{prefix}.matches",
+            decisions=f"{prefix}.decisions",
             # As Faust calls the changelog of the table `shards` of the application `<prefix>.match`.
             changelog=f"{prefix}.match-shards-changelog",
         )
@@ -128,6 +130,7 @@ def wanted(
     arrival = {_TIMESTAMPS: "LogAppendTime", **safe}
     # With the documents' own timestamps, whatever they are.
     original = {_TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
+    decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
         TopicSpec(topics.documents, count, "delete", kept, largest, safe),
         TopicSpec(topics.verdicts, count, "delete", kept, _OUTPUT_BYTES, arrival),
@@ -138,4 +141,5 @@ def wanted(
         TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival),
+        *([decisions] if settings.late else []),
     ]

@@ -16,9 +16,13 @@ from stream_lsh.settings import Settings
 ROLES = ("sign", "sequence", "match", "judge", "forward")
 """What a worker can do, in the order of the pipeline."""
 OWN_TOPICS = (
-    "verdicts", "pairs", "unique", "dead-letters", "signatures", "frames", "matches", "match-shards-changelog",
+    "verdicts", "pairs", "unique", "dead-letters", "signatures", "frames", "matches", "decisions",
+    "match-shards-changelog",
 )  # fmt: skip
 """What the pipeline writes, without the prefix."""
+
+MOST_CANDIDATES = 128
+"""Where several shards keep, and the judge needs all matches of a frame in one record."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
@@ -122,11 +126,16 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _possible(self) -> KafkaSettings:
-        if self.late:
+        if not self.late:
+            return self
+        where = f"against = 'unique' with shards = {self.shards} on Kafka needs"
+        if self.block < self.frame_documents:  # at most one block begins in a frame
             raise ValueError(
-                f"against = 'unique' with shards = {self.shards} is not possible on Kafka yet: a shard would have to "
-                "know what the others have kept. Set shards = 1, or against = 'any'"
+                f"{where} decided_after of at least two frames: raise it from {self.decided_after}, or lower "
+                f"frame_documents from {self.frame_documents} to {self.block}"
             )
+        if self.candidates > MOST_CANDIDATES:
+            raise ValueError(f"{where} candidates of at most {MOST_CANDIDATES} (it is {self.candidates})")
         return self
 
     @field_validator("bootstrap_servers")

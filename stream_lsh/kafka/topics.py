@@ -88,6 +88,7 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
     needed = {getattr(topics, attribute) for role in roles for attribute in NEEDS[role]}
     async with admin(settings) as client:
         states = {state.wanted.name: state for state in await _states(client, settings)}
+    needed &= states.keys()
     missing = sorted(name for name in needed if not states[name].partitions)
     if missing:
         several = len(missing) > 1
@@ -122,7 +123,7 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
             f"the topic {name} has {state.partitions} partitions, but shards = {wants}. The number of shards cannot "
             f"be changed in place: set shards = {state.partitions}, or rebuild into a new topic_prefix"
         )
-    elif name in (topics.signatures, topics.matches) and state.partitions != 1:
+    elif name in (topics.signatures, topics.matches, topics.decisions) and state.partitions != 1:
         found.append(f"the topic {name} has {state.partitions} partitions, but it is one sequence and must have 1")
     elif name in {getattr(topics, attribute) for attribute in LIKE_DOCUMENTS}:
         said = f"the topic {name} has {state.partitions} partitions and"

@@ -3,7 +3,10 @@
 Sections of a change ("C", version 2), little endian:
  0 shard, offset, predecessor, rows before and after, all int64; the index's key (16 bytes)
  1 ends of the keys uint32; 2 keys; 3 ends of the values uint32; 4 values; 5 the reply
-Keys and values are those of the store (index/store.py): the rows, ids and texts that were added, by generation. A key
+ 6 if several shards keep: the block of the log that began last, and the rows with which the one before it and it begin,
+   all int64; else missing
+Keys and values are those of the store (index/store.py): the rows, ids and texts that were added, and what was told of
+earlier rows, by generation. A key
 is a letter, the shard (uint16), the generation (uint32) and the first row (uint64), big endian.
 """
 
@@ -21,6 +24,10 @@ from stream_lsh.wire.envelope import join, pack, split, unpack
 
 VERSION = 2
 _HEAD = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # shard, offset, predecessor, rows before and after, key
+LATE = struct.Struct("<qqq")
+
+Late = tuple[int, int, int]
+"""The block that began last, and the first rows of the one before it and of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +36,7 @@ class Change:
 
     offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
     the store: rows, ids and texts. reply: the shard's answer, because it cannot be computed again once later frames are
-    stored.
+    stored. late: what is undecided behind it, where several shards keep.
     """
 
     shard: int
@@ -40,12 +47,16 @@ class Change:
     key: bytes
     values: Mapping[bytes, bytes]
     reply: bytes
+    late: Late | None = None
 
     def encode(self, settings: Settings) -> bytes:
         head = _HEAD.pack(self.shard, self.offset, self.predecessor, self.first, self.last, self.key)
         return pack(
             b"C", VERSION, settings.fingerprint,
-            [head, *join(list(self.values)), *join(list(self.values.values())), self.reply],
+            [
+                head, *join(list(self.values)), *join(list(self.values.values())), self.reply,
+                *([LATE.pack(*self.late)] if self.late else []),
+            ],
         )  # fmt: skip
 
     @classmethod
@@ -56,15 +67,16 @@ class Change:
             FormatError: naming what is wrong, and the remedy.
         """
         sections = unpack(b"C", VERSION, settings.fingerprint, data)
-        if len(sections) != 6 or len(sections[0]) != _HEAD.size:
+        if len(sections) != 6 + settings.late or len(sections[0]) != _HEAD.size:
             raise FormatError(f"a change is damaged: it has {len(sections)} parts")
         keys, values = split(sections[1], sections[2]), split(sections[3], sections[4])
         if len(keys) != len(values):
             raise FormatError("a change is damaged: it has not as many values as keys")
         shard, offset, predecessor, first, last, key = _HEAD.unpack(sections[0])
         found = cls(
-            shard, offset, predecessor, first, last, key, dict(zip(keys, values, strict=True)), bytes(sections[5])
-        )
+            shard, offset, predecessor, first, last, key, dict(zip(keys, values, strict=True)), bytes(sections[5]),
+            LATE.unpack(sections[6]) if settings.late and len(sections[6]) == LATE.size else None,
+        )  # fmt: skip
         at = first
         for generation, row in found.generations():
             if row < at or row >= last:

@@ -14,7 +14,8 @@ Sections of a frame ("F", version 2) of n documents, little endian:
 
 Sections of a sequenced frame ("S", version 2):
  0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
- 1 decisions: empty; 2 times of the log: empty; 3 accepted uint8[n], or empty: all; 4 the frame
+ 1 decisions, if several shards keep and a block begins in it: those on its shard's documents (`decisions`), else
+   empty; 2 times of the log: empty; 3 accepted uint8[n], or empty: all; 4 the frame
 """
 
 from __future__ import annotations
@@ -219,7 +220,8 @@ class Sequenced:
 
     offset: of the frame in the signatures topic. predecessor: offset of the accepted frame before it, -1 for the first.
     first: how many documents were accepted before it. key: of the index. accepted bool[n]: which documents count; the
-    others were accepted in an earlier frame. frame: as it was signed.
+    others were accepted in an earlier frame. frame: as it was signed. decisions: what was dropped of the shard's
+    documents of the block before the last (`wire.decisions`), if a block begins in it.
     """
 
     offset: int
@@ -228,11 +230,12 @@ class Sequenced:
     key: bytes
     accepted: NDArray[np.bool_] | None
     frame: memoryview
+    decisions: bytes | memoryview = b""
 
     def encode(self, settings: Settings) -> bytes:
         accepted = b"" if self.accepted is None else self.accepted.astype(np.uint8)
         place = _PLACE.pack(self.offset, self.predecessor, self.first, self.key)
-        return pack(b"S", VERSION, settings.fingerprint, [place, b"", b"", accepted, self.frame])
+        return pack(b"S", VERSION, settings.fingerprint, [place, self.decisions, b"", accepted, self.frame])
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Sequenced:
@@ -244,22 +247,27 @@ class Sequenced:
         sections = unpack(b"S", VERSION, settings.fingerprint, data)
         if len(sections) != 5 or len(sections[0]) != _PLACE.size:
             raise FormatError("a sequenced frame is damaged: it has no place")
-        undefined(sections[1], "sequenced frame", "decisions")
+        if not settings.late:
+            undefined(sections[1], "sequenced frame", "decisions")
         undefined(sections[2], "sequenced frame", "times of the log")
         offset, predecessor, first, key = _PLACE.unpack(sections[0])
         accepted = column(sections[3], np.uint8).astype(np.bool_) if len(sections[3]) else None
-        return cls(offset, predecessor, first, key, accepted, sections[4])
+        return cls(offset, predecessor, first, key, accepted, sections[4], sections[1])
 
     def numbers(self, n: int) -> NDArray[np.int64]:
         """The numbers (seq) of the frame's n documents."""
         return numbers(self.offset, n)
 
     def places(self, n: int) -> NDArray[np.int64]:
-        """How many documents were accepted before each of the frame's n; generations begin by that. One that is not
-        accepted has the place of the last one before it that is."""
-        accepted = np.ones(n, np.int64) if self.accepted is None else self.accepted
-        before: NDArray[np.int64] = np.maximum(np.cumsum(accepted) - 1, 0)
-        return self.first + before
+        """How many documents were accepted before each of the frame's n; generations begin by that."""
+        return places_in_log(self.first, self.accepted, n)
+
+
+def places_in_log(first: int, accepted: NDArray[np.bool_] | None, n: int) -> NDArray[np.int64]:
+    """How many documents were accepted before each of a frame's n, of which those are accepted, after `first` others.
+    One that is not accepted has the place of the last one before it that is."""
+    before: NDArray[np.int64] = np.maximum(np.cumsum(np.ones(n, np.int64) if accepted is None else accepted) - 1, 0)
+    return first + before
 
 
 def numbers(offset: int, n: int) -> NDArray[np.int64]:

@@ -13,8 +13,8 @@ name is its number among them.
 15 similarity with the oldest match, where it is not 0: places uint16; 16 float64
 17 group int64[n], or empty: none has one
 18 matches that are not listed: places uint16; 19 how many int64; 20 what was not compared: places uint16; 21 int64
-22 accepted uint8[n], or empty; 23-28 the columns of the frame's documents, as there; missing unless it is this shard's
-   turn to send them
+22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64; then the
+   columns of the frame's documents, as there; missing unless it is this shard's turn to send them
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Reply:
     """A shard's matches for a frame.
 
     offset, predecessor: of the frame, as in `Sequenced`. matches: `row` and `of` are numbers of `names`, and so is
-    `known`, of a redelivered document that of its first match; `row_of` says nothing. source, accepted: the frame's
-    documents, from the shard whose turn it is (`carries`), else None.
+    `known`, of a redelivered document that of its first match; `row_of` says nothing. Where several shards keep,
+    `of_seq` is of such a document its own number. source, accepted: the frame's documents, from the shard whose turn it
+    is (`carries`), else None.
     """
 
     shard: int
@@ -66,6 +67,7 @@ class Reply:
         accepted: Section = b"" if self.accepted is None else self.accepted.astype(np.uint8)
         known, of = m.known >= 0, m.of >= 0
         groups: Section = m.group if (m.group != NO_GROUP).any() else b""
+        again: list[Section] = [m.of_seq[known]] if settings.late else []
         return pack(
             b"R", VERSION, settings.fingerprint,
             [
@@ -75,7 +77,7 @@ class Reply:
                 *_sparse(known, m.known.astype(np.uint32)),
                 *_sparse(of, m.of.astype(np.uint32)), m.of_seq[of],
                 *_sparse(m.of_similarity != 0, m.of_similarity), groups,
-                *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *source,
+                *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *again, *source,
             ],
         )  # fmt: skip
 
@@ -87,7 +89,8 @@ class Reply:
             FormatError: naming what is wrong, and the remedy.
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
-        if len(s) not in (_COLUMNS, _COLUMNS + Source.COUNT) or len(s[0]) != _HEAD.size:
+        columns = _COLUMNS + settings.late
+        if len(s) not in (columns, columns + Source.COUNT) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")
         shard, offset, predecessor = _HEAD.unpack(s[0])
         names = split(s[1], s[2])
@@ -96,6 +99,8 @@ class Reply:
         m, n = len(document), len(status)
         of_seq = np.full(n, -1)
         of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
+        if settings.late:
+            of_seq[_places(s[10], n)] = column(s[_COLUMNS], np.int64, len(s[10]) // 2)
         matches = Matches(
             document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
             similarity=column(s[6], np.float64, m), same_text=column(s[7], np.uint8, m).astype(np.bool_),
@@ -107,10 +112,25 @@ class Reply:
             more=_dense(s[18], s[19], n, np.int64, 0), incomplete=_dense(s[20], s[21], n, np.int64, 0),
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
-        source = Source.of(s[_COLUMNS:]) if len(s) > _COLUMNS else None
+        source = Source.of(s[columns:]) if len(s) > columns else None
         if (m and int(document.max()) >= n) or (source is not None and len(source) != n):
             raise _unfit()
         return cls(shard, offset, predecessor, matches, names, source, accepted)
+
+
+def source_of(replies: Sequence[Reply]) -> tuple[Source, NDArray[np.bool_] | None]:
+    """Of the replies to a frame, its documents, and which of them count (None: all).
+
+    Raises:
+        FormatError: the replies do not fit together.
+    """
+    source = next((reply.source for reply in replies if reply.source is not None), None)
+    if source is None or any(len(reply.matches.status) != len(source) for reply in replies):
+        raise FormatError(
+            f"the replies to the frame at offset {replies[0].offset} do not fit together; workers of different "
+            "versions or settings answer: use the same for all, or rebuild with `stream-lsh reindex`"
+        )
+    return source, next((reply.accepted for reply in replies if reply.accepted is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

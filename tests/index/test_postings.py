@@ -30,7 +30,7 @@ class Play:
 
     def open(self) -> None:
         self.workers = Workers()
-        self.postings = Postings(self.folder, 0, self.known["runs"], self.known["next"], self.workers)
+        self.postings = Postings(self.folder, self.folder, 0, self.known["runs"], self.known["next"], self.workers)
         self.postings.sweep()
         self.rows = self.postings.rows
 

@@ -14,6 +14,7 @@ from feeds import WORDS, asked, fed, nasty, once
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.index.files import looking
 from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
 
@@ -110,6 +111,43 @@ def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
         assert check(index, feed, whole, random.Random(0)) == 900
     finally:
         index.close()
+
+
+def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
+    """What a reader has read that counts is there until it has opened it; then it goes, also after a restart."""
+    feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memory_documents": 16})
+
+    def runs() -> set[Path]:
+        return set((tmp_path / "index").rglob("run-*.bin"))
+
+    def counted() -> set[Path]:
+        shard = writer.shards[0]
+        return {run.path for g in shard.generations for run in g.postings.runs if run.path}
+
+    for restart in (False, True):
+        writer = Index(settings, tmp_path / "index", durable=False)
+        first = 450 * restart
+        try:
+            with looking(tmp_path / "index"):
+                for at in range(first, first + 450, 30):
+                    before = runs()
+                    fed(writer, feed[at : at + 30], at, 30)
+                    writer.commit({})
+                    assert before <= runs()
+                for generation in writer.shards[0].generations:
+                    generation.postings.merged()
+                writer.commit({})
+                assert counted() < runs()
+            if not restart:
+                writer.commit({})
+                assert counted() == runs()
+        finally:
+            writer.close()
+        writer = Index(settings, tmp_path / "index", durable=False)
+        try:
+            assert counted() == runs()
+        finally:
+            writer.close()
 
 
 def test_a_reader_changes_nothing(tmp_path: Path) -> None:

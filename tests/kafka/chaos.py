@@ -319,6 +319,7 @@ def run(
     data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS,
     delivery: str = "exactly_once",
     shards: int = SHARDS,
+    against: str = "any",
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
@@ -334,7 +335,8 @@ def run(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
         partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
-        memory_documents=2000, frame_documents=200, decided_after=4000, give_up_seconds=300,
+        memory_documents=2000, frame_documents=200, give_up_seconds=300, against=against,
+        decided_after=1000 if against == "unique" and shards > 1 else 4000,
         standbys=seed % 2, delivery=delivery,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
@@ -376,6 +378,8 @@ def main() -> None:
     parser.add_argument("--kafka", default=VERSIONS[0], choices=VERSIONS)
     parser.add_argument("--delivery", default="exactly_once", choices=("exactly_once", "at_least_once"))
     parser.add_argument("--runs", type=int, default=1, help="so many, with the seeds that follow")
+    parser.add_argument("--shards", type=int, default=SHARDS)
+    parser.add_argument("--against", default="any", choices=("any", "unique"))
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.
@@ -389,7 +393,7 @@ def main() -> None:
         try:
             broker.start()
             n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
-            run(data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery)
+            run(data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against)
         finally:
             proxy.close()
             broker.stop()

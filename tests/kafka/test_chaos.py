@@ -30,9 +30,16 @@ LONG = bool(os.environ.get("STREAM_LSH_LONG"))
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("shards", [SHARDS, 1])
-def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int) -> None:
-    """Against any, and with the one shard of the default; generations begin in the middle of frames."""
+@pytest.mark.parametrize(
+    ("shards", "against"),
+    [
+        (SHARDS, "any"),
+        (2, "unique"),
+        pytest.param(1, "unique", marks=pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG is not set")),
+    ],
+)
+def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str) -> None:
+    """With and without decisions that shards are told later; generations begin in the middle of frames."""
     counts = run(
         shared_data,
         tmp_path,
@@ -42,6 +49,7 @@ def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int)
         MINUTES * 60,
         max(DOCUMENTS, int(MINUTES * 6000)),
         shards=shards,
+        against=against,
     )
     assert len(counts) == 12  # kinds of events
 

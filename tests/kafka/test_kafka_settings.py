@@ -74,9 +74,14 @@ def test_none_of_them_changes_the_answers() -> None:
     assert other.fingerprint == plain.fingerprint
 
 
-def test_against_unique_is_the_default_and_possible_with_one_shard() -> None:
-    assert KafkaSettings().against == "unique" and KafkaSettings().shards == 1
-    assert "Set shards = 1, or against = 'any'" in refused(shards=2)
+def test_what_several_shards_that_keep_need() -> None:
+    assert KafkaSettings().against == "unique" and KafkaSettings(shards=2).late
+    message = refused(shards=2, decided_after=1000)
+    assert "raise it from 1000, or lower frame_documents from 1000 to 500" in message
+    assert "candidates of at most 128" in refused(shards=2, candidates=129)
+    for given in ({"against": "any"}, {"shards": 1}, {"frame_documents": 500}):
+        KafkaSettings(**{"shards": 2, "decided_after": 1000, **given})
+    KafkaSettings(against="any", shards=2, candidates=129)
 
 
 @pytest.mark.parametrize("name", ["time_field", "set_field"])

@@ -112,16 +112,6 @@ def test_a_topic_that_is_missing(broker: Any, prefix: str, tmp_path: Path) -> No
         worker.kill()
 
 
-def test_against_unique_with_several_shards_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
-    pipeline = Pipeline(broker.bootstrap, prefix, tmp_path)
-    try:
-        worker = pipeline.worker(shards=2)
-        assert worker.wait() == 2, worker.said()
-        assert "against = 'unique' with shards = 2 is not possible on Kafka yet" in worker.said()
-    finally:
-        worker.kill()
-
-
 def test_a_broker_that_is_away_at_start_and_comes(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
     proxy = proxied.proxies[0]
     with Pipeline(proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}") as pipeline:

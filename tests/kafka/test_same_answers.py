@@ -11,26 +11,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from feeding import POSTS, TERMS, feed_of, lines, records_of
 from harness import ROLES, Pipeline
 from oracle import Outputs, json_of, places_of, renumbered, same, strip
+from oracles.dense import dense
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
 
 LONG = bool(os.environ.get("STREAM_LSH_LONG"))
 SIZES = {"posts": 40_000 if LONG else 4_000, "terms": 3_000 if LONG else 250}
-CORPORA = {"posts": POSTS, "terms": TERMS}
+CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text")}
 ANY: dict[str, Any] = {"against": "any"}
 CUT = {"generation_documents": 300}
+KEPT: dict[str, Any] = {"against": "unique", "decided_after": 1000, "frame_documents": 200}
 only_long = pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG is not set")
 
 
 @pytest.fixture(scope="module")
 def feeds(shared_data: Path) -> dict[str, list[bytes]]:
     """Real documents; among the posts bad lines, repeated ones and reused ids."""
-    found = {name: list(lines(shared_data, file, SIZES[name])) for name, (file, _) in CORPORA.items()}
+    found = {name: list(lines(shared_data, CORPORA[name][0], size)) for name, size in SIZES.items()}
+    found["dense"] = [orjson.dumps({"id": d.id, "text": d.text}) for d in dense(SIZES["posts"])]
     found["posts"] = feed_of(found["posts"], 5)
     return found
 
@@ -75,6 +79,10 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("posts", "groups", {**ANY, "verify": "signature"}, "at_least_once"),
         ("terms", "groups", {**ANY, "shards": 4}, "exactly_once"),
         pytest.param("terms", "one", {}, "exactly_once", marks=only_long),
+        ("posts", "groups", {**KEPT, "shards": 2, **CUT}, "exactly_once"),
+        ("posts", "roles", {**KEPT, "shards": 4, "max_matches": 3}, "at_least_once"),
+        ("terms", "one", {**KEPT, "shards": 3, "decided_after": 100, "frame_documents": 50}, "exactly_once"),
+        ("dense", "groups", {**KEPT, "shards": 2}, "exactly_once"),
     ],
 )
 def test_one_source_partition_is_as_embedded(
@@ -86,6 +94,7 @@ def test_one_source_partition_is_as_embedded(
     given = {"text_field": CORPORA[corpus][1], **given}
     layout = [(ROLES, processes)]
     found = flow(broker, prefix, tmp_path, feeds[corpus], layout, partitions=1, delivery=delivery, **given)
+    given.pop("frame_documents", None)  # a setting of Kafka's
     verdicts, pairs = embedded(tmp_path, feeds[corpus], **given)
     places = places_of(record.value or b"" for record in found.verdicts)
     ours = [renumbered(strip(record.value or b""), places) for record in found.verdicts]

@@ -70,7 +70,6 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
     consumer = AIOKafkaConsumer(
         **client_options(settings),
         client_id=f"{settings.topic_prefix}.{role}",
-        group_id=Topics.of(settings).group(role),
         enable_auto_commit=False,
         auto_offset_reset="none",
         session_timeout_ms=settings.session_timeout_ms,
@@ -79,7 +78,12 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         metadata_max_age_ms=METADATA_MS,
         # The broker answers to a join only when all members have come, or a session timeout later.
         request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),
-        **{"fetch_max_bytes": FETCH_BYTES, "max_partition_fetch_bytes": FETCH_BYTES // 4, **options},
+        **{
+            "group_id": Topics.of(settings).group(role),
+            "fetch_max_bytes": FETCH_BYTES,
+            "max_partition_fetch_bytes": FETCH_BYTES // 4,
+            **options,
+        },
     )
     try:
         await _started(consumer.start, settings)

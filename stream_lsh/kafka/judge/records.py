@@ -11,11 +11,10 @@ import numpy as np
 import orjson
 
 from stream_lsh.documents.columns import NO_TIME, Rejection
-from stream_lsh.errors import FormatError
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
 from stream_lsh.settings import Settings
 from stream_lsh.wire.frames import Headers, header_bytes, numbers
-from stream_lsh.wire.replies import Reply, ReplyNames
+from stream_lsh.wire.replies import Reply, ReplyNames, source_of
 
 VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
 
@@ -27,12 +26,14 @@ _NONE: Headers = []
 class Records:
     """Records by source partition, each list in the order of the frames; and what is counted.
 
+    decisions: where several shards keep, those on each frame (`deciding`).
     kinds: number of verdicts by kind. documents: those that count. incomplete: what was not compared for them. size:
     bytes of all keys, values and headers.
     """
 
     verdicts: dict[int, list[Record]] = field(default_factory=dict)
     pairs: dict[int, list[Record]] = field(default_factory=dict)
+    decisions: list[bytes] = field(default_factory=list)
     kinds: Counter[Kind] = field(default_factory=Counter)
     documents: int = 0
     incomplete: int = 0
@@ -47,14 +48,8 @@ class Records:
         Raises:
             FormatError: the replies do not fit together.
         """
-        source = next((reply.source for reply in replies if reply.source is not None), None)
-        if source is None or any(len(reply.matches.status) != len(source) for reply in replies):
-            raise FormatError(
-                f"the replies to the frame at offset {replies[0].offset} do not fit together; workers of different "
-                "versions or settings answer: use the same for all, or rebuild with `stream-lsh reindex`"
-            )
+        source, accepted = source_of(replies)
         n = len(source)
-        accepted = next((reply.accepted for reply in replies if reply.accepted is not None), None)
         counted = range(n) if accepted is None or accepted.all() else np.flatnonzero(accepted).tolist()
         judgement, found = _judged(replies, source.ids, settings.max_matches)
         partitions, offsets = source.partitions.tolist(), source.offsets.tolist()

@@ -19,10 +19,12 @@ from aiokafka import ConsumerRecord, TopicPartition
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.group.decided import DecisionLog
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.member import Member
 from stream_lsh.kafka.group.position import Reading, bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
 from stream_lsh.kafka.judge.records import Record, Records
@@ -54,6 +56,7 @@ class JudgeStage(Stage):
         self._delivery: Delivery | None = None
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._gather: Gather[bytes] | None = None
+        self._deciding: Deciding | None = None  # where several shards keep
         self._position = 0  # offset after the last reply that was read
         self._decided: int | None = None  # documents that have their verdict
         self._gap_since: float | None = None
@@ -114,9 +117,19 @@ class JudgeStage(Stage):
         READING.missing(self._input.topic, position, bounds[self._input])
         self._decided = decided_of(found[1])
         self._gather = Gather(settings.shards, last)
+        if settings.late:
+            self._deciding = await self._decided_before(last, self._decided or 0)
         self._position, self._gap_since = position, None
         self._member.consumer.seek(self._input, position)
         log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, last)
+
+    async def _decided_before(self, last: int, documents: int) -> Deciding:
+        """Go on deciding after a frame, which is that many documents behind the beginning of the log."""
+        settings, block = self.settings, self.settings.block
+        async with DecisionLog.open(settings, self.watch) as log:
+            await log.read_to(last)
+            known = [decisions for decisions in log.since((documents // block - 1) * block) if decisions.offset <= last]
+        return Deciding(settings, known, documents)
 
     async def _begin(self) -> None:
         """The very first start: commit the beginning, so that it can be told from an offset that got lost.
@@ -139,7 +152,7 @@ class JudgeStage(Stage):
         await self._delivery({}, {self._input: (0, metadata(-1, self._topics.documents, 0))})
 
     async def _give_up(self) -> None:
-        self._delivery = self._gather = None
+        self._delivery = self._gather = self._deciding = None
         await self._open.aclose()
 
     # -- judging ----------------------------------------------------------------------------------------------------
@@ -183,6 +196,8 @@ class JudgeStage(Stage):
                 for topic, kind in ((self._topics.verdicts, records.verdicts), (self._topics.pairs, records.pairs))
                 for partition, found in kind.items()
             }
+            if records.decisions:
+                outputs[self._topics.decisions, 0] = [(None, value, [], None) for value in records.decisions]
             position = gather.needed(self._position)
             if self._decided is not None:
                 self._decided += records.documents
@@ -192,7 +207,12 @@ class JudgeStage(Stage):
 
     def _decide(self, records: Records, replies: Sequence[bytes]) -> None:
         settings = self.settings
-        records.add([Reply.decode(reply, settings) for reply in replies], self._topics.documents, settings)
+        found = [Reply.decode(reply, settings) for reply in replies]
+        if self._deciding is not None:
+            found, decisions = self._deciding.decide(found)
+            records.decisions.append(decisions.encode(settings))
+            records.size += len(records.decisions[-1])
+        records.add(found, self._topics.documents, settings)
 
     def _count(self, records: Records, seconds: float) -> None:
         watch = self.watch

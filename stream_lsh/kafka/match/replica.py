@@ -24,6 +24,7 @@ from stream_lsh.index.batch import parts
 from stream_lsh.index.files import make_folder
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.index.keys import Hashes
+from stream_lsh.index.late import facts
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
 from stream_lsh.index.postings import Workers
@@ -32,7 +33,8 @@ from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import ANSWERS, ROWS, Store, name_key, parts_of, rows_key
 from stream_lsh.kafka.match.shortlist import shortlist
 from stream_lsh.settings import Settings
-from stream_lsh.wire.changes import Change
+from stream_lsh.wire.changes import LATE, Change, Late
+from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import MOST_ROWS, Frame, Sequenced, signed_batch
 from stream_lsh.wire.replies import Reply, carries, named
@@ -40,7 +42,7 @@ from stream_lsh.wire.replies import Reply, carries, named
 FORMAT = 2
 REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # of the matches in a reply; of one of them beside its name
 APPLIED_BYTES = 8 << 20  # of changes written at a time
-_ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys
+_ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
 
@@ -161,6 +163,7 @@ class Replica:
         values: dict[bytes, bytes] = {}
         deleted: list[bytes] = []
         begun: list[tuple[int, int]] = []
+        late: Late | None = None
         size = 0
         self._torn = True  # if the write below fails, closing must not write down what is not there
         for offset, data in records:
@@ -187,6 +190,7 @@ class Replica:
                     )
                 values.update(change.values)
                 begun += change.generations()
+                late = change.late
                 values.update(self._answered(change, deleted, values))
                 self.last, self.count = change.offset, change.last
                 size += len(data)
@@ -194,13 +198,13 @@ class Replica:
                 self._ignored = max(self._ignored, change.offset)
             self.changelog_offset = offset
             if size >= APPLIED_BYTES:
-                self._write_applied(values, deleted, begun)
+                self._write_applied(values, deleted, begun, late)
                 values, deleted, begun, size = {}, [], [], 0
-        self._write_applied(values, deleted, begun)
+        self._write_applied(values, deleted, begun, late)
         self._torn = False
 
     def _write_applied(
-        self, values: dict[bytes, bytes], deleted: list[bytes], begun: Iterable[tuple[int, int]]
+        self, values: dict[bytes, bytes], deleted: list[bytes], begun: Iterable[tuple[int, int]], late: Late | None
     ) -> None:
         manifest = self.store.named(f"shard/{self.number}") or {"generations": []}
         known = manifest["generations"]
@@ -210,7 +214,10 @@ class Replica:
             while known and known[-1]["first"] >= first:  # nothing has come into it
                 known.pop()
             known.append({"number": number, "first": first, "next": 0, "runs": []})
-        values[name_key(f"shard/{self.number}")] = orjson.dumps({"rows": self.count, "generations": known})
+        manifest |= {"rows": self.count, "generations": known}
+        if late is not None:
+            manifest["undecided"] = facts(*late)
+        values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         self.store.write(values | self._facts(), deleted)
 
     @property
@@ -291,11 +298,11 @@ class Replica:
         shard.poll()
         self._torn = True  # from here to the write nothing else may be written: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
-        step = Matching(shard, batch)
-        for generation, start, stop in parts(
-            sequenced.places(len(batch)), self.settings.documents_of_a_generation
-        ):  # fmt: skip
+        step, places, block = Matching(shard, batch), sequenced.places(len(batch)), self.settings.block
+        for generation, start, stop in parts(places, self.settings.documents_of_a_generation, block):
             values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
+            if block:
+                self._enter(shard, int(places[start]) // block, sequenced)
             shard.begin(generation)
             step.run(start, stop)
             shard.keep(step.matches(), batch, start, stop)
@@ -303,8 +310,9 @@ class Replica:
         local, passed = shard.take()
         values.update((key, taken) for key, taken in local.items() if not key.startswith(name_key("")))
         self.count = shard.count
+        late = (shard.late.block, shard.late.first, shard.late.second) if block else None
         change = Change(
-            self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply
+            self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late
         )
         deleted: list[bytes] = []
         kept = self._answered(change, deleted, {})
@@ -316,6 +324,19 @@ class Replica:
             shard.flush()
         return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
 
+    def _enter(self, shard: Shard, block: int, sequenced: Sequenced) -> None:
+        """The next document is of this block of the log. One that begins comes with what is decided by then.
+
+        Raises:
+            FormatError: it does not.
+        """
+        if block > shard.late.block and block > 1:
+            if not len(sequenced.decisions):
+                raise FormatError("a sequenced frame is damaged: a block begins in it, and it has no decisions")
+            decided = Decisions.decode(sequenced.decisions, self.settings)
+            shard.tell(decided.fates, decided.names)
+        shard.enter(block)
+
     def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard) -> Reply:
         matches, names = self._listed(matches, shard)
         mine = carries(self.number, sequenced.offset, self.settings.shards)
@@ -326,7 +347,9 @@ class Replica:
 
     def _listed(self, matches: Matches, shard: Shard) -> tuple[Matches, list[bytes]]:
         """The matches that the reply has, and its names: few enough to fit, and the judge would list no more."""
-        most = self.settings.max_matches or len(matches.document)
+        # Where several shards keep, only the judge knows what counts: all that were found, as far as they fit.
+        most = 0 if self.settings.late else self.settings.max_matches
+        most = most or len(matches.document)
         while True:
             listed = shortlist(matches, most)
             size = len(listed.document) * MATCH_BYTES
@@ -341,11 +364,15 @@ class Replica:
         if value is None:
             return Answer(offset, None, None)
         predecessor, first, last, n = _ANSWER.unpack_from(value)
-        at = _ANSWER.size + n * _KEY_BYTES
-        keys = [value[k : k + _KEY_BYTES] for k in range(_ANSWER.size, at, _KEY_BYTES)]
+        begin, late = _ANSWER.size, None
+        if self.settings.late:
+            late = LATE.unpack_from(value, begin)
+            begin += LATE.size
+        at = begin + n * _KEY_BYTES
+        keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
         assert self._key is not None, "a frame was applied, which has it"
         reply = value[at:]
-        change = Change(self.number, offset, predecessor, first, last, self._key, self._said(keys, last), reply)
+        change = Change(self.number, offset, predecessor, first, last, self._key, self._said(keys, last), reply, late)
         return Answer(offset, change.encode(self.settings), reply)
 
     def _said(self, keys: Sequence[bytes], last: int) -> dict[bytes, bytes]:
@@ -361,7 +388,8 @@ class Replica:
             kind, *_, first = parts_of(key)
             value = self.store.value(key)
             if value is None and kind == ROWS:  # flushed
-                value = self._active().value_of(first, ends[first])
+                shard = self._active()
+                value = (shard.value_untold if self.settings.late else shard.value_of)(first, ends[first])
             if value is None:
                 raise DamagedError(
                     f"{self.store.path}: what belongs to row {first} of shard {self.number} is missing; "
@@ -383,7 +411,8 @@ class Replica:
             if fresh.pop(old, None) is None:
                 deleted.append(old)
         head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))
-        return {rows_key(ANSWERS, self.number, 0, change.offset): b"".join((head, *change.values, change.reply))}
+        late = LATE.pack(*change.late) if change.late else b""
+        return {rows_key(ANSWERS, self.number, 0, change.offset): b"".join((head, late, *change.values, change.reply))}
 
     def _facts(self) -> dict[bytes, bytes]:
         facts = {

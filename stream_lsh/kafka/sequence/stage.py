@@ -10,12 +10,16 @@ import asyncio
 import secrets
 import time
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar
 
 from aiokafka import ConsumerRecord
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.kafka.group.decided import DecisionLog
 from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
 from stream_lsh.kafka.group.output import ANSWER_SECONDS
 from stream_lsh.kafka.group.position import Reading, committed
@@ -26,6 +30,7 @@ from stream_lsh.kafka.run.lives import Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.decisions import dropped_of
 from stream_lsh.wire.frames import Sequenced, places
 
 SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
@@ -82,6 +87,10 @@ class SequenceStage(Stage):
         self._asking: asyncio.Task[None] | None = None
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, watch)
+        self._done = -1  # offset of the last frame that every shard had answered when this life began
+        self._decided: DecisionLog | None = None  # where several shards keep
+        self._following: asyncio.Task[None] | None = None
+        self._told = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         await self._link.run(stop, self._work, self._look)
@@ -101,11 +110,14 @@ class SequenceStage(Stage):
             position += missing
         self._window = Window(self.settings.decided_after)
         last, decided = await self._judged()
+        self._done = last
         if last < self._accepted.last:  # what an earlier life has sent and the judge has not got
             ahead = self.settings.decided_after if decided is None else self._accepted.documents - decided
             self._window.sent(self._accepted.last, ahead)
         if known is None:  # nobody signs before it is committed
             self._link.reached({0: (position, self._accepted)})
+        if self.settings.late:
+            self._following = asyncio.create_task(self._follow())
         self._link.seek({0: position})
 
     def _first(self, end: int) -> Accepted:
@@ -127,9 +139,10 @@ class SequenceStage(Stage):
             await self._read()
         finally:
             self.watch.in_flight(0)  # what is on its way is for whoever works now to tell
-            if self._asking is not None:
-                self._asking.cancel()
-                await asyncio.gather(self._asking, return_exceptions=True)
+            for task in (self._asking, self._following):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
 
     async def _read(self) -> None:
         while True:
@@ -141,12 +154,13 @@ class SequenceStage(Stage):
                     break
                 decision = await self._decide(record)
                 await self._window_open(decision.documents)
+                told = await self._to_be_told(record.offset, decision)
                 await self._link.room.wait()
                 began = time.monotonic()
                 async with self._link.member.working:
                     if epoch != self._link.epoch:
                         break
-                    await self._sequence(record, decision, began)
+                    await self._sequence(record, decision, told, began)
 
     async def _decide(self, record: ConsumerRecord) -> Decision:
         """What a frame is worth after those before it."""
@@ -156,7 +170,10 @@ class SequenceStage(Stage):
             await self._unreadable.pass_over(record.topic, 0, record.offset, error)
             return Decision(self._accepted, 0, None, (), 0)
 
-    async def _sequence(self, record: ConsumerRecord, decision: Decision, began: float) -> None:
+    async def _sequence(
+        self, record: ConsumerRecord, decision: Decision, told: Sequence[bytes], began: float
+    ) -> None:  # fmt: skip
+        """told: the decisions that go with it, one a shard."""
         offset, value = record.offset, record.value or b""
         if decision.repeats:
             self.watch.ignored("repeat", decision.repeats)
@@ -164,17 +181,58 @@ class SequenceStage(Stage):
             self._warn(gap)
         after, copies = decision.after, []
         if decision.documents:
-            frame = Sequenced(
-                offset, after.last, after.documents, after.key, decision.mask, memoryview(value)
-            ).encode(self.settings)  # fmt: skip
-            copies = [(shard, frame) for shard in range(self.settings.shards)]
+            if offset > self._done:
+                frame = Sequenced(offset, after.last, after.documents, after.key, decision.mask, memoryview(value))
+                same = frame.encode(self.settings)
+                copies = [
+                    (shard, replace(frame, decisions=decisions).encode(self.settings) if decisions else same)
+                    for shard, decisions in enumerate(told)
+                ]
+                self._window.sent(offset, decision.documents)
             after = after.passed_on(offset, decision.documents)
-            self._window.sent(offset, decision.documents)
         self._accepted = after
         self._link.positions[0] = offset + 1
         await self._link.send(copies, {0: (offset + 1, after)}, decision.documents)
         if copies:
             self.watch.batch(decision.documents, time.monotonic() - began)
+
+    async def _to_be_told(self, offset: int, decision: Decision) -> list[bytes]:
+        """What a frame tells each shard: with which a block of the log begins, what was dropped of the block before the
+        last. It is waited for until all of that is decided."""
+        settings, log, nothing = self.settings, self._decided, [b""] * self.settings.shards
+        if not settings.late or offset <= self._done:
+            return nothing
+        first, block = self._accepted.documents, settings.block
+        if decision.documents > block:
+            raise StateError(
+                f"the frame at offset {offset} of {self.topics.signatures} has {decision.documents} documents, more "
+                f"than half of decided_after: give all workers the same frame_documents, of at most {block}"
+            )
+        number = -(-first // block)
+        if number < 2 or number * block >= first + decision.documents:
+            return nothing
+        begin, end = (number - 2) * block, (number - 1) * block
+        while self._link.positions and (log is None or log.documents < end):
+            if self._following is not None and self._following.done():
+                self._following.result()  # what it has raised
+            self._told.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), LATEST)
+            log = self._decided
+        if log is None or log.documents < end:  # it is another member's now
+            return nothing
+        known = log.since(begin)
+        told = [dropped_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
+        await log.trim(self._link.admin)
+        return told
+
+    async def _follow(self) -> None:
+        """Hear what is decided."""
+        async with DecisionLog.open(self.settings, self.watch) as log:
+            self._decided = log
+            while True:
+                await log.read()
+                self._told.set()
 
     def _warn(self, gap: Gap) -> None:
         """A gap is filled by the signer that left it. One that stays is for a person."""
@@ -200,6 +258,9 @@ class SequenceStage(Stage):
 
     def _forget(self) -> None:
         self._window = Window(self.settings.decided_after)
+        self._decided = None
+        if self._following is not None:
+            self._following.cancel()
 
     def _asked_for(self) -> None:
         """Be done with an answer of the judge's that has come. Raises what asking has raised."""

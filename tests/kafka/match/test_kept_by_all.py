@@ -1,0 +1,171 @@
+"""Several shards that keep: shards, judge and sequencer tell each other what was kept, and answer as the embedded
+engine does, whoever begins again, and wherever."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_replica import DOCUMENTS, change_of, frames, oracle, reply_of, settings_of
+
+from stream_lsh.index.settling import Fates
+from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
+from stream_lsh.kafka.judge.deciding import Deciding
+from stream_lsh.kafka.match.replica import Replica
+from stream_lsh.settings import Settings
+from stream_lsh.wire.decisions import Decisions, dropped_of
+from stream_lsh.wire.frames import Frame, Sequenced, numbers, places_in_log
+from stream_lsh.wire.replies import Reply, ReplyNames, source_of
+
+BLOCK = 64
+
+
+class Pipe:
+    """All of it without Kafka: what each has said is at hand as bytes, as it would be in its topic."""
+
+    def __init__(self, settings: Settings, log: list[bytes], folder: Path) -> None:
+        self.settings, self.log, self.folder = settings, [Sequenced.decode(data, settings) for data in log], folder
+        self.lives = 0
+        self.replicas = [self.opened(shard, folder / str(shard)) for shard in range(settings.shards)]
+        self.sent: list[list[bytes]] = []  # frames, one a shard
+        self.changes: list[list[bytes]] = [[] for _ in range(settings.shards)]
+        self.replies: list[list[bytes]] = []
+        self.decided: list[bytes] = []
+        self.judge = self.judging()
+        self.said: list[bytes] = []
+
+    def opened(self, shard: int, folder: Path) -> Replica:
+        replica = Replica(self.settings, shard, folder)
+        replica.activate()
+        return replica
+
+    def judging(self) -> Deciding:
+        """A judge that takes over: he knows only the last decisions, as they were written."""
+        known = [Decisions.decode(data, self.settings) for data in self.decided]
+        documents = known[-1].documents if known else 0
+        place = (documents // BLOCK - 1) * BLOCK
+        return Deciding(self.settings, [d for d in known if d.documents > place], documents)
+
+    def told(self, sequenced: Sequenced, n: int) -> list[bytes]:
+        """What a sequencer tells with a frame, who has just read what was decided."""
+        places = places_in_log(sequenced.first, sequenced.accepted, n)
+        number = -(-sequenced.first // BLOCK)
+        if number < 2 or number * BLOCK > int(places[-1]) or number * BLOCK == sequenced.first + counted(sequenced, n):
+            return [b""] * self.settings.shards
+        begin, end = (number - 2) * BLOCK, (number - 1) * BLOCK
+        known = [Decisions.decode(data, self.settings) for data in self.decided]
+        assert known[-1].documents >= end
+        return [dropped_of(known, shard, begin, end).encode(self.settings) for shard in range(self.settings.shards)]
+
+    def frame(self, n: int, sequenced: Sequenced) -> list[bytes]:
+        told = self.told(sequenced, n)
+        return [replace(sequenced, decisions=decisions).encode(self.settings) for decisions in told]
+
+    def step(self, sequenced: Sequenced) -> None:
+        """A frame through all of them."""
+        n = len(Frame.decode(sequenced.frame, self.settings).source)
+        copies = self.frame(n, sequenced)
+        self.sent.append(copies)
+        answers = [replica.match(data) for replica, data in zip(self.replicas, copies, strict=True)]
+        self.replies.append([])
+        for shard, answer in enumerate(answers):
+            assert answer is not None
+            self.changes[shard].append(change_of(answer))
+            self.replies[-1].append(reply_of(answer))
+        self.decide(self.replies[-1])
+
+    def decide(self, data: list[bytes]) -> None:
+        found, decisions = self.judge.decide([Reply.decode(reply, self.settings) for reply in data])
+        source, accepted = source_of(found)
+        seqs = numbers(found[0].offset, len(source))
+        judgement = judge(
+            [reply.matches for reply in found], source.ids, seqs, self.settings.max_matches, ReplyNames(found)
+        )
+        lines = verdict_lines(judgement).splitlines()
+        if accepted is not None:
+            lines = [line for line, counts in zip(lines, accepted, strict=True) if counts]
+        self.decided.append(decisions.encode(self.settings))
+        self.said += [*lines, pair_lines(judgement, self.settings.verify)]
+
+    def trouble(self, chance: random.Random) -> None:
+        """Somebody begins again, or says again what he has said."""
+        shard, kind = chance.randrange(self.settings.shards), chance.randrange(5)
+        self.lives += 1
+        if kind == 0:  # a worker comes back with its disk
+            self.replicas[shard].close()
+            self.replicas[shard] = self.opened(shard, self.replicas[shard].folder)
+        elif kind == 1:  # or without
+            self.replicas[shard].close()
+            copy = Replica(self.settings, shard, self.folder / f"{shard}-{self.lives}")
+            at = 0
+            while at < len(self.changes[shard]):  # in some pieces, some of them opened in between
+                n = chance.choice((1, 5, 40))
+                copy.apply(enumerate(self.changes[shard][at : at + n], at))
+                at += n
+                if chance.random() < 0.2:
+                    copy.activate()
+                    copy.deactivate()
+            copy.activate()
+            self.replicas[shard] = copy
+        elif kind == 2:  # a sequencer has sent some frames twice: the same answers, byte for byte
+            for at in chance.sample(range(len(self.sent)), min(5, len(self.sent))):
+                answer = self.replicas[shard].match(self.sent[at][shard])
+                assert answer is not None
+                if answer.reply is not None:
+                    assert (change_of(answer), answer.reply) == (self.changes[shard][at], self.replies[at][shard])
+        elif kind == 3:  # another judge
+            self.judge = self.judging()
+        else:  # a judge that had not committed his last frames decides them again
+            kept, self.decided = self.decided, self.decided[: -chance.randrange(1, 4)]
+            self.judge, said, at = self.judging(), self.said, len(self.decided)
+            self.said = []
+            for data in self.replies[at:]:
+                self.decide(data)
+            assert self.decided == kept
+            assert self.said == said[len(said) - len(self.said) :]
+            self.said = said
+
+    def close(self) -> None:
+        for replica in self.replicas:
+            replica.close()
+
+
+def counted(sequenced: Sequenced, n: int) -> int:
+    return n if sequenced.accepted is None else int(sequenced.accepted.sum())
+
+
+@pytest.mark.parametrize("generation", [None, 47])
+@pytest.mark.parametrize("shards", [2, 5])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))])
+def test_as_embedded_whoever_begins_again(tmp_path: Path, shards: int, generation: int | None, seed: int) -> None:
+    settings = settings_of(shards=shards, decided_after=2 * BLOCK, generation_documents=generation)
+    log = frames(settings, DOCUMENTS, seed)
+    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
+    for number, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        if seed and number > 3 and chance.random() < 0.8:
+            pipe.trouble(chance)
+    pipe.close()
+    assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle")
+    dropped = [d for data in pipe.decided for d in Decisions.decode(data, settings).names]
+    assert len(dropped) > 300
+    assert pipe.lives > 20 or not seed
+
+
+def test_decisions_are_kept_as_they_are() -> None:
+    settings = settings_of(shards=2)
+    fates = Fates(
+        np.array([5, 9, 4096]), np.array([2, 3, 7]), np.array([0, 1, 2]), np.array([0.0, 0.875, 1.0]),
+        np.array([5, 5, 2]),
+    )  # fmt: skip
+    decisions = Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b"17"])
+    found = Decisions.decode(decisions.encode(settings), settings)
+    assert (found.offset, found.predecessor, found.documents, found.names) == (1, -1, 8, [b'"a"', b"17"])
+    for name in ("seq", "place", "kind", "similarity", "group"):
+        assert getattr(found.fates, name).tolist() == getattr(fates, name).tolist()
+    mine = dropped_of([found], 0, 3, 8)
+    assert (mine.fates.seq.tolist(), mine.names, mine.documents) == ([4096], [b"17"], 8)
+    assert dropped_of([found], 1, 0, 3).names == []
