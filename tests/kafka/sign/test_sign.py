@@ -30,6 +30,7 @@ from stage_helpers import (
     produce,
     records,
     running,
+    settled,
     until,
     until_partitions,
     until_signed,
@@ -437,6 +438,7 @@ def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplo
         async with producer.transaction():
             await producer.send_and_wait(topics.documents, line(0), partition=0)
         await producer.stop()
+        await settled(settings.bootstrap_servers, topics.documents)  # brokers write the marker a little later
         await produce(settings, [line(i) for i in range(1, 5)], 1)
         # What the marker of the transaction, which is no record, leaves where it stands, compaction leaves as well.
         gone = Note(settings.fingerprint, "json", Last(1, 1000, 7)).metadata()
