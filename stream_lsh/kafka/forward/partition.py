@@ -35,7 +35,7 @@ DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("ve
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
-class Lane:
+class SourcePartition:
     """Works from `begin` until `close`, in a task of its own.
 
     Args:
