@@ -28,25 +28,63 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.decisions import Decisions
 
 POLL_MS = 200
-BEHIND = 4  # how many times `decided_after` documents stay: a block more is asked for, and a round of the judge
+BEHIND = 4  # times `decided_after` documents stay: who takes over asks for two blocks, behind a round of the judge
 log = logging.getLogger("stream_lsh.kafka.group")
 
 
-class DecisionLog:
+class Decided:
     """The decisions on each frame once, in the order of the log, whoever has written them again (the chain rule).
 
     Attributes:
         last: offset of the last frame that is decided, -1 if none is. documents: how many are in all frames so far.
     """
 
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._kept: deque[tuple[int, Decisions]] = deque()  # with their offsets
+        self.last, self.documents = -1, 0
+
+    def add(self, offset: int, found: Decisions) -> None:
+        """Take the next record, which stands at this offset. The first one may be any: those before are not needed."""
+        if found.predecessor == self.last or not self._kept:
+            self._kept.append((offset, found))
+            self.last, self.documents = found.offset, found.documents
+
+    def since(self, place: int, last: int | None = None) -> list[Decisions]:
+        """The decisions on all documents from this place of the log on, up to the frame at the offset `last`.
+
+        Raises:
+            StateError: some are missing.
+        """
+        found = [decisions for _, decisions in self._kept if last is None or decisions.offset <= last]
+        if found and found[0].documents > place and found[0].predecessor >= 0:
+            raise self.missing(f"on documents from number {place} on")
+        return [decisions for decisions in found if decisions.documents > place]
+
+    def trim(self, documents: int) -> int:
+        """Forget what is so many documents behind the last one; the offset of the first record that stays."""
+        while self._kept and self._kept[0][1].documents <= self.documents - documents:
+            self._kept.popleft()
+        return self._kept[0][0] if self._kept else 0
+
+    def missing(self, what: str) -> StateError:
+        """That decisions on something are missing."""
+        return StateError(
+            f"{self._topic} does not have the decisions {what}: they were deleted, or the topic was made anew. "
+            "Rebuild into a new topic_prefix with `stream-lsh reindex`"
+        )
+
+
+class DecisionLog:
+    """The topic, read from its beginning into `decided`."""
+
     def __init__(self, settings: KafkaSettings, consumer: AIOKafkaConsumer, watch: Watch) -> None:
         self._settings = settings
         self._place = TopicPartition(Topics.of(settings).decisions, 0)
         self._consumer = consumer
         self._unreadable = Unreadable(settings, watch)
-        self._kept: deque[tuple[int, Decisions]] = deque()  # with their offsets
         self._trimmed = 0
-        self.last, self.documents = -1, 0
+        self.decided = Decided(self._place.topic)
 
     @classmethod
     @asynccontextmanager
@@ -75,9 +113,7 @@ class DecisionLog:
             except FormatError as error:
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 continue
-            if found.predecessor == self.last or not self._kept:
-                self._kept.append((record.offset, found))
-                self.last, self.documents = found.offset, found.documents
+            self.decided.add(record.offset, found)
 
     async def read_to(self, last: int) -> None:
         """Read up to the decisions on the frame at this offset.
@@ -86,34 +122,14 @@ class DecisionLog:
             StateError: they are missing.
         """
         end = (await self._consumer.end_offsets([self._place]))[self._place]
-        while self.last < last:
+        while self.decided.last < last:
             if await self._consumer.position(self._place) >= end:
-                raise self._missing(f"on the frame at offset {last} of signatures, which was judged")
+                raise self.decided.missing(f"on the frame at offset {last} of signatures, which was judged")
             await self.read()
-
-    def since(self, place: int) -> list[Decisions]:
-        """The decisions on all documents from this place of the log on.
-
-        Raises:
-            StateError: some are missing.
-        """
-        found = [decisions for _, decisions in self._kept]
-        if place > 0 and found and found[0].documents > place and found[0].predecessor >= 0:
-            raise self._missing(f"on documents from number {place} on")
-        return [decisions for decisions in found if decisions.documents > place]
-
-    def _missing(self, what: str) -> StateError:
-        return StateError(
-            f"{self._place.topic} does not have the decisions {what}: they were deleted, or the topic was made anew. "
-            "Rebuild into a new topic_prefix with `stream-lsh reindex`"
-        )
 
     async def trim(self, client: AIOKafkaAdminClient) -> None:
         """Forget, and delete, what nobody can need any more."""
-        before = self.documents - BEHIND * self._settings.decided_after
-        while self._kept and self._kept[0][1].documents <= before:
-            self._kept.popleft()
-        first = self._kept[0][0] if self._kept else 0
+        first = self.decided.trim(BEHIND * self._settings.decided_after)
         if first <= self._trimmed:
             return
         self._trimmed = first

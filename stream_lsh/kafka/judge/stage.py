@@ -128,8 +128,7 @@ class JudgeStage(Stage):
         settings, block = self.settings, self.settings.block
         async with DecisionLog.open(settings, self.watch) as log:
             await log.read_to(last)
-            known = [decisions for decisions in log.since((documents // block - 1) * block) if decisions.offset <= last]
-        return Deciding(settings, known, documents)
+        return Deciding(settings, log.decided.since((documents // block - 1) * block, last), documents)
 
     async def _begin(self) -> None:
         """The very first start: commit the beginning, so that it can be told from an offset that got lost.

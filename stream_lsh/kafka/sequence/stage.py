@@ -29,8 +29,8 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
+from stream_lsh.kafka.sequence.telling import telling, told_with
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.decisions import dropped_of
 from stream_lsh.wire.frames import Sequenced, places
 
 SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
@@ -88,7 +88,7 @@ class SequenceStage(Stage):
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, watch)
         self._done = -1  # offset of the last frame that every shard had answered when this life began
-        self._decided: DecisionLog | None = None  # where several shards keep
+        self._log: DecisionLog | None = None  # where several shards keep
         self._following: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
 
@@ -199,37 +199,34 @@ class SequenceStage(Stage):
     async def _to_be_told(self, offset: int, decision: Decision) -> list[bytes]:
         """What a frame tells each shard: with which a block of the log begins, what was dropped of the block before the
         last. It is waited for until all of that is decided."""
-        settings, log, nothing = self.settings, self._decided, [b""] * self.settings.shards
+        settings, block = self.settings, self.settings.block
+        nothing = [b""] * settings.shards
         if not settings.late or offset <= self._done:
             return nothing
-        first, block = self._accepted.documents, settings.block
         if decision.documents > block:
             raise StateError(
                 f"the frame at offset {offset} of {self.topics.signatures} has {decision.documents} documents, more "
                 f"than half of decided_after: give all workers the same frame_documents, of at most {block}"
             )
-        number = -(-first // block)
-        if number < 2 or number * block >= first + decision.documents:
+        places = told_with(self._accepted.documents, decision.documents, block)
+        if places is None:
             return nothing
-        begin, end = (number - 2) * block, (number - 1) * block
-        while self._link.positions and (log is None or log.documents < end):
+        while self._log is None or self._log.decided.documents < places[1]:
+            if not self._link.positions:  # it is another member's now
+                return nothing
             if self._following is not None and self._following.done():
                 self._following.result()  # what it has raised
             self._told.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), LATEST)
-            log = self._decided
-        if log is None or log.documents < end:  # it is another member's now
-            return nothing
-        known = log.since(begin)
-        told = [dropped_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
-        await log.trim(self._link.admin)
+        told = telling(self._log.decided, *places, settings)
+        await self._log.trim(self._link.admin)
         return told
 
     async def _follow(self) -> None:
         """Hear what is decided."""
         async with DecisionLog.open(self.settings, self.watch) as log:
-            self._decided = log
+            self._log = log
             while True:
                 await log.read()
                 self._told.set()
@@ -258,7 +255,7 @@ class SequenceStage(Stage):
 
     def _forget(self) -> None:
         self._window = Window(self.settings.decided_after)
-        self._decided = None
+        self._log = None
         if self._following is not None:
             self._following.cancel()
 
