@@ -29,15 +29,6 @@ logger = logging.getLogger("stream_lsh.kafka.client.connection")
 TOKEN_SECONDS = 2.0
 """How long a token file may be missing or empty: whoever replaces it may not do it in one step."""
 
-UNREACHABLE = (
-    OSError,
-    TimeoutError,
-    errors.KafkaConnectionError,
-    errors.KafkaTimeoutError,
-    errors.RequestTimedOutError,
-)
-"""What a broker that is away, starting or overloaded looks like."""
-
 FINAL = (
     errors.SaslAuthenticationFailed, errors.AuthenticationFailedError, errors.AuthenticationMethodNotSupported,
     errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError, errors.TopicAuthorizationFailedError,

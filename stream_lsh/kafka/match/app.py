@@ -69,13 +69,11 @@ class Shards(Table):  # type: ignore[type-arg]
 
 
 class BootStrategy(FaustBootStrategy):
-    """What a worker starts, in order: our producer, not Faust's; no web server, no leader, no replies of agents."""
+    """What a worker starts, in order: no web server, no leader, no replies of agents; nor Faust's producer, which is
+    not idempotent, and of a send that fails only logs a line."""
 
-    enable_web = False
+    enable_web = enable_kafka_producer = False
     app: MatchApp
-
-    def kafka_producer(self) -> Iterable[ServiceT]:
-        return []  # of a send that fails Faust's would only log a line, and it is not idempotent: see `on_first_start`
 
     def kafka_consumer(self) -> Iterable[ServiceT]:
         return [self.app.consumer]
