@@ -24,6 +24,7 @@ from aiokafka import AIOKafkaProducer
 from bench import report
 from bench.corpora import corpus, unpack
 from bench.edits import make
+from bench.feeds import make as make_feed
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -55,6 +56,15 @@ def posts(data: Path, work: Path, number: int) -> list[Post]:
     """The first so many posts."""
     with source(data, work, number).open("rb") as lines:
         return [Post(orjson.loads(line)["id"], line.rstrip(b"\n")) for line in islice(lines, number)]
+
+
+def feed(name: str, data: Path, work: Path, number: int) -> list[Post]:
+    """The first so many documents: posts, or a feed of `bench.feeds`."""
+    if name == "posts":
+        return posts(data, work, number)
+    file, _ = make_feed(name, unpack(corpus("posts-120k"), data, work), number, work)
+    with file.open("rb") as lines:
+        return [Post(orjson.loads(line)["id"], line.rstrip(b"\n")) for line in lines]
 
 
 def with_copies(lines: Iterable[bytes], every: int, seed: int = 4) -> Iterator[tuple[Post, str | None]]:

@@ -1,9 +1,10 @@
 """Documents a second from end to end: a full documents topic, then `stream-lsh worker`, until the last verdict.
 
-The documents are produced first. Then the worker is started as a user starts it, with one process, a process for each
-group of roles or for each role, and 1, 2 or 4 shards. The clock runs from the first document that was consumed (the
-time that is in its frame) until a reader that sees only what is committed sees the last verdict. Kafka runs on the same
-machine. Beside it, on the first documents of the same, the plain Faust way (bench/plain_faust.py).
+The documents are posts, or feeds in which copies crowd (bench/feeds.py). They are produced first. Then the worker is
+started as a user starts it, with one process, a process for each group of roles or for each role, and 1, 2 or 4 shards.
+The clock runs from the first document that was consumed (the time that is in its frame) until a reader that sees only
+what is committed sees the last verdict. Kafka runs on the same machine. Beside it, on the first documents of the same,
+the plain Faust way (bench/plain_faust.py).
 """
 
 from __future__ import annotations
@@ -18,22 +19,26 @@ from typing import Any
 import orjson
 
 from bench import plain_faust, report
-from bench.kafka_feed import Post, fill, posts
+from bench.feeds import FEEDS
+from bench.kafka_feed import Post, feed, fill
 from bench.kafka_figures import done_by, in_words, micros, span
 from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import MYSELF, PACKAGES, Progress, Rig, Run, add_options, last_offsets, rig, seen_at
 from bench.kafka_stages import STAGES as ROLES
 from bench.kafka_stages import weights
 
-EXAMPLE = "python -m bench.kafka_throughput --documents 20000 --runs 1:groups 2:groups:1 --out results"
+EXAMPLE = (
+    'python -m bench.kafka_throughput --feeds plain near --settings "against=unique text_field=text" --runs 2:groups '
+    "--documents 40000 --plain 0 --out results"
+)
 REST = 5.0  # seconds after the last document until the processes count as at rest
 PAIRED = "pairs"
 COLUMNS = {
-    "name": "shards and processes", "rate": "documents/s", "middle": "in the middle", "unique_rate": "with forward",
-    "cpu": "CPU µs/document", "times_faust": "times Faust", "others": "other load",
+    "feed": "feed", "name": "shards and processes", "rate": "documents/s", "middle": "in the middle",
+    "unique_rate": "with forward", "cpu": "CPU µs/document", "times_faust": "times Faust", "others": "other load",
 }  # fmt: skip
-MEMORY = {"name": "shards and processes", "process": "process", "micros": "CPU µs/document", "load": "MB under load",
-          "rest": "MB at rest"}  # fmt: skip
+MEMORY = {"feed": "feed", "name": "shards and processes", "process": "process", "micros": "CPU µs/document",
+          "load": "MB under load", "rest": "MB at rest"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,8 @@ def rows(
 
 async def run(given: argparse.Namespace) -> None:
     where = report.environment(PACKAGES)
-    documents = posts(given.data, given.work, given.documents)
+    feeds = {name: feed(name, given.data, given.work, given.documents) for name in given.feeds}
+    documents = feeds[given.feeds[0]]
     found: list[dict[str, Any]] = []
     with rig(given) as here:
         if given.warm_up:  # Java compiles for some seconds, numba the first time
@@ -132,14 +138,15 @@ async def run(given: argparse.Namespace) -> None:
             found.append(plain)
             print(f"plain Faust: {plain['rate']:,.0f} documents/s", flush=True)
         for shape in given.runs:
-            made = await measure(here, shape, documents, given.partitions, given.roles.split(","))
-            if plain is not None:
-                made[0]["times_faust"] = made[0]["rate"] / plain["rate"]
-            found += made
-            print(f"{made[0]['name']}: {made[0]['rate']:,.0f} documents/s, {made[0]['verdicts']}", flush=True)
+            for name, documents in feeds.items():
+                made = await measure(here, shape, documents, given.partitions, given.roles.split(","))
+                if plain is not None:
+                    made[0]["times_faust"] = made[0]["rate"] / plain["rate"]
+                found += [{"feed": name, **row} for row in made]
+                print(f"{name}, {shape}: {made[0]['rate']:,.0f} documents/s, {made[0]['verdicts']}", flush=True)
     totals = [row for row in found if row["kind"] != "process"]
     processes = [row for row in found if row["kind"] == "process"]
-    title = f"{len(documents):,} posts in {given.partitions} partitions"
+    title = f"{given.documents:,} documents of a feed in {given.partitions} partitions"
     print(f"\n{title}\n{report.table(COLUMNS, totals)}\n\n{report.table(MEMORY, processes)}")
     if plain is not None:
         print(f"plain Faust, CPU µs/document: {in_words(plain['micros'])}")
@@ -150,7 +157,10 @@ async def run(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = report.parser("kafka_throughput", __doc__.splitlines()[0], EXAMPLE)
     add_options(parser)
-    parser.add_argument("--documents", type=int, default=120_000, help="how many posts (%(default)s)")
+    parser.add_argument("--documents", type=int, default=120_000, help="how many, of each feed (%(default)s)")
+    parser.add_argument(
+        "--feeds", nargs="+", choices=("posts", *FEEDS), default=["posts"], help="what is fed (%(default)s)"
+    )
     parser.add_argument("--partitions", type=int, default=4, help="of the documents topic (%(default)s)")
     parser.add_argument(
         "--runs", type=Shape.of, nargs="+", metavar="SHAPE", help="SHARDS:one|groups|roles[:MATCH-WORKERS] of each run",
