@@ -36,7 +36,6 @@ from stream_lsh.index.settling import Fates
 from stream_lsh.index.store import ROWS, Range, Store, name_key, rows_key
 from stream_lsh.index.storing import restore_heads
 from stream_lsh.index.texts import Texts
-from stream_lsh.index.undecided import Undecided
 from stream_lsh.settings import Settings
 
 BATCH = 4096  # most documents of one batch
@@ -99,7 +98,7 @@ class Shard:
         waiting = known.get("undecided") or {"block": -1, "rows": [base, base]}
         self._waiting: dict[str, Any] = waiting  # as it is committed
         self._block: int = waiting["block"]
-        self.older, self.newer = (Undecided.of(max(1, settings.block * (settings.signing.bands + 2))) for _ in range(2))
+        self.older, self.newer = (Memory.of(max(1, settings.block * (settings.signing.bands + 2))) for _ in range(2))
         for table, first in zip((self.older, self.newer), waiting["rows"], strict=True):
             table.begin(first)
         self._done = base  # rows before it are posted, in so far as they are decided late
