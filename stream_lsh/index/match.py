@@ -50,7 +50,7 @@ from stream_lsh.index.layout import (
 )
 from stream_lsh.index.memory import find
 from stream_lsh.index.storing import store
-from stream_lsh.index.undecided import oldest
+from stream_lsh.index.undecided import read_undecided
 from stream_lsh.index.verify import verify
 from stream_lsh.index.work import DONE, NO_ROOM, NOBODY
 
@@ -179,8 +179,7 @@ def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
 def _undecided_with_id(i, work):  # type: ignore[no-untyped-def]
     """The undecided row with the document's id, or -1."""
     out, key = work.scratch.out, work.batch.keys[work.batch.starts[i + 1] - 1]
-    n, _ = oldest(work.older, key, np.int64(0), np.int64(len(out)), out)
-    n, _ = oldest(work.newer, key, n, np.int64(len(out)), out)
+    n, _ = read_undecided(work.older, work.newer, key, np.int64(len(out)), out)
     return _same(i, ID, n, work)
 
 

@@ -138,3 +138,37 @@ def test_one_bucket_of_the_whole_feed(tmp_path: Path) -> None:
     expected = unique_verdicts(documents, settings)
     assert sum(verdict.get("incomplete", 0) for verdict in expected) > 1000
     same(once(documents, settings, tmp_path, 33), expected)
+
+
+FAMILY = Settings(shingles="words:1", threshold=0.85, decided_after=4096)
+"""All of a family of some hundreds stay undecided; each has 50 words of its text, and some of its own."""
+
+
+def family(size: int, own: int) -> list[Document]:
+    chance = random.Random(8)
+    texts = ([*WORDS[:50], *(f"own{chance.randrange(10**6)}" for _ in range(own))] for _ in range(size))
+    return [Document(i, " ".join(text)) for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, shards: int) -> None:
+    """Hundreds in its buckets that nearly match, all before it in the log, do not hide the one that does."""
+    settings = FAMILY.where_not_given(shards=shards)
+    documents = family(700, 7)
+    for newer in range(500, 700, 10):
+        documents[newer] = Document(newer, f"{documents[newer - 55].text} other")
+    expected = unique_verdicts(documents, settings)
+    same(once(documents, settings, tmp_path, 64), expected)
+    assert [(v["seq"], v["of"]) for v in expected if v["kind"] != "unique"] == [
+        (newer, newer - 55) for newer in range(500, 700, 10)
+    ]
+    assert sum("incomplete" in verdict for verdict in expected) > 500
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_of_a_family_of_copies_the_oldest_is_kept(tmp_path: Path, shards: int) -> None:
+    """However many, that were dropped for it, agree better with the next one."""
+    settings = FAMILY.where_not_given(shards=shards)
+    verdicts = once(family(700, 3), settings, tmp_path)
+    assert [v["seq"] for v in verdicts if v["kind"] == "unique"] == [0]
+    assert {v["of"] for v in verdicts[1:]} == {0}
