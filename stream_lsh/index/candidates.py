@@ -107,8 +107,8 @@ def gather(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def gather_undecided(i, work):  # type: ignore[no-untyped-def]
-    """Meet the undecided rows in the buckets of document i, make candidates of some that agree well enough, the oldest
-    first. Returns how many of them there are and buckets were not read to the end; -1 if there is no room."""
+    """Meet the undecided rows in the buckets of document i and make candidates of the oldest and the best, the oldest
+    first. Returns how many agree well enough and buckets were not read to the end; -1 if there is no room."""
     batch, limits, scratch, n, cut = work.batch, work.limits, work.scratch, _FIRST, _FIRST
     forget(scratch)
     scratch.old_first = True

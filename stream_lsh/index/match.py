@@ -7,8 +7,8 @@ log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judg
    look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
-4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, the oldest
-   first. Who of them was kept is for others to say, who know all shards' answers.
+4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, but half of
+   what is read and verified are the oldest. Who was kept is for others to say, who know all shards' answers.
 5. It is stored. Under `unique` it is posted in its buckets only if nothing matched. Under `any` a copy or a follower is
    posted behind the row that it follows, which whoever would have met it meets instead, and looks behind.
 """

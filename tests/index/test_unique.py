@@ -11,7 +11,7 @@ from feeds import WORDS, asked, fed, nasty, once
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracles.matching import Unique, entries, unique_verdicts
+from oracles.matching import Late, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index.index import Index
@@ -107,11 +107,12 @@ def test_sets_are_compared_as_sets(tmp_path: Path) -> None:
     same(once(documents, settings, tmp_path, 9), unique_verdicts(documents, settings))
 
 
-def test_asking_is_like_telling_and_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", [1, 2])
+def test_asking_is_like_telling_and_changes_nothing(tmp_path: Path, shards: int) -> None:
     """A query says what the document's verdict would be; what follows is as if it had not been asked."""
-    settings = any_settings(3).model_copy(update={"memory_documents": 16})
+    settings = any_settings(3, shards=shards, decided_after=10).model_copy(update={"memory_documents": 16})
     documents = nasty(31, N)
-    model, index = Unique(settings), Index(settings, tmp_path, durable=False)
+    model, index = (Late if settings.late else Unique)(settings), Index(settings, tmp_path, durable=False)
     told = entries(documents, settings)
     try:
         for at in range(0, N, 50):
