@@ -44,10 +44,10 @@ def word(rows, row, column):  # type: ignore[no-untyped-def]
 def equal(one, at, other, where, size, tops):  # type: ignore[no-untyped-def]
     """Components in which one[at:at + size] and other[where:where + size] are equal, whose highest bits are at `tops`:
     those of the exclusive or that are zero, all of a word at once (Warren, Hacker's Delight, 6-1)."""
-    low = ~tops
-    total = np.uint64(0)
-    for k in range(size):
-        x = one[at + k] ^ other[where + k]
+    low, total = ~tops, np.uint64(0)
+    first, second = np.uint64(at), np.uint64(where)  # of what has a sign it is asked each time whether it is negative
+    for k in range(np.uint64(size)):
+        x = one[first + k] ^ other[second + k]
         total += popcount(~(((x & low) + low) | x | low))
     return np.int64(total)
 

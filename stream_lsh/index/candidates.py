@@ -10,8 +10,8 @@ from stream_lsh.index.access import agreement_with, equal, in_ring, note_of, wor
 from stream_lsh.index.buckets import FOLLOWERS, count, empty, key_behind, nowhere, probe, read
 from stream_lsh.index.layout import FOLLOWED, FOLLOWS, ID
 from stream_lsh.index.memory import find
-from stream_lsh.index.undecided import oldest
-from stream_lsh.index.work import NOBODY
+from stream_lsh.index.undecided import read_undecided
+from stream_lsh.index.work import EVERYTHING, NOBODY
 
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
@@ -107,25 +107,63 @@ def gather(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def gather_undecided(i, work):  # type: ignore[no-untyped-def]
-    """Meet the undecided rows in the buckets of document i and make candidates of those that agree well enough, the
-    oldest first. Returns how many candidates there are and buckets were not read to the end; -1 if there is no room."""
-    batch, limits, scratch, cut = work.batch, work.limits, work.scratch, _FIRST
+    """Meet the undecided rows in the buckets of document i and make candidates of the oldest and the best, the oldest
+    first. Returns how many agree well enough and buckets were not read to the end; -1 if there is no room."""
+    batch, limits, scratch, n, cut = work.batch, work.limits, work.scratch, _FIRST, _FIRST
     forget(scratch)
     scratch.old_first = True
     scratch.candidates = 0
     for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text, too
-        most = min(limits.bucket, len(scratch.met) - scratch.met_count)
-        n, more = oldest(work.older, batch.keys[j], _FIRST, most, scratch.out)
-        if not more:
-            n, more = oldest(work.newer, batch.keys[j], n, most, scratch.out)
-        if more and most < limits.bucket:
+        if len(scratch.out) - n < limits.bucket:
             return NOBODY
+        m, more = read_undecided(work.older, work.newer, batch.keys[j], limits.bucket, scratch.out[n:])
+        n += m
         cut += more
-        _meet(i, n, NOBODY, work)
+    _meet(i, n, NOBODY, work)
+    return cut + _choose(limits, scratch)
+
+
+@njit
+def _choose(limits, scratch):  # type: ignore[no-untyped-def]
+    """Make candidates of the undecided rows met, as many as are verified: half of them the oldest, half those that
+    agree best, the oldest first among equals; how many agree well enough in all. Those that are thought to match are
+    equals here, too: of a family of copies the oldest is the one that is kept."""
+    met, there, least = scratch.met, _FIRST, limits.floor
+    for agreement in range(limits.floor, len(scratch.histogram)):
+        there += scratch.histogram[agreement]
+    old = best = np.int64(EVERYTHING)
+    if there > limits.candidates:
+        half = limits.candidates >> 1
+        least, better = _cut(half, limits, scratch)
+        most = least
+        if least == limits.likely:
+            most, better = limits.full, _FIRST
+        old = _row_of(limits.candidates - half, limits.floor, limits.full, scratch)
+        best = _row_of(half - better, least, most, scratch)
     for m in range(scratch.met_count):
-        if scratch.met[m, 1] >= limits.floor:
-            nominate(scratch.met[m, 0], scratch.met[m, 1], scratch)
-    return scratch.candidates + cut
+        row, agreement = met[m, 0], met[m, 1]
+        level = min(agreement, limits.likely)
+        if agreement >= limits.floor and (row <= old or level > least or (level == least and row <= best)):
+            nominate(row, agreement, scratch)
+    return there
+
+
+@njit
+def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
+    """The n-th oldest of the rows met that agree in so many components, of which there are as many; -1 if n is 0."""
+    met, heap, count = scratch.met, scratch.heap, _FIRST
+    if n == 0:
+        return NOBODY
+    for m in range(scratch.met_count):
+        if lowest <= met[m, 1] <= highest:
+            row = np.uint64(met[m, 0])
+            if count < n:
+                _push(heap, count, row)
+                count += 1
+            elif row < heap[0]:
+                _pop(heap, n)
+                _push(heap, n - 1, row)
+    return np.int64(heap[0])
 
 
 @njit
@@ -159,14 +197,11 @@ def behind(row, what, most, work):  # type: ignore[no-untyped-def]
 @njit
 def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
     """Make a row a candidate."""
-    heap, value, at = scratch.heap, np.uint64(agreement) << _ROW_BITS | np.uint64(row), scratch.candidates
+    value = np.uint64(agreement) << _ROW_BITS | np.uint64(row)
     if scratch.old_first:
         value = (_ROWS - np.uint64(row)) << _AGREEMENT_BITS | np.uint64(agreement)
-    scratch.candidates = at + 1
-    while at > 0 and heap[(at - 1) >> 1] < value:
-        heap[at] = heap[(at - 1) >> 1]
-        at = (at - 1) >> 1
-    heap[at] = value
+    _push(scratch.heap, scratch.candidates, value)
+    scratch.candidates += 1
 
 
 @njit
@@ -174,12 +209,8 @@ def rank(limits, scratch):  # type: ignore[no-untyped-def]
     """Make candidates of the best of the rows met, as many as are verified and those that agree as well as the last of
     them; how many agree well enough in all. Of those that are thought to match the newest come first, and before them
     only who agrees fully: so enough matches are found among sets that are still at hand, whatever the index holds."""
-    histogram, met = scratch.histogram, scratch.met
-    least = np.int64(len(histogram) - 1)
-    total, others = _FIRST, _FIRST
-    while least > limits.floor and (least > limits.likely or total + histogram[least] < limits.candidates):
-        total += histogram[least]
-        least -= 1
+    histogram, met, others = scratch.histogram, scratch.met, _FIRST
+    least, _ = _cut(limits.candidates, limits, scratch)
     for agreement in range(limits.floor, least):
         others += histogram[agreement]
     for m in range(scratch.met_count):
@@ -189,12 +220,41 @@ def rank(limits, scratch):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _cut(n, limits, scratch):  # type: ignore[no-untyped-def]
+    """The agreement of the n-th best of the rows met, or from which they are thought to match if it is more; how many
+    agree better. It is the least that counts if they are fewer."""
+    histogram, better = scratch.histogram, _FIRST
+    least = np.int64(len(histogram) - 1)
+    while least > limits.floor and (least > limits.likely or better + histogram[least] < n):
+        better += histogram[least]
+        least -= 1
+    return least, better
+
+
+@njit
 def best(scratch):  # type: ignore[no-untyped-def]
     """Row and agreement of the best candidate, the newest among equals, or just the oldest; it is none any more."""
-    heap, last = scratch.heap, scratch.candidates - 1
-    scratch.candidates = last
-    first, value = heap[0], heap[last]
-    at = _FIRST
+    value = _pop(scratch.heap, scratch.candidates)
+    scratch.candidates -= 1
+    if scratch.old_first:
+        return np.int64(_ROWS - (value >> _AGREEMENT_BITS)), np.int64(value & _AGREEMENTS)
+    return np.int64(value & _ROWS), np.int64(value >> _ROW_BITS)
+
+
+@njit
+def _push(heap, n, value):  # type: ignore[no-untyped-def]
+    """Add a value to a heap of n."""
+    at = n
+    while at > 0 and heap[(at - 1) >> 1] < value:
+        heap[at] = heap[(at - 1) >> 1]
+        at = (at - 1) >> 1
+    heap[at] = value
+
+
+@njit
+def _pop(heap, n):  # type: ignore[no-untyped-def]
+    """Take the largest value out of a heap of n."""
+    first, value, at, last = heap[0], heap[n - 1], _FIRST, n - 1
     while 2 * at + 1 < last:
         child = 2 * at + 1
         if child + 1 < last and heap[child + 1] > heap[child]:
@@ -204,6 +264,4 @@ def best(scratch):  # type: ignore[no-untyped-def]
         heap[at] = heap[child]
         at = child
     heap[at] = value
-    if scratch.old_first:
-        return np.int64(_ROWS - (first >> _AGREEMENT_BITS)), np.int64(first & _AGREEMENTS)
-    return np.int64(first & _ROWS), np.int64(first >> _ROW_BITS)
+    return first

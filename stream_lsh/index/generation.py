@@ -19,7 +19,7 @@ from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.storing import replay
-from stream_lsh.index.undecided import Undecided, post_again
+from stream_lsh.index.undecided import post_again
 
 BLOCK = 4096  # rows read at a time
 FOLDER = "generations"
@@ -101,7 +101,7 @@ def post_rows(block: Any, first: int, memory: Memory, hashes: Hashes, shape: Sha
     replay(np.ascontiguousarray(block), first, shape.signature_at, keys, starts, memory)
 
 
-def post_undecided_rows(block: Any, first: int, table: Undecided, hashes: Hashes, shape: Shape) -> None:
+def post_undecided_rows(block: Any, first: int, table: Memory, hashes: Hashes, shape: Shape) -> None:
     """Post rows uint64[n, width] where the undecided ones are, which are those from `first` on of the shard."""
     certain = (block[:, FLAGS] & np.uint64(CERTAIN) != 0).astype(np.uint8)
     post_again(table, *_keys(block, hashes, shape), first, certain)

@@ -158,10 +158,7 @@ class Index:
         done: list[tuple[int, int, list[Matches]]] = []
         for generation, start, stop in parts(places, self.settings.documents_of_a_generation, block):
             if block:
-                number = int(places[start]) // block
-                self._settling.forget((number - 1) * block)
-                for shard in self.shards:
-                    shard.enter(number)
+                self._enter(int(places[start]) // block)
             for shard in self.shards:
                 shard.begin(generation)
             found = self._step([Matching(shard, batch) for shard in self.shards], start, stop)
@@ -174,12 +171,20 @@ class Index:
             if named is not None:
                 self._judged(settled, named, start, stop)
             done.append((start, stop, found))
+        if block and len(places):  # that of the next document, which a query is to meet as that one will
+            self._enter((int(places[-1]) + 1) // block)
         if not done:
             return self._step([Matching(shard, batch) for shard in self.shards], 0, 0)
         return [
             Matches.joined([(start, stop, found[number]) for start, stop, found in done])
             for number in range(len(self.shards))
         ]
+
+    def _enter(self, block: int) -> None:
+        """Go into a block of the log."""
+        self._settling.forget((block - 1) * self.settings.block)
+        for shard in self.shards:
+            shard.enter(block)
 
     def _step(self, steps: list[Matching], start: int, stop: int) -> list[Matches]:
         """What the shards find, side by side."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from stream_lsh.index.generation import post_undecided_rows
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.layout import DROPPED, FLAGS, GROUP, KIND_BITS, OF, SEQ, SIMILARITY, UNIQUE, Rows
+from stream_lsh.index.memory import Memory
 from stream_lsh.index.rows import Shape
 from stream_lsh.index.settling import Fates
-from stream_lsh.index.undecided import Undecided
 from stream_lsh.settings import Settings
 
 _KIND_MASK = np.uint64(0xFF) << KIND_BITS
@@ -37,7 +37,7 @@ class Late:
         known = known or {"block": -1, "rows": [base, base]}
         self._rows = rows
         self.block: int = known["block"]
-        self.older, self.newer = (Undecided.of(max(1, settings.block * (settings.signing.bands + 2))) for _ in range(2))
+        self.older, self.newer = (Memory.of(max(1, settings.block * (settings.signing.bands + 2))) for _ in range(2))
         for table, first in zip((self.older, self.newer), known["rows"], strict=True):
             table.begin(first)
 

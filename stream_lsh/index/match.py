@@ -7,8 +7,8 @@ log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judg
    look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
-4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, the oldest
-   first. Who of them was kept is for others to say, who know all shards' answers.
+4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, but half of
+   what is read and verified are the oldest. Who was kept is for others to say, who know all shards' answers.
 5. It is stored. Under `unique` it is posted in its buckets only if nothing matched. Under `any` a copy or a follower is
    posted behind the row that it follows, which whoever would have met it meets instead, and looks behind.
 """
@@ -50,7 +50,7 @@ from stream_lsh.index.layout import (
 )
 from stream_lsh.index.memory import find
 from stream_lsh.index.storing import store
-from stream_lsh.index.undecided import oldest
+from stream_lsh.index.undecided import read_undecided
 from stream_lsh.index.verify import verify
 from stream_lsh.index.work import DONE, NO_ROOM, NOBODY
 
@@ -179,8 +179,7 @@ def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
 def _undecided_with_id(i, work):  # type: ignore[no-untyped-def]
     """The undecided row with the document's id, or -1."""
     out, key = work.scratch.out, work.batch.keys[work.batch.starts[i + 1] - 1]
-    n, _ = oldest(work.older, key, np.int64(0), np.int64(len(out)), out)
-    n, _ = oldest(work.newer, key, n, np.int64(len(out)), out)
+    n, _ = read_undecided(work.older, work.newer, key, np.int64(len(out)), out)
     return _same(i, ID, n, work)
 
 

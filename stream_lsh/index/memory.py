@@ -57,6 +57,11 @@ class Memory(Struct):
         self.slots.fill(0)
         self.used, self.postings = 1, 0
 
+    def begin(self, first: int) -> None:
+        """Empty it, for the rows from `first` on."""
+        self.clear()
+        self.first = first
+
     def sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         """All postings by key, then row: keys uint64[n], rows uint32[n]."""
         keys, rows = np.empty(int(self.postings), np.uint64), np.empty(int(self.postings), np.uint32)
@@ -153,6 +158,25 @@ def newest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
             n += 1
             place -= 1
         block = np.int64(pool[block + _BEFORE])
+    return n
+
+
+@njit
+def oldest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
+    """The oldest rows under a key, at most `limit`, oldest first, in `out`; their number."""
+    end = posted(memory, slot, key)
+    n = min(limit, end)
+    if n <= 0:
+        return np.int64(0)
+    value, pool, first = memory.slots[slot, 1], memory.pool, memory.first
+    block = np.int64(value >> _HALF)
+    if block == 0:
+        out[0] = first + np.int64(value & _LOW)
+    while block != 0:
+        start = end - np.int64(pool[block + _USED])
+        for k in range(start, min(end, n)):
+            out[k] = first + np.int64(pool[block + _ROWS + k - start])
+        block, end = np.int64(pool[block + _BEFORE]), start
     return n
 
 

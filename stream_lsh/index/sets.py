@@ -115,13 +115,24 @@ def keep_all(sets, rows, shingles, offsets):  # type: ignore[no-untyped-def]
 def hopeless(bits, start, stop, other, shingles, begin, end, threshold):  # type: ignore[no-untyped-def]
     """Whether the set shingles[begin:end] shares too little with a set of `other` elements, by the bitmap of that one
     in bits[start:stop]."""
-    shift = _shift_of(64 * (stop - start))
-    hits = np.uint64(0)
-    for k in range(begin, end):
+    size, missed = end - begin, np.int64(0)
+    least = _needed(size, other, threshold)
+    if min(size, other) < least:
+        return True
+    shift, first = _shift_of(64 * (stop - start)), np.uint64(start)
+    for k in range(np.uint64(begin), np.uint64(end)):
         bit = shingles[k] >> shift
-        hits += bits[start + np.int64(bit >> np.uint64(6))] >> (bit & np.uint64(63)) & np.uint64(1)
-    shared = min(np.int64(hits), other)
-    return shared < threshold * (end - begin + other - shared) * (1 - 1e-9)
+        missed += np.int64(~(bits[first + (bit >> np.uint64(6))] >> (bit & np.uint64(63))) & np.uint64(1))
+        if missed > size - least:
+            return True
+    return False
+
+
+@njit(inline="always")
+def _needed(one, other, threshold):  # type: ignore[no-untyped-def]
+    """How many elements sets of these sizes share at the least if they are similar enough; one less than that, so that
+    rounding decides nothing here."""
+    return np.int64(threshold / (1.0 + threshold) * (one + other)) - 1
 
 
 @njit
@@ -176,11 +187,10 @@ def jaccard(sets, document, other, start, stop, threshold):  # type: ignore[no-u
     size, candidates = end - begin, stop - start
     slots = table_size(size)
     mask, shift = slots - 1, _shift_of(slots)
-    # One less than must be shared, so that rounding decides nothing here.
-    needed = np.int64(threshold / (1.0 + threshold) * (size + candidates)) - 1
-    if min(size, candidates) < needed:
+    least = _needed(size, candidates, threshold)
+    if min(size, candidates) < least:
         return BELOW
-    missing = candidates - needed  # so many may be missed
+    missing = candidates - least  # so many may be missed
     missed = np.int64(0)
     k, p = start, begin  # where the two go on
     while k < stop:

@@ -8,7 +8,6 @@ from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, S
 from stream_lsh.index.layout import INCOMPLETE, INVALID, KIND, MORE, STATUS, Batch, Limits, Rows
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.sets import Sets
-from stream_lsh.index.undecided import Undecided
 
 DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL = (np.int64(code) for code in range(5))
 """Why the kernel returns: all is done; sets of rows are needed, or of a document of the batch, which are in `wanted`;
@@ -79,8 +78,8 @@ class Work(Struct):
     rows: Rows
     memory: Memory
     runs: Numbers2
-    older: Undecided
-    newer: Undecided
+    older: Memory
+    newer: Memory
     limits: Limits
     sets: Sets
     scratch: Scratch

@@ -61,7 +61,7 @@ class KafkaSettings(Settings):
         default=("traceparent", "tracestate", "baggage"), description="headers passed through to verdicts and pairs"
     )
     linger_ms: int = Field(
-        default=10, ge=0, le=10_000, description="how long a document may wait for others to share its frame, ms"
+        default=20, ge=0, le=10_000, description="how long a document may wait for others to share its frame, ms"
     )
     frame_documents: int = Field(default=1000, ge=1, le=4096, description="most documents in a frame")
     frame_bytes: int = Field(

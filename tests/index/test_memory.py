@@ -15,6 +15,7 @@ from stream_lsh.index.memory import (
     empty,
     find,
     newest,
+    oldest,
     posted,
     posting_key,
 )
@@ -37,7 +38,7 @@ posts = st.lists(keys | last_keys | first_keys, max_size=300)
 
 @settings(max_examples=60, deadline=None)
 @given(posts, st.integers(1, 12), st.integers(0, 2**33))
-def test_buckets_are_read_the_newest_first(given_keys: list[int], limit: int, first: int) -> None:
+def test_buckets_are_read_from_either_end(given_keys: list[int], limit: int, first: int) -> None:
     memory = Memory.of(ROOM)
     memory.first = first
     expected: dict[int, list[int]] = defaultdict(list)
@@ -51,11 +52,14 @@ def test_buckets_are_read_the_newest_first(given_keys: list[int], limit: int, fi
         for most in (0, limit, ROOM):
             n = newest(memory, slot, np.uint64(key), most, out)
             assert out[:n].tolist() == rows[::-1][:most]
+            n = oldest(memory, slot, np.uint64(key), most, out)
+            assert out[:n].tolist() == rows[:most]
     for key in range(1 << 16, 1 << 20, 1 << 16):
         if key not in expected:
             slot = find(memory, np.uint64(key))
             assert empty(memory, slot)
             assert posted(memory, slot, np.uint64(key)) == newest(memory, slot, np.uint64(key), ROOM, out) == 0
+            assert oldest(memory, slot, np.uint64(key), ROOM, out) == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,7 +11,7 @@ from feeds import WORDS, asked, fed, nasty, once
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracles.matching import Unique, entries, unique_verdicts
+from oracles.matching import Late, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index.index import Index
@@ -107,11 +107,12 @@ def test_sets_are_compared_as_sets(tmp_path: Path) -> None:
     same(once(documents, settings, tmp_path, 9), unique_verdicts(documents, settings))
 
 
-def test_asking_is_like_telling_and_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", [1, 2])
+def test_asking_is_like_telling_and_changes_nothing(tmp_path: Path, shards: int) -> None:
     """A query says what the document's verdict would be; what follows is as if it had not been asked."""
-    settings = any_settings(3).model_copy(update={"memory_documents": 16})
+    settings = any_settings(3, shards=shards, decided_after=10).model_copy(update={"memory_documents": 16})
     documents = nasty(31, N)
-    model, index = Unique(settings), Index(settings, tmp_path, durable=False)
+    model, index = (Late if settings.late else Unique)(settings), Index(settings, tmp_path, durable=False)
     told = entries(documents, settings)
     try:
         for at in range(0, N, 50):
@@ -138,3 +139,37 @@ def test_one_bucket_of_the_whole_feed(tmp_path: Path) -> None:
     expected = unique_verdicts(documents, settings)
     assert sum(verdict.get("incomplete", 0) for verdict in expected) > 1000
     same(once(documents, settings, tmp_path, 33), expected)
+
+
+FAMILY = Settings(shingles="words:1", threshold=0.85, decided_after=4096)
+"""All of a family of some hundreds stay undecided; each has 50 words of its text, and some of its own."""
+
+
+def family(size: int, own: int) -> list[Document]:
+    chance = random.Random(8)
+    texts = ([*WORDS[:50], *(f"own{chance.randrange(10**6)}" for _ in range(own))] for _ in range(size))
+    return [Document(i, " ".join(text)) for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, shards: int) -> None:
+    """Hundreds in its buckets that nearly match, all before it in the log, do not hide the one that does."""
+    settings = FAMILY.where_not_given(shards=shards)
+    documents = family(700, 7)
+    for newer in range(500, 700, 10):
+        documents[newer] = Document(newer, f"{documents[newer - 55].text} other")
+    expected = unique_verdicts(documents, settings)
+    same(once(documents, settings, tmp_path, 64), expected)
+    assert [(v["seq"], v["of"]) for v in expected if v["kind"] != "unique"] == [
+        (newer, newer - 55) for newer in range(500, 700, 10)
+    ]
+    assert sum("incomplete" in verdict for verdict in expected) > 500
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_of_a_family_of_copies_the_oldest_is_kept(tmp_path: Path, shards: int) -> None:
+    """However many, that were dropped for it, agree better with the next one."""
+    settings = FAMILY.where_not_given(shards=shards)
+    verdicts = once(family(700, 3), settings, tmp_path)
+    assert [v["seq"] for v in verdicts if v["kind"] == "unique"] == [0]
+    assert {v["of"] for v in verdicts[1:]} == {0}

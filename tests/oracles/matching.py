@@ -67,11 +67,15 @@ def floor_of(settings: Settings) -> int:
     return max(1, math.ceil((t - 4 * math.sqrt(t * (1 - t) / ranked)) * ranked - 1e-9))
 
 
-def rank_of(agrees: int, settings: Settings) -> int:
-    """By what candidates are ranked: all that are thought to match alike, unless they agree fully."""
+def thought_of(agrees: int, settings: Settings) -> int:
+    """An agreement as candidates are ranked by it: all that are thought to match alike."""
     ranked = min(RANKED, settings.signing.signature_size)
-    likely = (ranked + max(1, math.ceil(settings.threshold * ranked - 1e-9))) // 2
-    return agrees if agrees == ranked else min(agrees, likely)
+    return min(agrees, (ranked + max(1, math.ceil(settings.threshold * ranked - 1e-9))) // 2)
+
+
+def rank_of(agrees: int, settings: Settings) -> int:
+    """By what candidates among the kept are ranked: the same, unless they agree fully."""
+    return agrees if agrees == min(RANKED, settings.signing.signature_size) else thought_of(agrees, settings)
 
 
 def similarity_of(one: Entry, other: Entry, settings: Settings) -> float:
@@ -197,15 +201,28 @@ class Part(Unique):
 
     def among_undecided(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
         """The matches with what may have been kept, the oldest first; and what was not compared."""
+        settings = self.settings
         incomplete, met = 0, dict[int, Entry]()
         waiting = [other for other in self.undecided if other.seq not in self.certain]
         texts = [other for other in waiting if other.text == entry.text]
         for bucket in [texts, *([other for other in waiting if band in other.bands] for band in entry.bands)]:
-            incomplete += len(bucket) > self.settings.bucket_size
-            met.update((other.seq, other) for other in bucket[: self.settings.bucket_size])
-        candidates = [met[seq] for seq in sorted(met) if agreement(entry, met[seq]) >= floor_of(self.settings)]
-        matches, left = self._verified(entry, candidates)
-        return matches, incomplete + left
+            incomplete += len(bucket) > settings.bucket_size
+            oldest, newest = halves(settings.bucket_size)
+            read = bucket if len(bucket) <= oldest + newest else bucket[:oldest] + bucket[len(bucket) - newest :]
+            met.update((other.seq, other) for other in read)
+        candidates = [met[seq] for seq in sorted(met) if agreement(entry, met[seq]) >= floor_of(settings)]
+        chosen = candidates
+        if len(candidates) > settings.candidates:
+            oldest, best = halves(settings.candidates)
+            ranked = sorted(candidates, key=lambda other: (-thought_of(agreement(entry, other), settings), other.seq))
+            seqs = {other.seq for other in candidates[:oldest] + ranked[:best]}
+            chosen = [other for other in candidates if other.seq in seqs]
+        matches, left = self._verified(entry, chosen)
+        return matches, incomplete + len(candidates) - len(chosen) + left
+
+
+def halves(n: int) -> tuple[int, int]:
+    return n - n // 2, n // 2
 
 
 class Late(Unique):

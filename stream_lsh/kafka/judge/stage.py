@@ -39,6 +39,7 @@ log = logging.getLogger("stream_lsh.kafka.judge")
 READING = Reading("replies", "judged", "Rebuild into a new topic_prefix with `stream-lsh reindex`")
 POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
+ROUND_SECONDS, ROUND_REPLIES = 0.02, 32 << 10  # between the beginnings of two rounds, unless so many bytes wait
 ROUND_DOCUMENTS, ROUND_BYTES = 10_000, 8 << 20  # of a transaction, but for its last frame
 BLOCKING_BYTES = 128 << 10  # replies to a frame larger than this are worked on in a thread
 STUCK_SECONDS = 30.0  # how long a hole in the replies may stay before the log says so
@@ -57,6 +58,8 @@ class JudgeStage(Stage):
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._gather: Gather[bytes] | None = None
         self._deciding: Deciding | None = None  # where several shards keep
+        self._due = 0.0  # when the next round may begin, by the monotonic clock
+        self._waiting = 0  # bytes of the replies since the last one
         self._position = 0  # offset after the last reply that was read
         self._decided: int | None = None  # documents that have their verdict
         self._gap_since: float | None = None
@@ -78,7 +81,7 @@ class JudgeStage(Stage):
             stopping.cancel()
 
     async def _step(self, stopping: asyncio.Future[Any]) -> None:
-        found = await self._member.poll(POLL_SECONDS, stopping)
+        found = await self._member.poll(self._patience(), stopping)
         async with self._member.working:
             if self._input not in self._member.assigned:
                 if found is not None:
@@ -86,11 +89,19 @@ class JudgeStage(Stage):
                 return
             if found:
                 await self._read(found[self._input])
-                await self._judge()
             elif found is not None:
                 self.watch.idle()
+            if self._gather is not None and self._gather.ready and not self._patience():
+                await self._judge()
             self.watch.lag(0, self._member.lag(self._input, self._position))
             self._mention_gap()
+
+    def _patience(self) -> float:
+        """Seconds for which replies are waited for. A round costs a transaction, whatever its size, so where little
+        waits it waits for more."""
+        if self._gather is None or not self._gather.ready:
+            return POLL_SECONDS
+        return 0.0 if self._waiting >= ROUND_REPLIES else max(0.0, self._due - time.monotonic())
 
     # -- taking over and giving up ----------------------------------------------------------------------------------
 
@@ -166,6 +177,7 @@ class JudgeStage(Stage):
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 self._position = record.offset + 1
                 continue
+            self._waiting += len(record.value or b"")
             outcome = self._gather.add(record.offset, shard, offset, predecessor, record.value)
             self._position = record.offset + 1
             if outcome is Outcome.APPLIED:
@@ -179,6 +191,7 @@ class JudgeStage(Stage):
         """All complete frames, in rounds."""
         gather, delivery = self._gather, self._delivery
         assert gather is not None and delivery is not None
+        self._due, self._waiting = time.monotonic() + ROUND_SECONDS, 0
         while gather.ready:
             began = time.perf_counter()
             records = Records()

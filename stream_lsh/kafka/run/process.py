@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import gc
 import importlib
 import logging
 import os
@@ -47,6 +48,7 @@ STAGES = {
 }
 """Where the class of each role is; imported only where it runs."""
 COMPILED = ("sign", "match")  # the roles that need kernels
+OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage, as in the command line
 DRAIN = 30.0  # seconds that a stop may take; what is not committed by then is done again by others
 KILLED = 143
 OWN = (StateError.exit_code, OutputError.exit_code)
@@ -251,6 +253,7 @@ def main() -> NoReturn:
             _die_with_supervisor()
             threading.Thread(target=_watch_supervisor, daemon=True).start()
             job, settings = load(line)
+            gc.set_threshold(OBJECTS)  # what is imported stays
             logs.set_up(job.log_level, job.name)
             # A second signal changes nothing: the supervisor kills whom it does not want to wait for.
             with Signals() as signals:
