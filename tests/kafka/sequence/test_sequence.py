@@ -37,12 +37,13 @@ from stage_helpers import (
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.judge.judged import metadata
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
@@ -183,8 +184,9 @@ def test_it_waits_for_the_judge(make: Make) -> None:
                 await until_sequenced(settings, expected)
                 await asyncio.sleep(0.7)
                 assert await passed() == expected
-        async with running(SequenceStage, settings):
-            await asyncio.sleep(0.5)
+        watch = Watch("sequence")
+        async with running(SequenceStage, settings, watch):
+            await until(lambda: _idle(watch), "it waits")  # what was judged before its life it would not send again
             await commit(settings, "judge", topics.matches, 18, metadata(17))
             await until_sequenced(settings, 19)
             await asyncio.sleep(0.7)
@@ -194,6 +196,10 @@ def test_it_waits_for_the_judge(make: Make) -> None:
         assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(40)]
 
     asyncio.run(body())
+
+
+async def _idle(watch: Watch) -> bool:
+    return watch.last_idle is not None
 
 
 def test_the_window_counts_documents() -> None:
