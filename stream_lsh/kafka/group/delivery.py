@@ -14,6 +14,7 @@ from aiokafka.producer import sender
 from stream_lsh.kafka.client.clients import producing, seen
 from stream_lsh.kafka.group.underway import Underway
 from stream_lsh.kafka.run.lives import Failed, Unanswered
+from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
@@ -35,7 +36,7 @@ sender.BACKOFF_OVERRIDE = _RETRY_MS / 1000
 @asynccontextmanager
 async def delivering(
     settings: KafkaSettings,
-    role: str,
+    watch: Watch,
     group: str,
     transactional_id: str,
     commit: Callable[[Positions], Awaitable[None]],
@@ -50,8 +51,8 @@ async def delivering(
     options: dict[str, Any] = {"max_batch_size": batch_bytes, "retry_backoff_ms": _RETRY_MS}
     if settings.delivery == "exactly_once":
         options |= {"transactional_id": transactional_id, "transaction_timeout_ms": settings.transaction_timeout_ms}
-    async with producing(settings, role, **options) as producer:
-        yield Delivery(settings, producer, group, commit)
+    async with producing(settings, watch.role, **options) as producer:
+        yield Delivery(settings, watch, producer, group, commit)
 
 
 class Delivery:
@@ -63,10 +64,12 @@ class Delivery:
     def __init__(
         self,
         settings: KafkaSettings,
+        watch: Watch,
         producer: AIOKafkaProducer,
         group: str,
         commit: Callable[[Positions], Awaitable[None]],
     ) -> None:
+        self._watch = watch
         self._producer = producer
         self._underway = Underway(producer)
         self._group = group
@@ -87,11 +90,12 @@ class Delivery:
         try:
             async with asyncio.timeout(self._seconds):
                 if self._transactional:
-                    await self._producer.begin_transaction()
-                    committing = self._producer.send_offsets_to_transaction(dict(positions), self._group)
-                    # A refused record would not keep aiokafka from committing the others: look at each first.
-                    await self._acknowledged(batches, committing)
-                    await self._producer.commit_transaction()
+                    with self._watch.transaction():
+                        await self._producer.begin_transaction()
+                        committing = self._producer.send_offsets_to_transaction(dict(positions), self._group)
+                        # A refused record would not keep aiokafka from committing the others: look at each first.
+                        await self._acknowledged(batches, committing)
+                        await self._producer.commit_transaction()
                 else:
                     await self._acknowledged(batches)
                     await self._commit(positions)

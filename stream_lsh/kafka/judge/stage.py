@@ -123,7 +123,7 @@ class JudgeStage(Stage):
         transactional_id = self._topics.transactional_id(self.role)
         # First of all: it fences the producer of the judge before, so that what is committed now stays the last.
         self._delivery = await self._open.enter_async_context(
-            delivering(settings, self.role, group, transactional_id, self._member.consumer.commit)
+            delivering(settings, self.watch, group, transactional_id, self._member.consumer.commit)
         )
         async with admin(settings) as client:
             found = (await committed(client, group, self._input.topic)).get(self._input.partition)
