@@ -106,15 +106,14 @@ class Observer:
         return {attribute: found[name] for attribute, name in self._names.items()}
 
     async def _groups(self) -> dict[str, Group]:
-        found: dict[str, Group] = {}
-        for role in ROLES:
-            group = self._topics.group(role)
-            [answer] = await _patient(partial(self._client.describe_consumer_groups, [group]))
-            code, _, state, _, _, members, *_ = answer.groups[0]
-            if code:
-                raise errors.for_code(code)(f"the group {group}")
-            found[role] = Group(state, [_member(host, assignment) for _, _, host, _, assignment in members])
-        return found
+        return {role: await _patient(partial(self._group, self._topics.group(role))) for role in ROLES}
+
+    async def _group(self, name: str) -> Group:
+        [answer] = await self._client.describe_consumer_groups([name])
+        code, _, state, _, _, members, *_ = answer.groups[0]
+        if code:
+            raise errors.for_code(code)(f"the group {name}")
+        return Group(state, [_member(host, assignment) for _, _, host, _, assignment in members])
 
     async def _committed(self, role: str) -> Commits:
         return await _patient(partial(all_committed, self._client, self._topics.group(role)))
@@ -258,15 +257,15 @@ def _member(host: str, assignment: bytes) -> Member:
 
 
 def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
-    """What the sequencer has accepted, if it is one of this version."""
-    with suppress(StateError, KeyError):
-        return Accepted.of(committed[0][1])
+    """What the sequencer has accepted; None if it was one of another version."""
+    with suppress(StateError):
+        return Accepted.of(committed[0][1]) if committed else Accepted(b"")
     return None
 
 
 def _decided(committed: Mapping[int, tuple[int, str]]) -> int | None:
-    with suppress(ValueError, AttributeError, KeyError):
-        return decided_of(committed[0][1])
+    with suppress(ValueError, AttributeError):
+        return decided_of(committed[0][1]) if committed else 0
     return None
 
 

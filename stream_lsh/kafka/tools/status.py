@@ -263,8 +263,7 @@ def _shard(seen: Seen, reader: Reader) -> Shard:
 def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
     yield from _nobody(seen, found)
     yield from _told(found)
-    for reader in seen.readers:
-        yield from _overtaken(seen, reader)
+    yield from _overtaken(seen)
     if found.oldest >= LATE:
         yield Trouble(
             False, "StreamLshVerdictsLate",
@@ -314,11 +313,18 @@ def _told(found: Report) -> Iterator[Trouble]:
         )  # fmt: skip
 
 
-def _overtaken(seen: Seen, reader: Reader) -> Iterator[Trouble]:
-    where, left = f"{seen.names[reader.topic]}, partition {reader.partition}", _left(seen, reader)
-    if reader.overtaken:
-        lost = count(reader.overtaken, "record")
-        yield Trouble(True, "StreamLshRetention", f"{where}: {lost} were deleted before {reader.role} had read them")
-    elif left is not None and left[1] < LEFT:
-        text = f"{where}: what {reader.role} has to read next may be deleted in {duration(left[0])}"
-        yield Trouble(True, "StreamLshRetention", text)
+def _overtaken(seen: Seen) -> Iterator[Trouble]:
+    """Of each reader of a topic the partition that is worst off."""
+    found: dict[tuple[str, str], list[tuple[float, float, Reader]]] = {}
+    for reader in seen.readers:
+        if (left := _left(seen, reader)) is not None and left[1] < LEFT:
+            found.setdefault((reader.role, reader.topic), []).append((-reader.overtaken, left[0], reader))
+    for (role, topic), readers in found.items():
+        _, seconds, reader = min(readers, key=lambda entry: entry[:2])
+        where = f"{seen.names[topic]}, partition {reader.partition}"
+        where += f" and {len(readers) - 1} more" if len(readers) > 1 else ""
+        if reader.overtaken:
+            text = f"{count(reader.overtaken, 'record')} were deleted before {role} had read them"
+        else:
+            text = f"what {role} has to read next may be deleted in {duration(seconds)}"
+        yield Trouble(True, "StreamLshRetention", f"{where}: {text}")

@@ -189,6 +189,13 @@ def test_the_worst_comes_first() -> None:
     assert [critical for critical, _, _ in told(got)] == [True, False, False]
 
 
+def test_the_partition_that_is_worst_off_stands_for_all() -> None:
+    readers = [replace(r, position=90, since=NOW - 8 * HOUR - r.partition) for r in seen().readers if r.role == "sign"]
+    others = [r for r in seen().readers if r.role != "sign"]
+    text = "news.documents, partition 1 and 1 more: what sign has to read next may be deleted in 2 h 00 min"
+    assert told(report(seen(readers=readers + others), 16384)) == [(True, "StreamLshRetention", text)]
+
+
 def test_what_is_kept_for_ever_is_not_overtaken() -> None:
     found = seen(readers=waiting(seen(), "sign", "documents", 1, 90, 1e9), kept=dict.fromkeys(NAMES))
     assert told(report(found, 16384)) == []
