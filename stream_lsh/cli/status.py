@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SECONDS = 2.0  # between two screens
 HOME, REST, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"  # to the top; delete what is left of the line, of the screen
+LOUD = ("CRITICAL", "KAFKA")
 EXAMPLES = """
 stream-lsh status
 stream-lsh status --config settings.toml --once
@@ -112,7 +113,7 @@ def status(
 
 
 async def _once(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> Report:
-    from stream_lsh.kafka.tools.observed import observing
+    from stream_lsh.kafka.tools.observer import observing
     from stream_lsh.kafka.tools.status import report
 
     async with observing(settings, firsts) as observer:
@@ -147,7 +148,8 @@ def _draw(lines: Sequence[str]) -> None:
     """In place of the screen before; what does not fit is cut off, in one write, so that nothing flickers."""
     columns, rows = shutil.get_terminal_size()
     cut = [line if len(line) <= columns else line[: columns - 1] + "…" for line in lines[: rows - 1]]
-    click.echo(HOME + "".join(f"{line}{REST}\n" for line in cut) + BELOW, nl=False)
+    styled = [click.style(line, bold=True, fg="red") if line.startswith(LOUD) else line for line in cut]
+    click.echo(HOME + "".join(f"{line}{REST}\n" for line in styled) + BELOW, nl=False, color=True)
 
 
 def _title(settings: KafkaSettings) -> str:

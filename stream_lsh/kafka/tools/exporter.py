@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.kafka.client.connection import explain
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.observed import observing
+from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.kafka.tools.status import Report, report
 
 

@@ -25,7 +25,7 @@ from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.exporter import metrics
-from stream_lsh.kafka.tools.observed import observing
+from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.kafka.tools.status import Report, report
 from stream_lsh.kafka.topics import Topics, create
 from stream_lsh.wire.frames import CONTINUES, STARTS
@@ -96,7 +96,7 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
     """Nothing is raised while all is well, and again when it is."""
     ports = {"control": free_port(), "match": free_port()}
     recorded = Recorded()
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, http_host="127.0.0.1") as pipeline:
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, text_field=("text",)) as pipeline:
         settings, topics = pipeline.settings, pipeline.topics
 
         def scrape(minutes: float) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,9 +20,10 @@ from stream_lsh.cli.screen import lines
 from stream_lsh.cli.status import places
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.kafka.settings import ROLES
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.exporter import metrics
-from stream_lsh.kafka.tools.status import INPUTS, Group, Member, Reader, Report, Seen, report
+from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
+from stream_lsh.kafka.tools.status import INPUTS, Report, report
 from stream_lsh.kafka.tools.workers import Answer
 from stream_lsh.kafka.topics import Topics
 
@@ -251,6 +256,42 @@ def test_addresses_of_workers() -> None:
     for text in ("a", "a:", ":1", "a:0", "a:x", "a:70000"):
         with pytest.raises(UsageError, match="is not host:port"):
             places(text)
+
+
+def test_a_screen_is_drawn_over_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers that are away for a while are no end; what does not fit is cut off."""
+    command = importlib.import_module("stream_lsh.cli.status")
+    well, ill = report(seen(), 1), report(seen(groups=nobody("sign")), 1)
+    looks = iter([ill, KafkaConnectionError("gone"), well, KeyboardInterrupt()])
+
+    async def once(*_: object) -> Report:
+        found = next(looks)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    monkeypatch.setattr(command, "_once", once)
+    monkeypatch.setattr(command, "SECONDS", 0)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: (40, 9))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(command._watch(KafkaSettings(), []))
+    first, second, third = capsys.readouterr().out.split(command.HOME)[1:]
+    assert "CRITICAL  StreamLshNobody  nobody does …" in first and first.count("\n") == 8
+    assert "KAFKA DOES NOT ANSWER" in second and "What stands below is old." in second and "CRITICAL" in second
+    assert "Nothing is wrong." in third and third.endswith(command.BELOW)
+
+
+def test_the_first_look_has_to_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = importlib.import_module("stream_lsh.cli.status")
+
+    async def once(*_: object) -> Report:
+        raise KafkaConnectionError("gone")
+
+    monkeypatch.setattr(command, "_once", once)
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(command._watch(KafkaSettings(), []))
 
 
 @pytest.mark.parametrize("more", [["--once"], ["--json"], ["--workers", "a:1"]])

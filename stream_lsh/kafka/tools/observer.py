@@ -21,7 +21,7 @@ from stream_lsh.kafka.judge.judged import decided_of
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.reindex import reading
-from stream_lsh.kafka.tools.status import Group, Member, Reader, Seen
+from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import NEEDS, Topics, configs_of, output_partitions
 from stream_lsh.wire.frames import Sequenced
