@@ -23,7 +23,7 @@ from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
-from stream_lsh.kafka.topics import NEEDS, Topics, configs_of, output_partitions
+from stream_lsh.kafka.topics import Topics, configs_of, output_partitions
 from stream_lsh.wire.frames import Sequenced
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ READ_SECONDS = 10.0
 FETCH_BYTES = 1 << 20  # of a partition; a larger record comes all the same
 READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
          "forward": ("documents", "verdicts")}  # fmt: skip
+LOOKED_AT = ("documents", "signatures", "frames", "changelog", "matches", "verdicts")
 BACK = (2, 100, 10_000)  # records before its end among which the last verdict of a partition is looked for
 
 Places = Mapping[TopicPartition, int]
@@ -54,8 +55,7 @@ class Observer:
         self._consumer = consumer
         self._workers = workers
         self._topics = Topics.of(settings)
-        attributes = dict.fromkeys(name for names in NEEDS.values() for name in names)
-        self._names = {attribute: getattr(self._topics, attribute) for attribute in attributes}
+        self._names = {attribute: getattr(self._topics, attribute) for attribute in LOOKED_AT}
 
     async def look(self) -> Seen:
         """What there is to be seen now.
