@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 
 from stream_lsh.kafka.tools.status import Report, Role, Shard
 from stream_lsh.wording import count, duration, per_second, share, size
 
+CRITICAL, WARNING = "CRITICAL", "warning"
 RUNBOOK = "docs/operations.md#runbook"
 Row = tuple[str, ...]
 _RIGHT = {"waiting", "for", "rows", "bytes", "still to read"}  # columns of figures
@@ -24,11 +25,10 @@ def _wrong(report: Report) -> Iterator[str]:
     if not report.troubles:
         yield "Nothing is wrong."
         return
-    rows = [
-        ("CRITICAL" if trouble.critical else "warning", trouble.alert, trouble.text) for trouble in report.troubles
-    ]  # fmt: skip
     yield f"WRONG   what to do: {RUNBOOK}"
-    yield from table(rows)
+    yield from table(
+        [(CRITICAL if trouble.critical else WARNING, trouble.alert, trouble.text) for trouble in report.troubles]
+    )
 
 
 def _documents(report: Report, before: Report | None) -> Iterator[str]:
@@ -115,7 +115,7 @@ def titled(rows: Sequence[Row]) -> Iterator[str]:
     return table([tuple(name.upper() for name in rows[0]), *rows[1:]], right)
 
 
-def table(rows: Sequence[Row], right: set[int] = set()) -> Iterator[str]:  # noqa: B006
+def table(rows: Sequence[Row], right: Collection[int] = ()) -> Iterator[str]:
     """Rows in columns; right: the columns that stand at the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 SECONDS = 2.0  # between two screens
 HOME, REST, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"  # to the top; delete what is left of the line, of the screen
-LOUD = ("CRITICAL", "KAFKA")
+CANNOT = "CANNOT LOOK"
 EXAMPLES = """
 stream-lsh status
 stream-lsh status --config settings.toml --once
@@ -82,9 +83,7 @@ Give it the settings that the workers have. Each line of what is wrong names the
     ]
 )  # fmt: skip
 @click.pass_context
-def status(
-    context: click.Context, /, once: bool, as_json: bool, workers: str, serve: int | None, **_: Any
-) -> None:  # fmt: skip
+def status(context: click.Context, /, once: bool, as_json: bool, workers: str, serve: int | None, **_: Any) -> None:
     firsts = places(workers)
     if serve is not None and (once or as_json or firsts):
         raise UsageError("--serve goes on for ever, and asks no worker: leave out --once, --json and --workers")
@@ -139,17 +138,26 @@ async def _watch(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> 
             if before is None:
                 raise
             said = error if isinstance(error, StreamLshError) else explain(error, settings)
-            trouble = [f"KAFKA DOES NOT ANSWER: {said}", "What stands below is old.", ""]
+            trouble = [f"{CANNOT}: {said}", "What stands below is old.", ""]
         _draw([*trouble, *shown])
         await asyncio.sleep(SECONDS)
 
 
 def _draw(lines: Sequence[str]) -> None:
-    """In place of the screen before; what does not fit is cut off, in one write, so that nothing flickers."""
+    """In place of the screen before, in one write, so that nothing flickers. What is wrong is folded, and loud; of the
+    rest what does not fit is cut off."""
+    from stream_lsh.cli.screen import CRITICAL, WARNING
+
     columns, rows = shutil.get_terminal_size()
-    cut = [line if len(line) <= columns else line[: columns - 1] + "…" for line in lines[: rows - 1]]
-    styled = [click.style(line, bold=True, fg="red") if line.startswith(LOUD) else line for line in cut]
-    click.echo(HOME + "".join(f"{line}{REST}\n" for line in styled) + BELOW, nl=False, color=True)
+    drawn: list[str] = []
+    for line in lines:
+        if line.startswith((CANNOT, CRITICAL, WARNING)):
+            folded = textwrap.wrap(line, columns, subsequent_indent=" " * 10)
+            loud = not line.startswith(WARNING)
+            drawn += [click.style(part, bold=True, fg="red") if loud else part for part in folded]
+        else:
+            drawn.append(line if len(line) <= columns else line[: columns - 1] + "…")
+    click.echo(HOME + "".join(f"{line}{REST}\n" for line in drawn[: rows - 1]) + BELOW, nl=False, color=True)
 
 
 def _title(settings: KafkaSettings) -> str:

@@ -191,16 +191,12 @@ def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
     yield from _told(found)
     yield from _overtaken(seen)
     if found.oldest >= LATE:
-        yield Trouble(
-            False, "StreamLshVerdictsLate",
-            f"the oldest document without a verdict came {duration(found.oldest)} ago",
-        )  # fmt: skip
+        text = f"the oldest document without a verdict came {duration(found.oldest)} ago"
+        yield Trouble(False, "StreamLshVerdictsLate", text)
     if seen.outputs < seen.sources:
-        without = count(seen.sources - seen.outputs, "partition")
-        yield Trouble(
-            False, "StreamLshPartitionsLeftOut",
-            f"{without} of {seen.names['documents']} must wait: the outputs have fewer; `stream-lsh topics create`",
-        )  # fmt: skip
+        without = f"{count(seen.sources - seen.outputs, 'partition')} of {seen.names['documents']} must wait"
+        text = f"{without}: the outputs have fewer; `stream-lsh topics create`"
+        yield Trouble(False, "StreamLshPartitionsLeftOut", text)
 
 
 def _nobody(seen: Seen, found: Report) -> Iterator[Trouble]:
@@ -234,9 +230,7 @@ def _told(found: Report) -> Iterator[Trouble]:
             elif not role["alive"]:
                 yield Trouble(True, "StreamLshNoCommit", f"{name} at {worker.address} has not moved for a minute")
     if len(found.versions) > 1:
-        yield Trouble(
-            False, "StreamLshVersions", f"workers have different versions: {', '.join(found.versions)}"
-        )  # fmt: skip
+        yield Trouble(False, "StreamLshVersions", f"workers have different versions: {', '.join(found.versions)}")
 
 
 def _overtaken(seen: Seen) -> Iterator[Trouble]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import click
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from click.testing import CliRunner
@@ -274,12 +275,14 @@ def test_a_screen_is_drawn_over_the_one_before(
 
     monkeypatch.setattr(command, "_once", once)
     monkeypatch.setattr(command, "SECONDS", 0)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: (40, 9))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: (42, 12))
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(command._watch(KafkaSettings(), []))
     first, second, third = capsys.readouterr().out.split(command.HOME)[1:]
-    assert "CRITICAL  StreamLshNobody  nobody does …" in first and first.count("\n") == 8
-    assert "KAFKA DOES NOT ANSWER" in second and "What stands below is old." in second and "CRITICAL" in second
+    plain = click.unstyle(first).replace(command.REST, "")
+    assert "CRITICAL  StreamLshNobody  nobody does\n          sign: no worker is there for it\n" in plain
+    assert any(row.endswith("…") and len(row) == 42 for row in plain.splitlines()) and first.count("\n") == 11
+    assert "CANNOT LOOK: " in second and "What stands below is old." in second and "stream-lsh at" in second
     assert "Nothing is wrong." in third and third.endswith(command.BELOW)
 
 
