@@ -18,6 +18,7 @@ COMMANDS = {
     "info": "Show what an index holds.",
     "worker": "On Kafka: run the pipeline, or some of its roles, until it is stopped.",
     "health": "On Kafka: whether the worker on this machine is alive.",
+    "status": "On Kafka: show how the pipeline does, what is wrong first.",
     "topics": "On Kafka: make the topics of the pipeline, or show them.",
     "produce": "On Kafka: send the documents of files to the documents topic.",
     "tail": "On Kafka: print verdicts, pairs, unique documents or dead letters as they come.",

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 import click
@@ -13,11 +9,10 @@ import click
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import config_option, quiet_option, with_options
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.kafka.tools.workers import EVERY_ADDRESS
+from stream_lsh.kafka.tools.workers import health as report_of
 from stream_lsh.wording import duration
 
-SECONDS = 5.0  # for an answer
-EVERY_ADDRESS = ("0.0.0.0", "::")
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 EXAMPLES = """
 stream-lsh health --port 9100
 STREAM_LSH_HTTP_PORT=9100 stream-lsh health --quiet
@@ -64,37 +59,15 @@ def ask(host: str, port: int) -> tuple[bool, list[str]]:
         host: where the worker listens. port: of its first process, which names the others.
     """
     host = "127.0.0.1" if host in EVERY_ADDRESS else host
-    first = _report(host, port)
+    first = report_of(host, port)
     alive, lines = _lines(port, first)
     others = first.get("ports", ()) if isinstance(first, dict) else ()
     for other in others:
         if other != port:
-            fine, more = _lines(other, _report(host, other))
+            fine, more = _lines(other, report_of(host, other))
             alive &= fine
             lines += more
     return alive, lines
-
-
-def _report(host: str, port: int) -> dict[str, Any] | str:
-    """What a process answers, or why it does not."""
-    name = f"[{host}]" if ":" in host else host
-    try:
-        try:
-            with _DIRECT.open(f"http://{name}:{port}/health", timeout=SECONDS) as answer:
-                body = answer.read()
-        except urllib.error.HTTPError as answer:
-            body = answer.read()
-        found = json.loads(body)
-        if isinstance(found, dict) and "roles" in found:
-            return found
-    except ValueError:
-        pass
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        return f"no answer from http://{name}:{port} ({getattr(reason, 'strerror', None) or reason})"
-    except http.client.HTTPException as error:  # broken off, or not HTTP at all
-        return f"no answer from http://{name}:{port} ({error!r:.100})"
-    return f"what answers at http://{name}:{port} is not a worker"
 
 
 def _lines(port: int, report: dict[str, Any] | str) -> tuple[bool, list[str]]:

@@ -14,6 +14,7 @@ from dockerfile_parse import DockerfileParser
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.settings import ROLES
+from stream_lsh.kafka.tools.status import Report, Role
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -23,6 +24,10 @@ UID = 10001
 PORT = 8080
 OWN_IMAGE = "stream-lsh"
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
+SEEN = Report(
+    time=0, undecided=0, oldest=0, decided=0, under_way=0, window=1, shards=[], workers=None, unread=None,
+    roles=[Role("judge", [], [], waiting=0, unit="document", seconds=0, left=None)],
+)  # fmt: skip
 
 
 def load(path: Path) -> Any:

@@ -10,17 +10,18 @@ from typing import Any
 
 import promql_parser
 import pytest
-from deploy_files import DEPLOY, KUBERNETES, MANIFESTS, OURS, PORT, SERVICES, load
+from deploy_files import DEPLOY, KUBERNETES, MANIFESTS, OURS, PORT, SEEN, SERVICES, load
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.run.metrics import Registry, Watch
 from stream_lsh.kafka.settings import ROLES
+from stream_lsh.kafka.tools.exporter import metrics
 
 
 @pytest.fixture(scope="module")
 def samples() -> dict[str, set[str]]:
-    """What a worker tells Prometheus: the name of each sample and its labels."""
+    """What workers and `stream-lsh status` tell Prometheus: the name of each sample and its labels."""
     registry = Registry()
     watch = Watch("match", registry)
     watch.documents(1)
@@ -34,7 +35,10 @@ def samples() -> dict[str, set[str]]:
     watch.recovery(0, 1)
     watch.restarted()
     watch.in_flight(1)
-    text = registry.exposition()[0].decode()
+    watch.waited([0.1])
+    watch.rejected("not_json")
+    watch.registry.aborted.labels("judge")
+    text = registry.exposition()[0].decode() + metrics(SEEN).decode()
     found: dict[str, set[str]] = {"up": set()}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -100,7 +104,9 @@ def test_prometheus_looks_at_every_worker() -> None:
     (job,) = configuration["scrape_configs"]
     (names,) = job["dns_sd_configs"]
     assert names["port"] == PORT
-    assert set(names["names"]) == {name for name, service in OURS.items() if service["command"][0] == "worker"}
+    asked = {name for name, service in OURS.items() if service["command"][0] in ("worker", "status")}
+    assert set(names["names"]) == asked
+    assert all(service["command"][-1] == str(PORT) for service in OURS.values() if service["command"][0] == "status")
     for file in configuration["rule_files"]:
         assert (DEPLOY / "prometheus" / file).is_file()
 
@@ -124,7 +130,7 @@ def test_alerts_say_what_they_mean() -> None:
     assert len(set(names)) == len(names)
     for rule in rules():
         assert rule["labels"].keys() == {"severity"}
-        assert rule["annotations"].keys() == {"summary", "description"}
+        assert rule["annotations"].keys() == {"summary", "description", "runbook"}
     tested = load(Path(__file__).with_name("alert_tests.yml"))["tests"]
     raised = {case["alertname"] for test in tested for case in test["alert_rule_test"] if case["exp_alerts"]}
     assert raised == set(names)

@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 
 import yaml
+from deploy_files import SEEN
 
 from stream_lsh.kafka.run.metrics import Registry
+from stream_lsh.kafka.tools.exporter import metrics
 
 ROOT = Path(__file__).parents[2]
+RUNBOOK = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 CHAPTER = (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8").partition("## Operations")[2]
 
 
@@ -48,16 +51,31 @@ def test_messages_are_those_of_the_code() -> None:
 
 
 def test_every_metric_is_described() -> None:
-    text = Registry().exposition()[0].decode()
+    text = Registry().exposition()[0].decode() + metrics(SEEN).decode()
     names = set(re.findall(r"^# TYPE (stream_lsh_\w+) (?:counter|gauge|histogram)$", text, re.MULTILINE))
     names -= {name for name in names if name.endswith("_created")}
-    described = set(re.findall(r"`(stream_lsh_\w+)`", " ".join(row[0] for row in rows("metric"))))
+    cells = [row[0] for heading in ("metric", "metric from outside") for row in rows(heading)]
+    described = set(re.findall(r"`(stream_lsh_\w+)`", " ".join(cells)))
     assert described == names
 
 
-def test_every_alert_is_described() -> None:
+def test_every_alert_has_its_page() -> None:
+    """In the order of the rules; each says what it means, what to look at, what to do and when it is over."""
     groups = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
-    assert [row[0] for row in rows("alert")] == [rule["alert"] for group in groups for rule in group["rules"]]
+    rules = [rule for group in groups for rule in group["rules"]]
+    runbook = RUNBOOK.partition("## Runbook")[2].partition("\n## ")[0]
+    pages = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", runbook, re.MULTILINE | re.DOTALL))
+    assert list(pages) == [rule["alert"] for rule in rules]
+    for name, text in pages.items():
+        assert re.findall(r"^- \*\*([\w ]+)\*\*", text, re.MULTILINE) == ["Means", "Look at", "Do", "Over when"], name
+    for rule in rules:
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+
+
+def test_status_names_alerts_that_there_are() -> None:
+    source = (ROOT / "stream_lsh" / "kafka" / "tools" / "status.py").read_text(encoding="utf-8")
+    named = set(re.findall(r'"(StreamLsh\w+)"', source))
+    assert len(named) > 8 and all(f"\n### {name}\n" in RUNBOOK for name in named)
 
 
 def test_every_manifest_is_described() -> None:

@@ -35,13 +35,14 @@ D = TypeVar("D", bound=Document)
 
 
 class Verdict(NamedTuple):
-    """at: its own offset. document: that of the document. reason, detail: of a rejected one."""
+    """at, time: its own offset and timestamp (ms). document: offset of that. reason, detail: of a rejected one."""
 
     at: int
     document: int
     kind: str
     reason: str = ""
     detail: str = ""
+    time: int = 0
 
 
 class Joined(NamedTuple, Generic[D]):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -131,14 +131,12 @@ class SourcePartition:
                 if len(joined) < FULL:
                     await asyncio.sleep(self._pause)
 
-    async def _deliver(self, joined: Iterable[Joined[ConsumerRecord]]) -> None:
+    async def _deliver(self, joined: Sequence[Joined[ConsumerRecord]]) -> None:
         began = time.perf_counter()
         position, settled = self.join.position, self.join.settled
         unique: list[Row] = []
         dead: list[Row] = []
-        number = 0
         for document, verdict in joined:
-            number += 1
             if verdict.kind == UNIQUE:
                 unique.append((document.key, document.value, list(document.headers), document.timestamp))
             elif verdict.kind == REJECTED:
@@ -149,9 +147,13 @@ class SourcePartition:
             {self.documents: (position, ""), self.verdicts: (settled, "")},
         )
         self._committed = position, settled
-        if number:
-            self._watch.documents(number)
-            self._watch.batch(number, time.perf_counter() - began)
+        if joined:
+            self._watch.documents(len(joined))
+            self._watch.batch(len(joined), time.perf_counter() - began)
+        self._watch.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in joined)
+        for _, verdict in joined:
+            if verdict.kind == REJECTED:
+                self._watch.rejected(verdict.reason)
         self._watch.committed()
 
     def _look_for_holes(self) -> None:
@@ -189,7 +191,8 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
     try:
         found = _object(record.value)
         source, kind = found["source"], found["kind"]
-        verdict = Verdict(record.offset, source["offset"], kind, found.get("reason", ""), found.get("detail", ""))
+        reason, detail = found.get("reason", ""), found.get("detail", "")
+        verdict = Verdict(record.offset, source["offset"], kind, reason, detail, record.timestamp)
         about = source["topic"], source["partition"]
     except (ValueError, KeyError, TypeError) as error:
         raise ForeignError(f"a record is no verdict ({error}); something else writes to this topic: stop it") from None

@@ -196,7 +196,7 @@ class ForwardStage(Stage):
 
     def _delivery(self, partition: int) -> Any:
         transactional_id = self._topics.transactional_id(self.role, partition)
-        return delivering(self.settings, self._member, transactional_id, self._batch_bytes)
+        return delivering(self.settings, self.watch, self._member, transactional_id, self._batch_bytes)
 
     async def _beginning(self, source: SourcePartition) -> tuple[int, int]:
         """The very first start of a partition; it is committed, so that it can be told from an offset that got lost.

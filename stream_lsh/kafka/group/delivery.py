@@ -15,6 +15,7 @@ from stream_lsh.kafka.client.clients import producing, seen
 from stream_lsh.kafka.group.member import Member, Positions
 from stream_lsh.kafka.group.output import ANSWER_SECONDS, Underway
 from stream_lsh.kafka.run.lives import Failed, Unanswered
+from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
@@ -27,7 +28,7 @@ BATCH_BYTES = 1_000_000  # below Kafka's default limit
 
 @asynccontextmanager
 async def delivering(
-    settings: KafkaSettings, member: Member, transactional_id: str, batch_bytes: int = BATCH_BYTES
+    settings: KafkaSettings, watch: Watch, member: Member, transactional_id: str, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[Delivery]:
     """A `Delivery` with a producer of its own; by the settings' `delivery` a transactional one, which fences an earlier
     one of the same id and ends its transaction before this returns.
@@ -39,14 +40,15 @@ async def delivering(
     if settings.delivery == "exactly_once":
         options |= {"transactional_id": transactional_id, "transaction_timeout_ms": settings.transaction_timeout_ms}
     async with producing(settings, member.role, **options) as producer:
-        yield Delivery(settings, producer, member)
+        yield Delivery(settings, watch, producer, member)
 
 
 class Delivery:
     """Delivers records and the input positions that they stand for, for a member through one producer: in one
     transaction, or one after the other."""
 
-    def __init__(self, settings: KafkaSettings, producer: AIOKafkaProducer, member: Member) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Watch, producer: AIOKafkaProducer, member: Member) -> None:
+        self._watch = watch
         self._producer = producer
         self._underway = Underway(producer)
         self._member = member
@@ -66,11 +68,12 @@ class Delivery:
         try:
             async with asyncio.timeout(self._seconds):
                 if self._transactional:
-                    await self._producer.begin_transaction()
-                    committing = self._producer.send_offsets_to_transaction(dict(positions), self._member.group)
-                    # A refused record would not keep aiokafka from committing the others: look at each first.
-                    await self._acknowledged(batches, committing)
-                    await self._producer.commit_transaction()
+                    with self._watch.transaction():
+                        await self._producer.begin_transaction()
+                        committing = self._producer.send_offsets_to_transaction(dict(positions), self._member.group)
+                        # A refused record would not keep aiokafka from committing the others: look at each first.
+                        await self._acknowledged(batches, committing)
+                        await self._producer.commit_transaction()
                 else:
                     await self._acknowledged(batches)
                     await self._member.commit(positions)

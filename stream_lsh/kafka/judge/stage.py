@@ -117,7 +117,9 @@ class JudgeStage(Stage):
         settings, group = self.settings, self._topics.group(self.role)
         transactional_id = self._topics.transactional_id(self.role)
         # First of all: it fences the producer of the judge before, so that what is committed now stays the last.
-        self._delivery = await self._open.enter_async_context(delivering(settings, self._member, transactional_id))
+        self._delivery = await self._open.enter_async_context(
+            delivering(settings, self.watch, self._member, transactional_id)
+        )
         async with admin(settings) as client:
             found = (await committed(client, group)).get(self._input.topic, {}).get(self._input.partition)
         if found is None:

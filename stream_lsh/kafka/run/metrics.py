@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from stream_lsh import __version__
 from stream_lsh.kafka.run.health import Health
 
 BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4096)
 FOREIGN = "foreign"  # a reason of `ignored`: nobody's record
+LATENCIES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
@@ -20,6 +24,7 @@ class Registry:
     def __init__(self) -> None:
         self._collector = collector = CollectorRegistry()
         ProcessCollector(registry=collector)  # memory, processor time, open files
+        Info("stream_lsh_build", "Which version this is.", registry=collector).info({"version": __version__})
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"stream_lsh_{name}", text, ("role", *labels), registry=collector)
@@ -37,9 +42,13 @@ class Registry:
             "incomplete", "What was not compared: buckets not read to their end, and candidates not verified."
         )
         self.ignored = counter("ignored_records", "Records that were not applied, by reason.", "reason")
+        self.rejected = counter("rejected", "Documents rejected, by reason.", "reason")
+        self.rebalances = counter("rebalances", "How often a role was told by its group what it has to read.")
+        self.aborted = counter("aborted_transactions", "Transactions that have failed.")
         self.restarts = counter("restarts", "Lives that a role has begun again after a failure.")
         self.stopped = gauge("stopped", "1 if a role has given up and the others go on without it.")
         self.batch = histogram("batch_documents", "Documents in a batch.", BATCHES)
+        self.latency = histogram("verdict_latency_seconds", "From a document's timestamp to its verdict's.", LATENCIES)
         self.seconds = histogram("stage_seconds", "Time that a role worked on a batch.", SECONDS)
         self.lag = gauge("lag_records", "Records of an input partition not read yet.", "partition")
         self.in_flight = gauge("frames_in_flight", "Frames passed on that the judge has not completed.")
@@ -70,6 +79,7 @@ class Watch:
         self._pairs = registry.pairs.labels(role)
         self._incomplete = registry.incomplete.labels(role)
         self._restarts = registry.restarts.labels(role)
+        self._rebalances = registry.rebalances.labels(role)
         self._batch = registry.batch.labels(role)
         self._seconds = registry.seconds.labels(role)
         self._last_commit = registry.last_commit.labels(role)
@@ -115,6 +125,7 @@ class Watch:
         for partition in self._lags - partitions:
             self.registry.lag.remove(self.role, str(partition))
         self._lags &= partitions
+        self._rebalances.inc()
         self.left_out(0)
 
     def left_out(self, partitions: int) -> None:
@@ -156,6 +167,25 @@ class Watch:
             self._shards.discard(shard)
             for gauge in (self.registry.index_documents, self.registry.index_bytes, self.registry.recovery):
                 gauge.remove(self.role, str(shard))
+
+    def waited(self, seconds: Iterable[float]) -> None:
+        """Documents have waited so long for their verdicts."""
+        latency = self.registry.latency.labels(self.role)
+        for found in seconds:
+            latency.observe(found)
+
+    def rejected(self, reason: str) -> None:
+        """A document was rejected, for a reason of a fixed set."""
+        self.registry.rejected.labels(self.role, reason).inc()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is done inside is a transaction; with an error it is aborted."""
+        try:
+            yield
+        except BaseException:
+            self.registry.aborted.labels(self.role).inc()
+            raise
 
     def restarted(self) -> None:
         """The role begins again after a failure."""

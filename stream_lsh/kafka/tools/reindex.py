@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
@@ -126,12 +127,12 @@ async def _partitions(client: AIOKafkaAdminClient, topic: str) -> list[TopicPart
 
 
 @asynccontextmanager
-async def reading(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
-    """A started consumer without a group."""
+async def reading(settings: KafkaSettings, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
+    """A started consumer without a group. options: of AIOKafkaConsumer."""
     consumer = AIOKafkaConsumer(
         **client_options(settings), isolation_level="read_committed", enable_auto_commit=False,
         auto_offset_reset="none",  # else what was deleted would look as if nothing had been there
-        max_partition_fetch_bytes=largest_record(settings),
+        **{"max_partition_fetch_bytes": largest_record(settings), **options},
     )  # fmt: skip
     try:
         await consumer.start()

@@ -29,6 +29,7 @@ from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.topics import create
 
 Make = Callable[..., KafkaSettings]
+REJECTED = "stream_lsh_rejected_total"
 
 
 @pytest.fixture
@@ -52,6 +53,10 @@ def test_unchanged_in_order_and_once_over_several_lives(make: Make, delivery: st
         await check(settings, first + second)
         assert watch.registry.documents.labels("forward")._value.get() == len(first + second)
         assert watch.commits > 0
+        told = watch.registry.exposition()[0].decode()
+        assert f'verdict_latency_seconds_count{{role="forward"}} {len(first + second)}.0' in told
+        rejected = sum(float(line.split()[-1]) for line in told.splitlines() if line.startswith(REJECTED))
+        assert rejected == sum(verdict.kind == "rejected" for verdict in first + second) > 0
 
     asyncio.run(body())
 

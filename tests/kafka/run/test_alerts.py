@@ -1,76 +1,46 @@
-"""An alert is raised by what the stages really tell: scraped from them, repeated for as long as it stays so, and given
-to Prometheus' own evaluation of the rule."""
+"""Alerts are raised by what workers really tell: scraped from them, repeated for as long as it stays so, and given to
+Prometheus' own evaluation of the rules."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewPartitions
+from harness import Pipeline, until
 from kafka_helpers import settings_for
-from prometheus_client.parser import text_string_to_metric_families
+from recorded import Recorded, scraped
 from sequence_play import frame
-from stage_helpers import begun, commit, records, running, until
+from stage_helpers import begun, commit, line, produce, records, running, until_partitions
+from stage_helpers import until as until_there
 
-from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.judge.judged import metadata
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Registry, Watch
 from stream_lsh.kafka.sequence.stage import SequenceStage
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.tools.broker import free_port
+from stream_lsh.kafka.tools.exporter import metrics
+from stream_lsh.kafka.tools.observer import observing
+from stream_lsh.kafka.tools.status import Report, report
 from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import CONTINUES, STARTS
-
-RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
-STEP = 15  # seconds between two scrapes
-
-
-class Recorded:
-    """What Prometheus would have stored."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._series: dict[str, list[str]] = {}
-        self.scrapes = 0
-
-    def scrape(self, minutes: float) -> None:
-        """What is told now, for as many minutes."""
-        times = int(minutes * 60 / STEP)
-        for family in text_string_to_metric_families(self._registry.exposition()[0].decode()):
-            for sample in family.samples:
-                labels = ", ".join(f"{name}={json.dumps(value)}" for name, value in sample.labels.items())
-                found = self._series.setdefault(f'{sample.name}{{instance="control:8080", {labels}}}', [])
-                found += ["_"] * (self.scrapes - len(found)) + [str(sample.value)] * times
-        self.scrapes += times
-
-    @property
-    def minutes(self) -> float:
-        return self.scrapes * STEP / 60
-
-    def check(self, promtool: str, folder: Path, alert: str, raised: dict[float, bool], expected: Any) -> None:
-        """Whether an alert is raised, or not, at these minutes."""
-        test = {
-            "interval": f"{STEP}s",
-            "input_series": [{"series": name, "values": " ".join(values)} for name, values in self._series.items()],
-            "alert_rule_test": [
-                {"alertname": alert, "eval_time": f"{int(at * 60)}s", "exp_alerts": [expected] if yes else []}
-                for at, yes in raised.items()
-            ],
-        }
-        path = folder / "recorded.yml"
-        path.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": f"{STEP}s", "tests": [test]}))
-        result = subprocess.run([promtool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: str) -> None:
     """The sequencer stops soon after him, so that nothing moves any more; at rest nothing moves either."""
     settings = settings_for(broker, prefix, tmp_path, partitions=1, decided_after=6, session_timeout_ms=6000)
     topics, registry = Topics.of(settings), Registry()
-    judge, recorded = Watch("judge", registry), Recorded(registry)
+    judge, recorded = Watch("judge", registry), Recorded()
     log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(20)]
+
+    def scrape(minutes: float) -> None:
+        recorded.scrape(minutes, {"control:8080": registry.exposition()[0].decode()})
 
     async def send(part: list[bytes]) -> None:
         async with AIOKafkaProducer(**client_options(settings)) as producer:
@@ -85,7 +55,7 @@ def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: 
         async def there() -> bool:
             return len(await records(settings, topics.frames)) == number
 
-        await until(there, f"{number} frames are passed on")
+        await until_there(there, f"{number} frames are passed on")
         await asyncio.sleep(2.5)  # what is told is looked at each second
 
     async def body() -> None:
@@ -96,29 +66,116 @@ def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: 
             await passed(3)
             await judged(2, 3)
             await asyncio.sleep(2.5)
-            recorded.scrape(10)  # nothing to do
+            scrape(10)  # nothing to do
             await send(log[3:])
             await passed(9)
-            recorded.scrape(1)
+            scrape(1)
             await judged(4, 2)
             await passed(11)
-            at = recorded.minutes
-            recorded.scrape(15)  # he waits
-            raised = {at - 2: False, at + 1: False, at + 6: True, at + 14: True}
+            recorded.expect()
+            scrape(1)  # he waits
+            recorded.expect()
+            scrape(4)
+            recorded.expect("StreamLshJudgeWaits")
+            scrape(9)
+            recorded.expect("StreamLshJudgeWaits")
             for last in (9, 14, 19):
                 await judged(last, 5)
                 await passed(min(20, last + 7))
-                recorded.scrape(1)
-            at = recorded.minutes
-            recorded.scrape(10)
-            raised |= {at: False, at + 10: False}
-        expected = {
-            "exp_labels": {"severity": "critical"},
-            "exp_annotations": {
-                "summary": "Documents go in, and no verdict comes out",
-                "description": "The judge waits for a shard that nobody answers for, or it is not running itself.",
-            },
-        }
-        recorded.check(promtool, tmp_path, "StreamLshJudgeWaits", raised, expected)
+                scrape(1)
+            recorded.expect()
+            scrape(10)
+            recorded.expect()
+        recorded.check(promtool, tmp_path)
 
     asyncio.run(body())
+
+
+def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
+    broker: Any, prefix: str, tmp_path: Path, promtool: str
+) -> None:
+    """Nothing is raised while all is well, and again when it is."""
+    ports = {"control": free_port(), "match": free_port()}
+    recorded = Recorded()
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, text_field=("text",)) as pipeline:
+        settings, topics = pipeline.settings, pipeline.topics
+
+        def scrape(minutes: float) -> None:
+            found = pipeline.run(looked(settings))
+            texts = {name: scraped(port) for name, port in ports.items()}
+            recorded.scrape(minutes, texts | {"status": metrics(found).decode()})
+
+        def told(what: str) -> bool:
+            return what in (scraped(ports["control"]) or "")
+
+        def feed(first: int, good: int, bad: int = 0) -> None:
+            pipeline.run(produce(settings, [*(line(first + i) for i in range(good)), *[b"{"] * bad], 1))
+
+        def finish() -> None:
+            """Until all is at rest, and told to be."""
+            pipeline.finish()
+            until(lambda: all(at_rest(scraped(port)) for port in ports.values()))
+
+        def write(topic: str, value: bytes) -> None:
+            async def send() -> None:
+                async with AIOKafkaProducer(**client_options(settings)) as producer:
+                    await producer.send_and_wait(topic, value, partition=0)
+
+            pipeline.run(send())
+
+        match = pipeline.worker(("match",), http_port=ports["match"])
+        pipeline.worker(tuple(role for role in ROLES if role != "match"), http_port=ports["control"])
+        for first in range(0, 200, 50):
+            feed(first, 50)
+            finish()
+            scrape(5)
+            recorded.expect()
+        for first in range(200, 350, 25):
+            feed(first, 15, bad=10)
+            finish()
+            scrape(5)
+        recorded.expect("StreamLshDeadLetters")
+
+        match.signal(signal.SIGSTOP)
+        feed(400, 50)
+        write(topics.signatures, b"hello")
+        pipeline.run(grown(settings))
+        until(lambda: {t.alert for t in pipeline.run(looked(settings)).troubles} >= {"StreamLshNobody"})
+        until(lambda: told('left_out_partitions{role="sign"} 1.0'))
+        scrape(15)
+        recorded.expect(
+            "StreamLshDown", "StreamLshNobody", "StreamLshJudgeWaits", "StreamLshVerdictsLate",
+            "StreamLshPartitionsLeftOut", "StreamLshForeignRecords",
+        )  # fmt: skip
+
+        match.signal(signal.SIGCONT)
+        pipeline.run(create(settings))
+        finish()
+        until(lambda: not pipeline.run(looked(settings)).troubles)
+        until(lambda: told('left_out_partitions{role="sign"} 0.0'))
+        scrape(30)
+        recorded.expect()
+
+        write(topics.signatures, frame(KafkaSettings(threshold=0.7), (0, 0, 1, STARTS)))
+        until(lambda: told('stopped{role="sequence"} 1.0'))
+        scrape(1)
+        recorded.expect("StreamLshRoleStopped")
+    recorded.check(promtool, tmp_path)
+
+
+def at_rest(text: str | None) -> bool:
+    waiting = re.findall(r"^stream_lsh_(?:lag_records|frames_in_flight)\{.*\} (.*)$", text or "", re.MULTILINE)
+    return bool(waiting) and not any(map(float, waiting))
+
+
+async def looked(settings: KafkaSettings) -> Report:
+    async with observing(settings) as observer:
+        return report(await observer.look(), settings.decided_after)
+
+
+async def grown(settings: KafkaSettings) -> None:
+    """One partition more for the documents topic."""
+    topic = Topics.of(settings).documents
+    async with admin(settings) as client:
+        await client.create_partitions({topic: NewPartitions(2)})
+    await until_partitions(settings, topic, 2)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from threading import Thread
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stream_lsh import __version__
 from stream_lsh.kafka.run.health import Health
 from stream_lsh.kafka.run.metrics import Registry, Watch
 
@@ -43,6 +45,12 @@ def test_everything_that_a_watch_tells() -> None:
     watch.committed()
     watch.in_flight(6)
     watch.left_out(2)
+    watch.waited([0.004, 0.3, 70])
+    watch.rejected("not_json")
+    with pytest.raises(KeyError), watch.transaction():
+        raise KeyError
+    with watch.transaction():
+        pass
     watch.stopped("no shelf")
     assert value(registry, "documents_total", role="judge") == 7
     assert value(registry, "documents_total", role="sign") == 100
@@ -62,7 +70,15 @@ def test_everything_that_a_watch_tells() -> None:
     assert value(registry, "restarts_total", role="judge") == 1
     assert value(registry, "frames_in_flight", role="judge") == 6
     assert value(registry, "left_out_partitions", role="judge") == 2
+    assert value(registry, "verdict_latency_seconds_bucket", role="judge", le="0.005") == 1
+    assert value(registry, "verdict_latency_seconds_bucket", role="judge", le="60.0") == 2
+    assert value(registry, "verdict_latency_seconds_count", role="judge") == 3
+    assert value(registry, "rejected_total", role="judge", reason="not_json") == 1
+    assert value(registry, "aborted_transactions_total", role="judge") == 1
+    assert value(registry, "build_info", version=__version__) == 1
+    assert value(registry, "rebalances_total", role="judge") == 0
     watch.assigned({0})
+    assert value(registry, "rebalances_total", role="judge") == 1
     assert value(registry, "left_out_partitions", role="judge") == 0
     assert value(registry, "stopped", role="judge") == 1 and value(registry, "stopped", role="sign") == 0
     assert (value(registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9

@@ -1,0 +1,126 @@
+"""A report on the pipeline as a screen: what is wrong first, then figures in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+
+from stream_lsh.kafka.tools.status import Report, Role, Shard
+from stream_lsh.wording import count, duration, per_second, share, size
+
+CRITICAL, WARNING = "CRITICAL", "warning"
+RUNBOOK = "docs/operations.md#runbook"
+Row = tuple[str, ...]
+_RIGHT = {"waiting", "for", "rows", "bytes", "still to read"}  # columns of figures
+
+
+def lines(report: Report, title: str, before: Report | None = None) -> list[str]:
+    """The screen. title: which pipeline; before: an earlier report, from which speed is known."""
+    when = datetime.fromtimestamp(report.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return [f"{title}  {when}", "", *_wrong(report), "", *_documents(report, before), "", *_roles(report), "",
+            *_shards(report), "", *_workers(report)]  # fmt: skip
+
+
+def _wrong(report: Report) -> Iterator[str]:
+    if not report.troubles:
+        yield "Nothing is wrong."
+        return
+    yield f"WRONG   what to do: {RUNBOOK}"
+    yield from table(
+        [(CRITICAL if trouble.critical else WARNING, trouble.alert, trouble.text) for trouble in report.troubles]
+    )
+
+
+def _documents(report: Report, before: Report | None) -> Iterator[str]:
+    late = f"the oldest came {duration(report.oldest)} ago" if report.undecided else ""
+    rows = [("without a verdict", count(report.undecided), late)]
+    if report.under_way is None:
+        rows.append(("being compared", "not known", "no commits of sequence and judge that this version can read"))
+    else:
+        full = report.under_way >= 0.9 * report.window
+        room = f"{share(report.under_way, report.window)} of {count(report.window)} (decided_after)"
+        rows.append(("being compared", count(report.under_way), room + ("; sequence waits for judge" if full else "")))
+    if report.decided is not None:
+        speed = ""
+        if before is not None and before.decided is not None and report.time > before.time:
+            speed = f"{per_second((report.decided - before.decided) / (report.time - before.time))} now"
+        rows.append(("with a verdict", count(report.decided), speed))
+    yield from table(rows, right={1})
+
+
+def _roles(report: Report) -> Iterator[str]:
+    rows: list[Row] = [("role", "done by", "standing by", "waiting", "for", "until deleted")]
+    for role in report.roles:
+        rows.append(
+            (
+                role.name, _hosts(role.working), _hosts(role.standing_by), *_wait(role),
+                "" if role.left is None else duration(role.left[0]),
+            )
+        )  # fmt: skip
+    yield from titled(rows)
+
+
+def _shards(report: Report) -> Iterator[str]:
+    rows: list[Row] = [("shard", "answered by", "standbys", "waiting", "for", "rows", "bytes", "still to read")]
+    for shard in report.shards:
+        rows.append(
+            (
+                str(shard.number), shard.owner or "NOBODY", _hosts(shard.standbys), *_wait(shard),
+                *("?" if value is None else words(value) for value, words in
+                  ((shard.documents, count), (shard.bytes, size), (shard.recovering, count))),
+            )
+        )  # fmt: skip
+    yield from titled(rows)
+
+
+def _workers(report: Report) -> Iterator[str]:
+    if report.unread is not None:
+        yield f"Documents that wait for match are not known: {report.unread}. Give status the workers' settings."
+        yield ""
+    if report.workers is None:
+        yield "Workers were not asked: give --http-port or --workers to see rows, bytes, recovery and versions."
+        return
+    rows = [("process", "version", "roles")]
+    for worker in report.workers:
+        roles = ", ".join(_life(name, role) for name, role in worker.roles.items())
+        rows.append((worker.address, worker.version or "?", worker.error or roles))
+    yield from titled(rows)
+
+
+def _life(name: str, role: dict[str, object]) -> str:
+    if role.get("stopped"):
+        return f"{name} HAS GIVEN UP"
+    return name if role["alive"] else f"{name} DOES NOT MOVE"
+
+
+def _wait(what: Role | Shard) -> tuple[str, str]:
+    if not what.waiting:
+        return "0", ""
+    many = count(what.waiting, what.unit, "replies" if what.unit == "reply" else None)
+    return many, duration(what.seconds) if what.seconds else ""
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    """`10.0.0.1`, `10.0.0.1 (2), 10.0.0.2`."""
+    if not hosts:
+        return "-"
+    numbers = {host: hosts.count(host) for host in hosts}
+    named = [host if number == 1 else f"{host} ({number})" for host, number in numbers.items()]
+    return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+
+
+def titled(rows: Sequence[Row]) -> Iterator[str]:
+    """Rows under titles, the first of them, in capitals."""
+    right = {number for number, name in enumerate(rows[0]) if name in _RIGHT}
+    return table([tuple(name.upper() for name in rows[0]), *rows[1:]], right)
+
+
+def table(rows: Sequence[Row], right: Collection[int] = ()) -> Iterator[str]:
+    """Rows in columns; right: the columns that stand at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.rjust(width) if number in right else text.ljust(width)
+            for number, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

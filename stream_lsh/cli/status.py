@@ -1,0 +1,164 @@
+"""`stream-lsh status`: how the pipeline does, on one screen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stream_lsh.cli.extra import require_kafka
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import (
+    KAFKA,
+    KAFKA_SECTIONS,
+    RUNNING,
+    SETTINGS,
+    load_settings,
+    settings_options,
+    with_options,
+)
+from stream_lsh.errors import UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from stream_lsh.kafka.tools.status import Report
+
+SECONDS = 2.0  # between two screens
+HOME, REST, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"  # to the top; delete what is left of the line, of the screen
+CANNOT = "CANNOT LOOK"
+EXAMPLES = """
+stream-lsh status
+stream-lsh status --config settings.toml --once
+stream-lsh status --http-port 8080
+stream-lsh status --workers 10.0.0.7:8080,10.0.0.8:8080
+stream-lsh status --json | jq .troubles
+stream-lsh status --serve 9200
+"""
+
+
+def places(text: str) -> list[tuple[str, int]]:
+    """Hosts and ports from a comma list. Raises UsageError."""
+    found = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+            raise UsageError(f"--workers {text}: {part!r} is not host:port (several with commas between them)")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Show how the pipeline does, on one screen: what is wrong, first; who does which role; how many documents and
+how long they wait; what holds what. On a terminal again every two seconds, until Ctrl-C; elsewhere once.
+
+It works from outside. Who is in the groups, what waits and since when comes from Kafka, and is shown whatever state the
+workers are in. Rows, bytes, recovery and versions come from the workers: with http_port, those that the groups name are
+asked at that port; or name some with --workers. It changes nothing.
+
+Give it the settings that the workers have. Each line of what is wrong names the alert whose page in the runbook
+(docs/operations.md) says what to do.""",
+)
+@with_options(
+    [
+        Option(["--once"], is_flag=True, section=RUNNING, help="one screen, also on a terminal"),
+        Option(["--json", "as_json"], is_flag=True, section=RUNNING, help="once, as one JSON object"),
+        Option(
+            ["--workers"], default="", metavar="HOST:PORT,...", section=RUNNING,
+            help="first process of each worker to ask  [members of the groups, at http_port]",
+        ),
+        Option(
+            ["--serve"], type=click.IntRange(1, 65535), metavar="PORT", section=RUNNING,
+            help="no screen, but metrics for Prometheus on this port of http_host, until SIGTERM or Ctrl-C",
+        ),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], "http_port", "http_host", *SETTINGS), KafkaSettings),
+    ]
+)  # fmt: skip
+@click.pass_context
+def status(context: click.Context, /, once: bool, as_json: bool, workers: str, serve: int | None, **_: Any) -> None:
+    firsts = places(workers)
+    if serve is not None and (once or as_json or firsts):
+        raise UsageError("--serve goes on for ever, and asks no worker: leave out --once, --json and --workers")
+    settings = load_settings(context, KafkaSettings)
+    require_kafka()
+    from stream_lsh.kafka.client.connection import explained
+
+    if serve is not None:
+        require_kafka("prometheus_client", "aiohttp")
+        from stream_lsh.kafka.tools.exporter import exporting
+
+        with explained(settings):
+            asyncio.run(exporting(settings, serve))
+    elif once or as_json or not sys.stdout.isatty():
+        with explained(settings):
+            report = asyncio.run(_once(settings, firsts))
+        if as_json:
+            click.echo(json.dumps(asdict(report)))
+        else:
+            from stream_lsh.cli.screen import lines
+
+            click.echo("\n".join(lines(report, _title(settings))))
+    else:
+        with explained(settings):
+            asyncio.run(_watch(settings, firsts))
+
+
+async def _once(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> Report:
+    from stream_lsh.kafka.tools.observer import observing
+    from stream_lsh.kafka.tools.status import report
+
+    async with observing(settings, firsts) as observer:
+        return report(await observer.look(), settings.decided_after)
+
+
+async def _watch(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> None:
+    """A screen every two seconds. Once there was one, brokers that do not answer are no end: the screen says so."""
+    from aiokafka.errors import KafkaError
+
+    from stream_lsh.cli.screen import lines
+    from stream_lsh.errors import StreamLshError
+    from stream_lsh.kafka.client.connection import explain
+
+    before: Report | None = None
+    shown: list[str] = []
+    while True:
+        try:
+            found = await _once(settings, firsts)
+            shown = lines(found, _title(settings), before)
+            before, trouble = found, []
+        except (StreamLshError, KafkaError, OSError, TimeoutError) as error:
+            if before is None:
+                raise
+            said = error if isinstance(error, StreamLshError) else explain(error, settings)
+            trouble = [f"{CANNOT}: {said}", "What stands below is old.", ""]
+        _draw([*trouble, *shown])
+        await asyncio.sleep(SECONDS)
+
+
+def _draw(lines: Sequence[str]) -> None:
+    """In place of the screen before, in one write, so that nothing flickers. What is wrong is folded, and loud; of the
+    rest what does not fit is cut off."""
+    from stream_lsh.cli.screen import CRITICAL, WARNING
+
+    columns, rows = shutil.get_terminal_size()
+    drawn: list[str] = []
+    for line in lines:
+        if line.startswith((CANNOT, CRITICAL, WARNING)):
+            folded = textwrap.wrap(line, columns, subsequent_indent=" " * 10)
+            loud = not line.startswith(WARNING)
+            drawn += [click.style(part, bold=True, fg="red") if loud else part for part in folded]
+        else:
+            drawn.append(line if len(line) <= columns else line[: columns - 1] + "…")
+    click.echo(HOME + "".join(f"{line}{REST}\n" for line in drawn[: rows - 1]) + BELOW, nl=False, color=True)
+
+
+def _title(settings: KafkaSettings) -> str:
+    return f"{settings.topic_prefix} at {settings.bootstrap_servers}"

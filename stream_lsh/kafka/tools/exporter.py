@@ -1,0 +1,86 @@
+"""What `status` knows as metrics for Prometheus, which no worker could tell: least of all one that is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+from aiohttp import web
+from aiokafka import errors
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.kafka.client.connection import explain
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.observer import observing
+from stream_lsh.kafka.tools.status import Report, report
+
+
+def metrics(found: Report) -> bytes:
+    """A report in Prometheus' text form."""
+    registry = CollectorRegistry()
+
+    def gauge(name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"stream_lsh_{name}", text, labels, registry=registry)
+
+    members = gauge("role_members", "Members of the group of a role.", "role")
+    waiting = gauge("role_lag_documents", "Documents that wait for a role.", "role")
+    seconds = gauge("role_lag_seconds", "Since when the first of them waits.", "role")
+    left = gauge("role_retention_left_ratio", "What is left of its retention until it may be deleted.", "role")
+    for role in found.roles:
+        members.labels(role.name).set(len(role.working) + len(role.standing_by))
+        if role.unit == "document":
+            waiting.labels(role.name).set(role.waiting)
+        seconds.labels(role.name).set(role.seconds)
+        left.labels(role.name).set(1 if role.left is None else role.left[1])
+    unanswered = [shard for shard in found.shards if shard.owner is None]
+    gauge("unanswered_shards", "Shards that nobody answers for.").set(len(unanswered))
+    gauge("undecided_documents", "Documents without a verdict.").set(found.undecided)
+    gauge("oldest_undecided_seconds", "Since when the first of them is there.").set(found.oldest)
+    gauge("window_limit_documents", "Documents that may be compared at a time (decided_after).").set(found.window)
+    if found.under_way is not None:
+        gauge("window_documents", "Documents that are being compared.").set(found.under_way)
+    return generate_latest(registry)
+
+
+async def exporting(settings: KafkaSettings, port: int) -> None:
+    """Answer /metrics until SIGTERM or SIGINT: each time by looking, with 503 and the reason where that fails; and
+    /health, as a worker without roles. Workers are not asked: Prometheus does that itself.
+
+    Raises:
+        UsageError: the port is taken, or the host is not one of this machine.
+    """
+    looking = asyncio.Lock()
+
+    async def answer(_: web.Request) -> web.Response:
+        try:
+            async with looking, observing(settings, None) as observer:
+                found = report(await observer.look(), settings.decided_after)
+        except StreamLshError as error:
+            return web.Response(status=503, text=f"{error}\n")
+        except (errors.KafkaError, OSError, TimeoutError) as error:
+            return web.Response(status=503, text=f"{explain(error, settings)}\n")
+        return web.Response(body=metrics(found), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def answer_health(_: web.Request) -> web.Response:
+        return web.json_response({"alive": True, "roles": {}, "ports": [port]})
+
+    application = web.Application()
+    application.router.add_get("/health", answer_health)
+    application.router.add_get("/metrics", answer)
+    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    stop = asyncio.Event()
+    try:
+        try:
+            await web.TCPSite(runner, settings.http_host, port).start()
+        except OSError as error:
+            raise UsageError(f"--serve {port} on http_host {settings.http_host} cannot be used: {error}") from None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await stop.wait()
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,278 @@
+"""What is seen of a pipeline from outside: its brokers are asked, and read; its workers are asked over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+
+from stream_lsh.errors import BrokerError, FormatError, StateError
+from stream_lsh.kafka.client.connection import admin, all_committed
+from stream_lsh.kafka.forward.partition import read_verdict
+from stream_lsh.kafka.judge.judged import decided_of
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.tools.reindex import reading
+from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
+from stream_lsh.kafka.tools.workers import Answer, ask
+from stream_lsh.kafka.topics import configs_of, output_partitions
+from stream_lsh.wire.frames import Sequenced
+
+T = TypeVar("T")
+READ_SECONDS = 10.0
+FETCH_BYTES = 1 << 20  # of a partition; a larger record comes all the same
+READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
+         "forward": ("documents", "verdicts")}  # fmt: skip
+LOOKED_AT = ("documents", "signatures", "frames", "changelog", "matches", "verdicts")
+BACK = (2, 100, 10_000)  # records before its end among which the last verdict of a partition is looked for
+
+Places = Mapping[TopicPartition, int]
+Commits = Mapping[str, Mapping[int, tuple[int, str]]]
+"""Of a group, by topic and partition: offset and metadata."""
+
+
+class Observer:
+    """Looks at a pipeline, as often as it is asked to.
+
+    workers: host and port of the first process of each; if there are none, those are asked that the groups know, at the
+    settings' http_port. None: nobody is asked.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, client: AIOKafkaAdminClient, consumer: AIOKafkaConsumer,
+        workers: Sequence[tuple[str, int]] | None,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._client = client
+        self._consumer = consumer
+        self._workers = workers
+        self._topics = Topics.of(settings)
+        self._names = {attribute: getattr(self._topics, attribute) for attribute in LOOKED_AT}
+
+    async def look(self) -> Seen:
+        """What there is to be seen now.
+
+        Raises:
+            BrokerError: topics are missing. KafkaError, OSError: see `connection.explained`.
+        """
+        partitions = await self._partitions()
+        groups = await self._groups()
+        commits = {role: await self._committed(role) for role in ROLES}
+        readers = await self._readers(partitions, commits)
+        undecided = await self._undecided(readers)  # at once: all figures are to be of the same moment
+        records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
+        found = [(r, records.get((self._place(r.topic, r.partition), r.next))) for r in readers]
+        frames = {r.partition: record for r, record in found if r.topic == "frames" and record is not None}
+        firsts = {shard: _before(record, self._settings) for shard, record in frames.items()}
+        return Seen(
+            now=time.time(),
+            names=self._names,
+            groups=groups,
+            readers=[replace(r, since=record.timestamp / 1000) if record else r for r, record in found],
+            undecided=undecided,
+            accepted=_accepted(commits["sequence"].get(self._names["signatures"], {})),
+            decided=_decided(commits["judge"].get(self._names["matches"], {})),
+            firsts={shard: before for shard, before in firsts.items() if isinstance(before, int)},
+            unread=next((before for before in firsts.values() if isinstance(before, str)), None),
+            kept=await self._kept(),
+            sources=len(partitions["documents"]),
+            outputs=await output_partitions(self._client, self._settings),
+            answers=await self._answers(groups),
+        )
+
+    def _place(self, topic: str, partition: int) -> TopicPartition:
+        return TopicPartition(self._names[topic], partition)
+
+    async def _partitions(self) -> dict[str, list[int]]:
+        """Of each topic."""
+        missing = sorted(set(self._names.values()) - set(await self._client.list_topics()))
+        if missing:
+            raise BrokerError(
+                f"Kafka at {self._settings.bootstrap_servers} does not have the topic{'s' * (len(missing) > 1)} "
+                f"{', '.join(missing)}. `stream-lsh topics create` makes what is missing; check topic_prefix."
+            )
+        described = await self._client.describe_topics(list(self._names.values()))
+        found = {
+            topic["topic"]: sorted(partition["partition"] for partition in topic["partitions"]) for topic in described
+        }
+        return {attribute: found[name] for attribute, name in self._names.items()}
+
+    async def _groups(self) -> dict[str, Group]:
+        return {role: await _patient(partial(self._group, self._topics.group(role))) for role in ROLES}
+
+    async def _group(self, name: str) -> Group:
+        [answer] = await self._client.describe_consumer_groups([name])
+        code, _, state, _, _, members, *_ = answer.groups[0]
+        if code:
+            raise errors.for_code(code)(f"the group {name}")
+        return Group(state, [_member(host, assignment) for _, _, host, _, assignment in members])
+
+    async def _committed(self, role: str) -> Commits:
+        return await _patient(partial(all_committed, self._client, self._topics.group(role)))
+
+    async def _readers(self, partitions: Mapping[str, Sequence[int]], commits: Mapping[str, Commits]) -> list[Reader]:
+        topics_read = {topic for topics in READS.values() for topic in topics}
+        places = [self._place(topic, number) for topic in topics_read for number in partitions[topic]]
+        begins = await self._consumer.beginning_offsets(places)
+        ends = await self._consumer.end_offsets(places)
+        found = []
+        for role, topics in READS.items():
+            for topic in topics:
+                committed = commits[role].get(self._names[topic], {})
+                for partition in partitions[topic]:
+                    place = self._place(topic, partition)
+                    position = committed[partition][0] if partition in committed else None
+                    found.append(Reader(role, topic, partition, begins[place], ends[place], position))
+        return found
+
+    async def _first(
+        self, wanted: Mapping[tuple[TopicPartition, int], int]
+    ) -> dict[tuple[TopicPartition, int], ConsumerRecord]:
+        """The first record from each of these offsets on, if there is one before the end that is given with it."""
+        found: dict[tuple[TopicPartition, int], ConsumerRecord] = {}
+        left = {key: end for key, end in wanted.items() if key[1] < end}
+        while left:
+            once = {place: (offset, end) for (place, offset), end in left.items()}  # one offset of each partition
+            records = await self._read({place: offset for place, (offset, _) in once.items()})
+            for place, (offset, end) in once.items():
+                del left[place, offset]
+                if records[place] and records[place][0].offset < end:
+                    found[place, offset] = records[place][0]
+        return found
+
+    async def _read(self, places: Places, *, whole: bool = False) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records of each partition from an offset on, as many as come at once; none only if there are none.
+
+        Args:
+            whole: all of them.
+
+        Raises:
+            KafkaTimeoutError: a partition does not answer.
+        """
+        consumer, open_ = self._consumer, set(places)
+        found: dict[TopicPartition, list[ConsumerRecord]] = {place: [] for place in places}
+        consumer.assign(list(places))
+        begins = await consumer.beginning_offsets(list(places))
+        for place, offset in places.items():
+            consumer.seek(place, max(offset, begins[place]))
+        ends = await consumer.end_offsets(list(places))
+        deadline = time.monotonic() + READ_SECONDS
+        while open_:
+            for place, records in (await consumer.getmany(*open_, timeout_ms=200)).items():
+                found[place] += records
+            done = {place for place in open_ if found[place] and not whole}
+            done |= {place for place in open_ - done if await consumer.position(place) >= ends[place]}
+            open_ -= done
+            if done:
+                consumer.pause(*done)
+            if open_ and time.monotonic() > deadline:
+                raise errors.KafkaTimeoutError(f"no answer for {', '.join(f'{t}-{p}' for t, p in sorted(open_))}")
+        return found
+
+    async def _undecided(self, readers: Sequence[Reader]) -> dict[int, tuple[int, float | None]]:
+        """Of each source partition: how many documents have no verdict, and the timestamp of the first of them."""
+        judged = await self._judged(readers)
+        wanted = {
+            (self._place(r.topic, r.partition), max(r.begin, judged.get(r.partition, 0))): r.end
+            for r in readers if (r.role, r.topic) == ("sign", "documents")
+        }  # fmt: skip
+        records = await self._first(wanted)
+        found: dict[int, tuple[int, float | None]] = {place.partition: (0, None) for place, _ in wanted}
+        for (place, begin), record in records.items():
+            found[place.partition] = wanted[place, begin] - record.offset, record.timestamp / 1000
+        return found
+
+    async def _judged(self, readers: Sequence[Reader]) -> dict[int, int]:
+        """Of each source partition: the document after the last one that has a verdict, where one has."""
+        found: dict[int, int] = {}
+        verdicts = {reader.partition: reader for reader in readers if reader.topic == "verdicts"}
+        for back in BACK:
+            left = [reader for p, reader in verdicts.items() if p not in found and reader.end > reader.begin]
+            places = {self._place("verdicts", r.partition): max(r.begin, r.end - back) for r in left}
+            for place, records in (await self._read(places, whole=True) if places else {}).items():
+                for record in records:
+                    with suppress(StateError):  # a foreign record
+                        after = read_verdict(record, self._names["documents"]).document + 1
+                        found[place.partition] = max(after, found.get(place.partition, 0))
+        for reader in readers:  # retention may have taken the verdicts, or all the last ones were aborted
+            if (reader.role, reader.topic) == ("forward", "documents") and reader.position is not None:
+                found[reader.partition] = max(reader.position, found.get(reader.partition, 0))
+        return found
+
+    async def _kept(self) -> dict[str, float | None]:
+        """How long records are kept; None: for ever."""
+        configs = await configs_of(self._client, list(self._names.values()))
+        found: dict[str, float | None] = {}
+        for attribute, name in self._names.items():
+            config = configs.get(name, {})
+            kept = int(config.get("retention.ms", -1))
+            deleted = "delete" in config.get("cleanup.policy", "delete")
+            found[attribute] = kept / 1000 if kept >= 0 and deleted else None
+        return found
+
+    async def _answers(self, groups: Mapping[str, Group]) -> list[Answer] | None:
+        firsts, port = self._workers, self._settings.http_port
+        if firsts is None or not (firsts or port):
+            return None
+        hosts = sorted({member.host for group in groups.values() for member in group.members})
+        return await asyncio.to_thread(ask, firsts or [(host, port) for host in hosts if port])
+
+
+@asynccontextmanager
+async def observing(settings: KafkaSettings, workers: Sequence[tuple[str, int]] | None = ()) -> AsyncIterator[Observer]:
+    """An `Observer`. Raises as `connection.admin`."""
+    async with (
+        admin(settings) as client,
+        reading(settings, max_partition_fetch_bytes=FETCH_BYTES, fetch_max_bytes=8 * FETCH_BYTES) as consumer,
+    ):
+        yield Observer(settings, client, consumer, workers)
+
+
+async def _patient(ask: Callable[[], Awaitable[T]]) -> T:
+    """An answer; a coordinator that has only just started, or is moving, is asked again for a while."""
+    deadline = time.monotonic() + READ_SECONDS
+    while True:
+        try:
+            return await ask()
+        except errors.KafkaError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.2)
+
+
+def _member(host: str, assignment: bytes) -> Member:
+    partitions = {}
+    if assignment:  # none while the group is sharing out its work
+        shared = ConsumerProtocolMemberAssignment.decode(assignment).assignment
+        partitions = {topic: tuple(sorted(numbers)) for topic, numbers in shared}
+    return Member(host.lstrip("/"), partitions)
+
+
+def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
+    """What the sequencer has accepted; None if it was one of another version."""
+    with suppress(StateError):
+        return Accepted.of(committed[0][1]) if committed else Accepted(b"")
+    return None
+
+
+def _decided(committed: Mapping[int, tuple[int, str]]) -> int | None:
+    with suppress(ValueError, AttributeError):
+        return decided_of(committed[0][1]) if committed else 0
+    return None
+
+
+def _before(record: ConsumerRecord, settings: KafkaSettings) -> int | str:
+    """How many documents come before a frame, or why it cannot be read."""
+    try:
+        return Sequenced.decode(record.value or b"", settings).first
+    except FormatError as error:
+        return str(error)

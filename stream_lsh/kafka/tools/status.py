@@ -1,0 +1,250 @@
+"""How the pipeline does: what was seen of it from outside -> a report, and what is wrong in it; pure.
+
+What Kafka knows is always there: who is in the groups, where they are, what waits for them and since when. What only
+the workers know (the size of their shards, versions, why a role has given up) is there as far as they answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from stream_lsh.kafka.settings import ROLES
+from stream_lsh.kafka.tools.seen import Reader, Seen
+from stream_lsh.kafka.tools.workers import Answer
+from stream_lsh.wording import count, duration
+
+LATE = 60.0  # seconds that a document may wait for its verdict; as deploy/prometheus/alerts.yml has it
+LEFT = 0.25  # of the retention: what has less before a record goes is about to be overtaken
+SETTLED = ("Stable", "Empty", "Dead")
+INPUTS = {"sign": "documents", "sequence": "signatures", "match": "frames", "judge": "matches", "forward": "verdicts"}
+"""The topic, as an attribute of `Topics`, that says how far a role is."""
+UNITS = {"sign": "document", "sequence": "frame", "match": "frame", "judge": "reply", "forward": "document"}
+"""What a record of that topic is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """working, standing_by: hosts. waiting: records of `unit`; seconds: since the first of them came. left: seconds
+    until it might be deleted, and the part of its retention that is; None if nothing waits, or nothing is deleted."""
+
+    name: str
+    working: Sequence[str]
+    standing_by: Sequence[str]
+    waiting: int
+    unit: str
+    seconds: float
+    left: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """owner: host that answers for it; None if none does. documents, bytes, recovering: None if nobody tells."""
+
+    number: int
+    owner: str | None
+    standbys: Sequence[str]
+    waiting: int
+    unit: str
+    seconds: float
+    documents: int | None = None
+    bytes: int | None = None
+    recovering: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong. alert: the one that tells the same, whose page in docs/operations.md says what to do."""
+
+    critical: bool
+    alert: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """undecided: documents without a verdict; oldest: seconds since the first of them came. under_way: from the
+    sequencer to the judge, of at most `window`. unread: why frames cannot be read, so that waiting is counted in them.
+    """
+
+    time: float
+    undecided: int
+    oldest: float
+    decided: int | None
+    under_way: int | None
+    window: int
+    roles: Sequence[Role]
+    shards: Sequence[Shard]
+    workers: Sequence[Answer] | None
+    unread: str | None
+    troubles: Sequence[Trouble] = ()
+
+    @property
+    def versions(self) -> list[str]:
+        """Those of the workers that answer."""
+        return sorted({worker.version for worker in self.workers or () if worker.version})
+
+
+def report(seen: Seen, window: int) -> Report:
+    """What was seen, put together; what is wrong, the worst first. window: `decided_after`."""
+    shards = [_shard(seen, reader) for reader in seen.readers if reader.topic == "frames"]
+    under_way = None
+    if seen.accepted is not None and seen.decided is not None:
+        under_way = max(0, seen.accepted.documents - seen.decided)
+    sinces = [since for _, since in seen.undecided.values() if since is not None]
+    found = Report(
+        time=seen.now,
+        undecided=sum(number for number, _ in seen.undecided.values()),
+        oldest=_age(seen, min(sinces, default=None)),
+        decided=seen.decided,
+        under_way=under_way,
+        window=window,
+        roles=[_role(seen, name, shards) for name in ROLES],
+        shards=shards,
+        workers=seen.answers,
+        unread=seen.unread,
+    )
+    return replace(found, troubles=sorted(_troubles(seen, found), key=lambda trouble: not trouble.critical))
+
+
+def _age(seen: Seen, since: float | None) -> float:
+    return 0.0 if since is None else max(0.0, seen.now - since)
+
+
+def _role(seen: Seen, name: str, shards: Sequence[Shard]) -> Role:
+    members = seen.groups[name].members
+    topic = INPUTS[name]
+    working = [member.host for member in members if member.partitions.get(seen.names[topic])]
+    resting = [member.host for member in members if not member.partitions.get(seen.names[topic])]
+    readers = [reader for reader in seen.readers if reader.role == name]
+    inputs = [reader for reader in readers if reader.topic == topic]  # without the documents that forward copies
+    waiting, unit = _waiting(seen, name, inputs, shards)
+    return Role(
+        name, sorted(working), sorted(resting), waiting, unit,
+        max([_age(seen, reader.since) for reader in inputs], default=0.0),
+        min([left for reader in readers if (left := _left(seen, reader)) is not None], default=None),
+    )  # fmt: skip
+
+
+def _left(seen: Seen, reader: Reader) -> tuple[float, float] | None:
+    """Seconds until what a reader has to read next may be deleted, and the part of the retention that this is."""
+    if reader.overtaken:
+        return 0.0, 0.0
+    kept = seen.kept.get(reader.topic)
+    if kept is None or reader.since is None:
+        return None
+    left = max(0.0, kept - _age(seen, reader.since))
+    return left, left / max(kept, 1.0)
+
+
+def _waiting(seen: Seen, role: str, readers: Sequence[Reader], shards: Sequence[Shard]) -> tuple[int, str]:
+    """What waits for a role: documents, where its commits say how many, else records."""
+    records = sum(reader.waiting for reader in readers)
+    accepted = seen.accepted
+    if accepted is not None and role == "sequence":
+        signed = [reader for reader in seen.readers if (reader.role, reader.topic) == ("sign", "documents")]
+        passed = accepted.positions
+        return sum(max(0, reader.next - passed.get(reader.partition, reader.begin)) for reader in signed), "document"
+    if role == "match":
+        worst = max(shards, key=lambda shard: shard.waiting, default=None)
+        return (0, UNITS[role]) if worst is None else (worst.waiting, worst.unit)
+    if accepted is not None and seen.decided is not None and role == "judge":
+        behind = [shard.waiting for shard in shards if shard.unit == "document"]
+        if len(behind) == len(shards):
+            return max(0, accepted.documents - max(behind, default=0) - seen.decided), "document"
+    return records, UNITS[role]
+
+
+def _shard(seen: Seen, reader: Reader) -> Shard:
+    number, members = reader.partition, seen.groups["match"].members
+    has = {
+        topic: [member.host for member in members if number in member.partitions.get(seen.names[topic], ())]
+        for topic in ("frames", "changelog")
+    }
+    owner = next(iter(has["frames"]), None)
+    standbys = list(has["changelog"])
+    if owner in standbys:
+        standbys.remove(owner)
+    waiting, unit, first = reader.waiting, UNITS["match"], seen.firsts.get(number)
+    if not waiting or (seen.accepted is not None and first is not None):
+        waiting = max(0, seen.accepted.documents - first) if waiting and seen.accepted and first is not None else 0
+        unit = "document"
+    told = [answer for answer in seen.answers or () if number in answer.shards]
+    facts = [answer.shards[number] for answer in told]
+    # Who follows a shard tells what he has to read, too.
+    owners = [answer.shards[number] for answer in told if answer.host == owner] or facts
+
+    def of(name: str) -> list[int]:
+        return [fact[name] for fact in owners if name in fact]
+
+    return Shard(
+        number, owner, sorted(standbys), waiting, unit, _age(seen, reader.since),
+        max(of("documents"), default=None), max(of("bytes"), default=None), min(of("recovering"), default=None),
+    )  # fmt: skip
+
+
+# What is wrong
+
+
+def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
+    yield from _nobody(seen, found)
+    yield from _told(found)
+    yield from _overtaken(seen)
+    if found.oldest >= LATE:
+        text = f"the oldest document without a verdict came {duration(found.oldest)} ago"
+        yield Trouble(False, "StreamLshVerdictsLate", text)
+    if seen.outputs < seen.sources:
+        without = f"{count(seen.sources - seen.outputs, 'partition')} of {seen.names['documents']} must wait"
+        text = f"{without}: the outputs have fewer; `stream-lsh topics create`"
+        yield Trouble(False, "StreamLshPartitionsLeftOut", text)
+
+
+def _nobody(seen: Seen, found: Report) -> Iterator[Trouble]:
+    for role in found.roles:
+        state = seen.groups[role.name].state
+        if state not in SETTLED:
+            yield Trouble(False, "StreamLshRebalances", f"{role.name}: its workers are just sharing out the work")
+        elif not role.working and not role.standing_by:
+            yield Trouble(True, "StreamLshNobody", f"nobody does {role.name}: no worker is there for it")
+        elif role.name == "match":
+            for shard in found.shards:
+                if shard.owner is None:
+                    yield Trouble(
+                        True, "StreamLshShardUnanswered", f"nobody answers for shard {shard.number}: no verdict comes"
+                    )
+    for shard in found.shards:
+        if shard.recovering:
+            records = count(shard.recovering, "changelog record")
+            text = f"shard {shard.number} answers when its worker has read {records} more"
+            yield Trouble(False, "StreamLshRecovering", text)
+
+
+def _told(found: Report) -> Iterator[Trouble]:
+    for worker in found.workers or ():
+        if worker.error is not None:
+            yield Trouble(False, "StreamLshDown", worker.error)
+        for name, role in worker.roles.items():
+            if "stopped" in role:
+                text = f"{name} at {worker.address} has given up: {role['stopped']}"
+                yield Trouble(True, "StreamLshRoleStopped", text)
+            elif not role["alive"]:
+                yield Trouble(True, "StreamLshNoCommit", f"{name} at {worker.address} has not moved for a minute")
+    if len(found.versions) > 1:
+        yield Trouble(False, "StreamLshVersions", f"workers have different versions: {', '.join(found.versions)}")
+
+
+def _overtaken(seen: Seen) -> Iterator[Trouble]:
+    """Of each reader of a topic the partition that is worst off."""
+    found: dict[tuple[str, str], list[tuple[float, float, Reader]]] = {}
+    for reader in seen.readers:
+        if (left := _left(seen, reader)) is not None and left[1] < LEFT:
+            found.setdefault((reader.role, reader.topic), []).append((-reader.overtaken, left[0], reader))
+    for (role, topic), readers in found.items():
+        _, seconds, reader = min(readers, key=lambda entry: entry[:2])
+        where = f"{seen.names[topic]}, partition {reader.partition}"
+        where += f" and {len(readers) - 1} more" if len(readers) > 1 else ""
+        if reader.overtaken:
+            text = f"{count(reader.overtaken, 'record')} were deleted before {role} had read them"
+        else:
+            text = f"what {role} has to read next may be deleted in {duration(seconds)}"
+        yield Trouble(True, "StreamLshRetention", f"{where}: {text}")

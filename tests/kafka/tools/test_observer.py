@@ -1,0 +1,179 @@
+"""`stream-lsh status` against a real broker: with nobody there, with a worker at work, with one that was killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from click.testing import CliRunner, Result
+from harness import Pipeline, until
+from kafka_helpers import settings_for
+from stage_helpers import line, produce
+
+from stream_lsh import __version__
+from stream_lsh.cli import main
+from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.tools.broker import free_port
+from stream_lsh.kafka.tools.observer import LOOKED_AT
+from stream_lsh.kafka.tools.workers import ask
+
+DAY = 86_400.0
+GIVEN = {"shards": 2, "partitions": 2}
+
+
+def run(settings: KafkaSettings, *more: str) -> Result:
+    names = ("bootstrap_servers", "topic_prefix", "shards", "against", "text_field")
+    values = {name: getattr(settings, name) for name in names}
+    given = [
+        word
+        for name, value in values.items()
+        for part in (value if isinstance(value, tuple) else (value,))
+        for word in (f"--{name.replace('_', '-')}", str(part))
+    ]
+    return CliRunner().invoke(main, ["status", *given, *more])
+
+
+def report(settings: KafkaSettings, *more: str) -> dict[str, Any]:
+    found = run(settings, "--json", *more)
+    assert found.exit_code == 0, found.output
+    got: dict[str, Any] = json.loads(found.stdout)
+    return got
+
+
+def alerts(found: dict[str, Any]) -> list[str]:
+    return [trouble["alert"] for trouble in found["troubles"]]
+
+
+def role(found: dict[str, Any], name: str) -> dict[str, Any]:
+    (got,) = [role for role in found["roles"] if role["name"] == name]
+    return dict(got)
+
+
+def documents(numbers: range) -> list[bytes]:
+    return [line(number).replace(b'"text"', b'"title":"","text"') for number in numbers]
+
+
+def test_a_pipeline_from_before_its_start_to_after_its_end(broker: Any, prefix: str, tmp_path: Path) -> None:
+    port = free_port()
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
+        settings = pipeline.settings
+
+        # Nobody has been here, but documents have come.
+        pipeline.run(produce(settings, documents(range(31)), 2))
+        found = report(settings)
+        assert alerts(found) == ["StreamLshNobody"] * len(ROLES)
+        assert found["undecided"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
+        assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
+        assert [shard["owner"] for shard in found["shards"]] == [None, None]
+
+        # Signed and sequenced, not matched.
+        first = pipeline.worker(("sign", "sequence"))
+        until(lambda: role(report(settings), "match")["waiting"] == 31)
+        found = report(settings)
+        assert role(found, "sign")["working"] == ["127.0.0.1"]
+        assert role(found, "match") == {
+            "name": "match", "working": [], "standing_by": [], "waiting": 31, "unit": "document",
+            "seconds": role(found, "match")["seconds"], "left": role(found, "match")["left"],
+        }  # fmt: skip
+        assert 6.9 * DAY < role(found, "match")["left"][0] < 7 * DAY
+        assert [role(found, name)["waiting"] for name in ("sign", "sequence", "judge", "forward")] == [0, 0, 0, 0]
+        assert (found["undecided"], found["under_way"]) == (31, 31)
+
+        # With other settings than the workers': what can be told is.
+        other = report(settings.model_copy(update={"text_field": ("text",)}))
+        assert role(other, "match")["unit"] == "frame" and "with other settings" in other["unread"]
+
+        # All of it done.
+        second = pipeline.worker(("match", "judge", "forward"), http_port=port)
+        pipeline.finish()
+        until(lambda: not alerts(report(settings, "--http-port", str(port))))
+        until(lambda: sum(s["documents"] or 0 for s in report(settings, "--http-port", str(port))["shards"]) == 31)
+        found = report(settings, "--http-port", str(port))
+        assert (found["undecided"], found["under_way"], found["decided"]) == (0, 0, 31)
+        assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
+        (worker,) = found["workers"]
+        assert worker["version"] == __version__ and set(worker["roles"]) == {"match", "judge", "forward"}
+        assert [(shard["owner"], shard["recovering"]) for shard in found["shards"]] == [("127.0.0.1", 0)] * 2
+        text = run(settings, "--http-port", str(port)).stdout
+        assert "\nNothing is wrong.\n" in text and "with a verdict     31" in text
+
+        # Killed.
+        first.kill()
+        second.kill()
+        pipeline.run(produce(settings, documents(range(40, 71)), 2))
+        workers = ("--workers", f"127.0.0.1:{port}")
+        until(lambda: alerts(report(settings)).count("StreamLshNobody") == len(ROLES))
+        found = report(settings, *workers)
+        assert found["undecided"] == 31 and role(found, "sign")["waiting"] == 31
+        assert "StreamLshDown" in alerts(found)
+        said = run(settings, *workers).stdout
+        assert f"no answer from http://127.0.0.1:{port} (Connection refused)" in said
+        assert said.index("CRITICAL") < said.index("warning") < said.index("without a verdict")
+
+
+def test_a_document_that_may_soon_be_deleted(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """It was sent with the time of six days ago; a quarter of a week is more than what is left."""
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
+
+        async def send() -> None:
+            async with AIOKafkaProducer(**client_options(pipeline.settings)) as producer:
+                stamp = int((time.time() - 6 * DAY) * 1000)
+                await producer.send_and_wait(pipeline.topics.documents, b"{}", partition=0, timestamp_ms=stamp)
+
+        pipeline.run(send())
+        found = report(pipeline.settings)
+        texts = [trouble["text"] for trouble in found["troubles"] if trouble["alert"] == "StreamLshRetention"]
+        assert [text.partition(" may be deleted in ")[0] for text in texts] == [
+            f"{prefix}.documents, partition 0: what {reader} has to read next" for reader in ("sign", "forward")
+        ]
+        assert "StreamLshVerdictsLate" in alerts(found) and found["oldest"] == pytest.approx(6 * DAY, abs=600)
+        left, share = role(found, "sign")["left"]
+        assert left == pytest.approx(DAY, abs=600) and share == pytest.approx(1 / 7, abs=0.01)
+
+
+def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path)
+    found = run(settings)
+    assert found.exit_code == 6
+    names = sorted(getattr(Topics.of(settings), name) for name in LOOKED_AT)
+    assert f"does not have the topics {', '.join(names)}. `stream-lsh topics create`" in found.output
+
+
+def test_a_broker_that_is_not_there() -> None:
+    found = CliRunner().invoke(main, ["status", "--bootstrap-servers", f"127.0.0.1:{free_port()}"])
+    assert found.exit_code == 6 and "no answer from" in found.output
+
+
+def test_processes_behind_one_that_is_silent() -> None:
+    """A process that compiles does not listen yet; those that do name each other."""
+    metrics = ('stream_lsh_build_info{version="9.9"} 1', 'stream_lsh_index_bytes{role="match",shard="3"} 7', "")
+    body = {"/health": b'{"alive": true, "roles": {}, "ports": []}', "/metrics": "\n".join(metrics).encode()}
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(BrokenPipeError):
+                self.wfile.write(body[self.path])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        silent, behind = ask([("127.0.0.1", server.server_port - 1)])
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert silent.error is not None and "no answer" in silent.error
+    assert (behind.version, behind.shards, behind.error) == ("9.9", {3: {"bytes": 7}}, None)

@@ -1,0 +1,303 @@
+"""What status makes of what was seen, and the screen that shows it; without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+import pytest
+from aiokafka.errors import KafkaConnectionError
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
+
+from stream_lsh.cli import main
+from stream_lsh.cli.screen import lines
+from stream_lsh.cli.status import places
+from stream_lsh.errors import UsageError
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.tools.exporter import metrics
+from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
+from stream_lsh.kafka.tools.status import INPUTS, Report, report
+from stream_lsh.kafka.tools.workers import Answer
+
+NOW = 1_795_000_000.0
+HOUR = 3600.0
+NAMES = {name: f"news.{name}" for name in Topics.__dataclass_fields__ if name != "prefix"}
+ALIVE = {"alive": True, "seconds_since": {}}
+
+
+def group(role: str, *hosts: str, state: str = "Stable") -> Group:
+    """The first of the hosts works, the others stand by; with match they have its copies."""
+    first = {NAMES[INPUTS[role]]: (0, 1) if role == "match" else (0,)}
+    copies = {NAMES["changelog"]: (0, 1)} if role == "match" else {}
+    return Group(state, [Member(host, copies | (first if not number else {})) for number, host in enumerate(hosts)])
+
+
+def seen(**given: Any) -> Seen:
+    """Two source partitions, two shards, at rest: 200 documents have their verdict."""
+    readers = [
+        Reader("sign", "documents", 0, 0, 100, 100), Reader("sign", "documents", 1, 0, 100, 100),
+        Reader("sequence", "signatures", 0, 0, 50, 50),
+        Reader("match", "frames", 0, 0, 50, 50), Reader("match", "frames", 1, 0, 50, 50),
+        Reader("judge", "matches", 0, 0, 100, 100),
+        Reader("forward", "documents", 0, 0, 100, 100), Reader("forward", "documents", 1, 0, 100, 100),
+        Reader("forward", "verdicts", 0, 0, 140, 140), Reader("forward", "verdicts", 1, 0, 140, 140),
+    ]  # fmt: skip
+    values: dict[str, Any] = {
+        "now": NOW, "names": NAMES, "groups": {role: group(role, "10.0.0.1", "10.0.0.2") for role in ROLES},
+        "readers": readers, "undecided": {0: (0, None), 1: (0, None)},
+        "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "decided": 200, "firsts": {},
+        "kept": dict.fromkeys(NAMES, 10 * HOUR) | {"changelog": None}, "sources": 2, "outputs": 2,
+        "answers": [Answer("10.0.0.1", 8080, roles={"match": ALIVE}, version="0.1.0",
+                           shards={shard: {"documents": 90, "bytes": 7000, "recovering": 0} for shard in (0, 1)})],
+    }  # fmt: skip
+    return Seen(**(values | given))
+
+
+def waiting(found: Seen, role: str, topic: str, partition: int, position: int | None, age: float) -> list[Reader]:
+    """The readers, one of which is at a position, with what came so long ago as the next."""
+    place, moved = (role, topic, partition), {"position": position, "since": NOW - age}
+    return [replace(r, **moved) if (r.role, r.topic, r.partition) == place else r for r in found.readers]
+
+
+def told(found: Report) -> list[tuple[bool, str, str]]:
+    return [(trouble.critical, trouble.alert, trouble.text) for trouble in found.troubles]
+
+
+def screen(found: Report, before: Report | None = None) -> str:
+    return "\n".join(lines(found, "news at kafka-1:9092", before))
+
+
+def test_the_screen_of_a_pipeline_at_rest() -> None:
+    assert (
+        screen(report(seen(), 16384))
+        == """\
+news at kafka-1:9092  2026-11-18 11:06:40 UTC
+
+Nothing is wrong.
+
+without a verdict    0
+being compared       0  0 % of 16,384 (decided_after)
+with a verdict     200
+
+ROLE      DONE BY   STANDING BY  WAITING  FOR  UNTIL DELETED
+sign      10.0.0.1  10.0.0.2           0
+sequence  10.0.0.1  10.0.0.2           0
+match     10.0.0.1  10.0.0.2           0
+judge     10.0.0.1  10.0.0.2           0
+forward   10.0.0.1  10.0.0.2           0
+
+SHARD  ANSWERED BY  STANDBYS  WAITING  FOR  ROWS  BYTES  STILL TO READ
+0      10.0.0.1     10.0.0.2        0         90   7 kB              0
+1      10.0.0.1     10.0.0.2        0         90   7 kB              0
+
+PROCESS        VERSION  ROLES
+10.0.0.1:8080  0.1.0    match"""
+    )
+
+
+def test_documents_are_counted_wherever_they_wait() -> None:
+    found = seen(undecided={0: (60, NOW - 12), 1: (40, NOW - 3)}, decided=130,
+                 accepted=Accepted(bytes(16), {0: 90, 1: 95}, 49, 185), firsts={0: 170, 1: 150})  # fmt: skip
+    readers = waiting(found, "sign", "documents", 0, 97, 2)
+    readers = waiting(replace(found, readers=readers), "match", "frames", 0, 48, 5)
+    readers = waiting(replace(found, readers=readers), "match", "frames", 1, 45, 7)
+    readers = waiting(replace(found, readers=readers), "forward", "verdicts", 1, 135, 1)
+    got = report(replace(found, readers=readers), 100)
+    by_role = {role.name: (role.waiting, role.unit, role.seconds) for role in got.roles}
+    assert by_role["sign"] == (3, "document", 2)
+    assert by_role["sequence"] == (7 + 5, "document", 0)  # signed up to 97 and 100, accepted up to 90 and 95
+    assert by_role["match"] == (35, "document", 7)  # the slower shard: 185 - 150
+    assert by_role["judge"] == (20, "document", 0)  # both shards have answered 150
+    assert by_role["forward"] == (5, "document", 1)
+    assert (got.undecided, got.oldest, got.under_way) == (100, 12, 55)
+    assert [(shard.waiting, shard.seconds) for shard in got.shards] == [(15, 5), (35, 7)]
+    text = screen(got, replace(got, time=NOW - 2, decided=100))
+    assert "without a verdict  100  the oldest came 12 s ago" in text
+    assert "being compared      55  55 % of 100 (decided_after)" in text
+    assert "with a verdict     130  15/s now" in text
+    assert "match     10.0.0.1  10.0.0.2     35 documents  7 s  10 h 00 min" in text
+
+
+def test_a_full_window_is_said() -> None:
+    got = report(seen(decided=105), 100)
+    assert "being compared      95  95 % of 100 (decided_after); sequence waits for judge" in screen(got)
+
+
+def test_without_readable_commits_records_are_counted() -> None:
+    found = seen(accepted=None, decided=None, unread="a frame was made with other settings")
+    readers = waiting(found, "sequence", "signatures", 0, 20, 4)
+    readers = waiting(replace(found, readers=readers), "match", "frames", 1, 49, 4)
+    readers = waiting(replace(found, readers=readers), "judge", "matches", 0, 98, 4)
+    text = screen(report(replace(found, readers=readers), 100))
+    assert "30 frames" in text and "1 frame " in text and "2 replies" in text
+    assert "being compared     not known" in text
+    assert "Documents that wait for match are not known: a frame was made with other settings." in text
+
+
+def nobody(role: str) -> dict[str, Group]:
+    return {name: group(name, "10.0.0.1") if name != role else Group("Empty", []) for name in ROLES}
+
+
+SHARED = {"state": "PreparingRebalance"}
+STOPPED = {"judge": {"alive": False, "stopped": "replies were deleted", "seconds_since": {}}}
+STILL = {"judge": {"alive": False, "seconds_since": {}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "critical", "alert", "text"),
+    [
+        ({"groups": nobody("judge")}, True, "StreamLshNobody", "nobody does judge: no worker is there for it"),
+        ({"groups": nobody("") | {"match": Group("Stable", [Member("10.0.0.1", {NAMES["frames"]: (0,)})])}},
+         True, "StreamLshShardUnanswered", "nobody answers for shard 1: no verdict comes"),
+        ({"groups": nobody("") | {"sign": group("sign", "10.0.0.1", **SHARED)}},
+         False, "StreamLshRebalances", "sign: its workers are just sharing out the work"),
+        ({"answers": [Answer("10.0.0.7", 8080, error="no answer from http://10.0.0.7:8080 (timed out)")]},
+         False, "StreamLshDown", "no answer from http://10.0.0.7:8080 (timed out)"),
+        ({"answers": [Answer("10.0.0.7", 8080, roles=STOPPED)]},
+         True, "StreamLshRoleStopped", "judge at 10.0.0.7:8080 has given up: replies were deleted"),
+        ({"answers": [Answer("::1", 8080, roles=STILL)]},
+         True, "StreamLshNoCommit", "judge at [::1]:8080 has not moved for a minute"),
+        ({"answers": [Answer("10.0.0.1", 8080, shards={1: {"recovering": 1234}})]},
+         False, "StreamLshRecovering", "shard 1 answers when its worker has read 1,234 changelog records more"),
+        ({"answers": [Answer("a", 1, version="0.1.0"), Answer("b", 1, version="0.2.0")]},
+         False, "StreamLshVersions", "workers have different versions: 0.1.0, 0.2.0"),
+        ({"undecided": {0: (3, NOW - 250)}},
+         False, "StreamLshVerdictsLate", "the oldest document without a verdict came 4 min 10 s ago"),
+        ({"sources": 5}, False, "StreamLshPartitionsLeftOut",
+         "3 partitions of news.documents must wait: the outputs have fewer; `stream-lsh topics create`"),
+        ({"readers": waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR)}, True, "StreamLshRetention",
+         "news.documents, partition 1: what sign has to read next may be deleted in 2 h 00 min"),
+        ({"readers": [*seen().readers[:-1], Reader("forward", "verdicts", 1, 120, 140, 100, NOW - 9)]}, True,
+         "StreamLshRetention", "news.verdicts, partition 1: 20 records were deleted before forward had read them"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("StreamLsh") else "",
+)  # fmt: skip
+def test_what_is_wrong(given: dict[str, Any], critical: bool, alert: str, text: str) -> None:
+    got = report(seen(**given), 16384)
+    assert told(got) == [(critical, alert, text)]
+    word = "CRITICAL" if critical else "warning "
+    assert screen(got).splitlines()[2:4] == [
+        "WRONG   what to do: docs/operations.md#runbook", f"{word.strip()}  {alert}  {text}",
+    ]  # fmt: skip
+
+
+def test_the_worst_comes_first() -> None:
+    got = report(seen(groups=nobody("sequence"), sources=3, undecided={0: (1, NOW - 100)}), 16384)
+    assert [critical for critical, _, _ in told(got)] == [True, False, False]
+
+
+def test_the_partition_that_is_worst_off_stands_for_all() -> None:
+    readers = [replace(r, position=90, since=NOW - 8 * HOUR - r.partition) for r in seen().readers if r.role == "sign"]
+    others = [r for r in seen().readers if r.role != "sign"]
+    text = "news.documents, partition 1 and 1 more: what sign has to read next may be deleted in 2 h 00 min"
+    assert told(report(seen(readers=readers + others), 16384)) == [(True, "StreamLshRetention", text)]
+
+
+def test_what_is_kept_for_ever_is_not_overtaken() -> None:
+    found = seen(readers=waiting(seen(), "sign", "documents", 1, 90, 1e9), kept=dict.fromkeys(NAMES))
+    assert told(report(found, 16384)) == []
+
+
+def test_a_partition_that_nobody_has_begun() -> None:
+    """Nothing is overtaken: its beginning is where it will begin."""
+    readers = [
+        replace(r, position=None, begin=30, since=NOW - 2) if r.topic == "documents" else r for r in seen().readers
+    ]
+    got = report(seen(readers=readers, accepted=Accepted(bytes(16))), 16384)
+    assert told(got) == []
+    assert [(role.name, role.waiting) for role in got.roles[:2]] == [("sign", 140), ("sequence", 0)]
+
+
+def test_workers_that_nobody_has_asked() -> None:
+    text = screen(report(seen(answers=None), 16384))
+    assert "Workers were not asked: give --http-port or --workers" in text
+    assert "0      10.0.0.1     10.0.0.2        0          ?      ?              ?" in text
+
+
+def test_many_hosts_do_not_make_the_screen_wide() -> None:
+    hosts = [f"10.0.0.{number // 2}" for number in range(12)]
+    groups = nobody("") | {"forward": group("forward", "10.0.0.9", *hosts)}
+    text = screen(report(seen(groups=groups), 1))
+    assert "forward   10.0.0.9  10.0.0.0 (2), 10.0.0.1 (2), 10.0.0.2 (2) and 3 more" in text
+
+
+def test_a_report_is_json() -> None:
+    found = json.loads(json.dumps(asdict(report(seen(), 16384))))
+    assert found["roles"][0]["working"] == ["10.0.0.1"] and found["workers"][0]["version"] == "0.1.0"
+
+
+def test_metrics_of_a_report() -> None:
+    found = seen(undecided={0: (3, NOW - 250)}, groups=nobody("judge"), decided=150,
+                 readers=waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR))  # fmt: skip
+    text = metrics(report(found, 16384)).decode()
+    got = {
+        (sample.name.removeprefix("stream_lsh_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert got["role_members", "judge"] == 0 and got["role_members", "sign"] == 1
+    assert got["role_lag_documents", "sign"] == 10 and got["role_lag_seconds", "sign"] == 8 * HOUR
+    assert got["role_retention_left_ratio", "sign"] == pytest.approx(0.2)
+    assert got["role_retention_left_ratio", "judge"] == 1
+    assert (got["undecided_documents",], got["oldest_undecided_seconds",]) == (3, 250)
+    assert (got["window_documents",], got["window_limit_documents",], got["unanswered_shards",]) == (50, 16384, 0)
+
+
+def test_addresses_of_workers() -> None:
+    assert places("a:8080, [::1]:9,") == [("a", 8080), ("::1", 9)]
+    for text in ("a", "a:", ":1", "a:0", "a:x", "a:70000"):
+        with pytest.raises(UsageError, match="is not host:port"):
+            places(text)
+
+
+def test_a_screen_is_drawn_over_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers that are away for a while are no end; what does not fit is cut off."""
+    command = importlib.import_module("stream_lsh.cli.status")
+    well, ill = report(seen(), 1), report(seen(groups=nobody("sign")), 1)
+    looks = iter([ill, KafkaConnectionError("gone"), well, KeyboardInterrupt()])
+
+    async def once(*_: object) -> Report:
+        found = next(looks)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    monkeypatch.setattr(command, "_once", once)
+    monkeypatch.setattr(command, "SECONDS", 0)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: (42, 12))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(command._watch(KafkaSettings(), []))
+    first, second, third = capsys.readouterr().out.split(command.HOME)[1:]
+    plain = click.unstyle(first).replace(command.REST, "")
+    assert "CRITICAL  StreamLshNobody  nobody does\n          sign: no worker is there for it\n" in plain
+    assert any(row.endswith("…") and len(row) == 42 for row in plain.splitlines()) and first.count("\n") == 11
+    assert "CANNOT LOOK: " in second and "What stands below is old." in second and "stream-lsh at" in second
+    assert "Nothing is wrong." in third and third.endswith(command.BELOW)
+
+
+def test_the_first_look_has_to_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = importlib.import_module("stream_lsh.cli.status")
+
+    async def once(*_: object) -> Report:
+        raise KafkaConnectionError("gone")
+
+    monkeypatch.setattr(command, "_once", once)
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(command._watch(KafkaSettings(), []))
+
+
+@pytest.mark.parametrize("more", [["--once"], ["--json"], ["--workers", "a:1"]])
+def test_to_serve_is_to_go_on(more: Sequence[str]) -> None:
+    found = CliRunner().invoke(main, ["status", "--serve", "9200", *more])
+    assert found.exit_code == 2 and "--serve goes on for ever" in found.output
