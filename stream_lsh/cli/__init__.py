@@ -21,6 +21,7 @@ COMMANDS = {
     "topics": "On Kafka: make the topics of the pipeline, or show them.",
     "produce": "On Kafka: send the documents of files to the documents topic.",
     "tail": "On Kafka: print verdicts, pairs, unique documents or dead letters as they come.",
+    "drain": "On Kafka: take nothing new, finish what was read, and say when that is done.",
     "reindex": "On Kafka: rebuild with other settings, from the documents topic into a new prefix.",
     "skip": "On Kafka: have a record passed over that its reader cannot read.",
     "broker": "Run an Apache Kafka on this machine, for trying out.",
