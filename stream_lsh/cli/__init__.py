@@ -23,6 +23,7 @@ COMMANDS = {
     "tail": "On Kafka: print verdicts, pairs, unique documents or dead letters as they come.",
     "drain": "On Kafka: take nothing new, finish what was read, and say when that is done.",
     "reindex": "On Kafka: rebuild with other settings, from the documents topic into a new prefix.",
+    "replay-dead-letters": "On Kafka: send rejected documents again, once the cause is gone.",
     "skip": "On Kafka: have a record passed over that its reader cannot read.",
     "broker": "Run an Apache Kafka on this machine, for trying out.",
     "demo": "Make a small news feed, run the job on it and show what it found.",

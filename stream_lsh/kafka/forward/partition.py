@@ -26,6 +26,8 @@ log = logging.getLogger("stream_lsh.kafka.forward")
 MOST_DOCUMENTS, MOST_BYTES = 2000, 2 << 20  # of a transaction, but for its last document
 FULL = 500  # documents; a transaction with fewer is followed by a pause, so that many partitions do not mean many
 MOST_VERDICTS = 10_000  # waiting for their documents; then no more are fetched
+LETTER = "reason", "detail", "topic", "partition", "offset"
+"""The headers that a dead letter has behind those of the document."""
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
@@ -174,11 +176,8 @@ def loss(place: TopicPartition, what: str) -> str:
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
     """A rejected document as it came, with the reason and where it stood in its headers."""
-    added = {
-        "reason": verdict.reason, "detail": verdict.detail, "topic": document.topic,
-        "partition": str(document.partition), "offset": str(document.offset),
-    }  # fmt: skip
-    headers = [(name, value.encode("utf-8", "surrogatepass")) for name, value in added.items()]
+    added = verdict.reason, verdict.detail, document.topic, str(document.partition), str(document.offset)
+    headers = [(name, value.encode("utf-8", "surrogatepass")) for name, value in zip(LETTER, added, strict=True)]
     return document.key, document.value, [*document.headers, *headers], document.timestamp
 
 
