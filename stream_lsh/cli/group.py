@@ -84,7 +84,7 @@ class Group(click.Group):
 
 
 class LazyGroup(click.Group):
-    """Commands by name from modules of a package: `package.<name>` has the attribute `<name>`."""
+    """Commands by name from modules of a package: `package.<name>` has the attribute `<name>`, with _ for -."""
 
     def __init__(
         self, *args: Any, commands_help: Mapping[str, str], package: str, examples: str = "", **attributes: Any
@@ -112,7 +112,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands_help:
             return None
-        command = getattr(importlib.import_module(f"{self.package}.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"{self.package}.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 

@@ -41,7 +41,7 @@ KAFKA_SECTIONS = {
         "linger_ms", "frame_documents", "frame_bytes", "delivery", "accept_loss",
         "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds",
     ),
-    WORKER: ("data_folder", "standbys", "http_port", "http_host"),
+    WORKER: ("data_folder", "instance", "standbys", "http_port", "http_host"),
 }  # fmt: skip
 KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in names)
 METAVARS = {
@@ -51,7 +51,7 @@ METAVARS = {
     "ssl_certfile": "FILE", "ssl_keyfile": "FILE", "sasl_username": "NAME", "sasl_kerberos_service_name": "NAME",
     "sasl_oauth_token_file": "FILE", "trace_headers": "NAME", "frame_bytes": "BYTES", "linger_ms": "MS",
     "session_timeout_ms": "MS", "transaction_timeout_ms": "MS", "give_up_seconds": "SECONDS", "data_folder": "DIR",
-    "http_host": "ADDRESS",
+    "http_host": "ADDRESS", "instance": "NAME",
 }  # fmt: skip
 
 

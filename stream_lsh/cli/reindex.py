@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import click
@@ -32,7 +33,10 @@ from stream_lsh.wording import count, duration, per_second
 EXAMPLES = """
 stream-lsh reindex --to-prefix news-2 --against any --shards 4
 stream-lsh reindex --to-prefix news-2 --topic-prefix news --threshold 0.7 --data-folder /var/lib/stream-lsh-2
+stream-lsh reindex --to-prefix news-2 --topic-prefix news --against any --shards 4 --from-changelog
 """
+Work = tuple[Sequence[str], int | None, Callable[[asyncio.Event, Callable[[int], object]], Coroutine[None, None, bool]]]
+"""Roles that are needed, documents to be done where that is known, and what tells how far it is until all are."""
 LEFT_OUT = ("partitions", "http_port", "http_host")  # of no use here, or in the way of the worker beside
 
 
@@ -47,11 +51,19 @@ it says how to switch: workers with the new prefix go on where it ended, and con
 every document is judged anew. Interrupted, the same command goes on.
 
 What retention has deleted from the documents topic cannot be rebuilt: documents that were duplicates of such ones may
-become unique. A prefix in use with other settings is refused.""",
+become unique. A prefix in use with other settings is refused.
+
+With --from-changelog the documents come from what the shards have stored (verify = exact): nothing is missing, and the
+documents topic is not read. It changes the number of shards and no other setting. Verdicts and pairs are written anew;
+unique begins with what comes next. Run stream-lsh drain before.""",
 )
 @with_options(
     [
         Option(["--to-prefix"], required=True, metavar="NAME", section=RUNNING, help="the new prefix"),
+        Option(
+            ["--from-changelog"], is_flag=True, section=RUNNING,
+            help="only another number of shards, from what the shards have stored instead of the documents topic",
+        ),
         Option(
             ["--log-level"], type=click.Choice(LEVELS), default="warning", show_default=True, section=RUNNING,
             help="what the stages tell on standard error",
@@ -61,23 +73,18 @@ become unique. A prefix in use with other settings is refused.""",
     ]
 )  # fmt: skip
 @click.pass_context
-def reindex(context: click.Context, /, to_prefix: str, log_level: str, quiet: bool, **_: Any) -> None:
+def reindex(
+    context: click.Context, /, to_prefix: str, from_changelog: bool, log_level: str, quiet: bool, **_: Any
+) -> None:  # fmt: skip
     settings = load_settings(context, KafkaSettings)
     require_kafka(*PACKAGES)
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.run.supervisor import plan, work
-    from stream_lsh.kafka.tools.reindex import follow, prepare, target
+    from stream_lsh.kafka.tools.reindex import target
 
     folder = context.params["data_folder"] if _given(context, "data_folder") else None
     new = target(settings, to_prefix, folder)
     set_resumes(context, new.data_folder)
-    with explained(new):
-        goal = asyncio.run(prepare(new))
-    if goal.deleted and not quiet:
-        complain(
-            f"{count(goal.deleted, 'document')} of {new.documents_topic} {'is' if goal.deleted == 1 else 'are'} no "
-            "longer there, deleted by retention; the rebuilt index will not know them"
-        )
+    roles, total, follow = (_from_changelog if from_changelog else _from_documents)(settings, new, quiet)
     began, finished = time.monotonic(), False
     display = progress_display(
         quiet=quiet, writes_standard_output=False, words=_words, idle="no documents judged yet; the stages start"
@@ -86,18 +93,43 @@ def reindex(context: click.Context, /, to_prefix: str, log_level: str, quiet: bo
 
         def report(done: int) -> None:
             if done:  # the time until the first one says nothing about the speed
-                show(Progress(done, 0, 0, 0, 0, done, goal.total, time.monotonic() - began))
+                show(Progress(done, 0, 0, 0, 0, done, total, time.monotonic() - began))
 
         async def watch(stop: asyncio.Event) -> None:
             nonlocal finished
-            finished = await follow(new, goal, stop, report)
+            finished = await follow(stop, report)
 
-        signals = work(plan(ROLES, "groups", None, log_level, together=True), new, beside=watch)
+        signals = work(plan(roles, "groups", None, log_level, together=True), new, beside=watch)
     if not finished:
         raise interruption(signals[-1])
     if not quiet:
-        said = f"{count(goal.total, 'document')} judged in {duration(time.monotonic() - began)}"
+        what = "all documents" if total is None else count(total, "document")
+        said = f"{what} judged in {duration(time.monotonic() - began)}"
         complain("\n".join([said + ", everything up to now. To switch:", *switching(settings, new, _options(context))]))
+
+
+def _from_documents(settings: KafkaSettings, new: KafkaSettings, quiet: bool) -> Work:
+    from stream_lsh.kafka.client.connection import explained
+    from stream_lsh.kafka.tools.reindex import follow, prepare
+
+    with explained(new):
+        goal = asyncio.run(prepare(new))
+    if goal.deleted and not quiet:
+        complain(
+            f"{count(goal.deleted, 'document')} of {new.documents_topic} {'is' if goal.deleted == 1 else 'are'} no "
+            "longer there, deleted by retention; the rebuilt index will not know them"
+        )
+    return ROLES, goal.total, lambda stop, report: follow(new, goal, stop, report)
+
+
+def _from_changelog(settings: KafkaSettings, new: KafkaSettings, quiet: bool) -> Work:
+    from stream_lsh.kafka.client.connection import explained
+    from stream_lsh.kafka.tools.from_changelog import RESTORING, look, restore
+
+    with explained(new):
+        changelogs = asyncio.run(look(settings, new))
+    total = None if changelogs.accepted is None else changelogs.accepted.documents
+    return RESTORING, total, lambda stop, report: restore(changelogs, new, stop, report)
 
 
 def switching(old: KafkaSettings, new: KafkaSettings, options: str) -> list[str]:
@@ -115,8 +147,11 @@ def switching(old: KafkaSettings, new: KafkaSettings, options: str) -> list[str]
 
 def _words(report: Progress, speed: Speed) -> list[str]:
     rate = speed.documents()
-    total = report.bytes_total or 0
-    return [f"{report.documents:,} of {count(total, 'document')} judged", *([per_second(rate)] if rate else [])]
+    total = report.bytes_total
+    done = (
+        count(report.documents, "document") if total is None else f"{report.documents:,} of {count(total, 'document')}"
+    )
+    return [f"{done} judged", *([per_second(rate)] if rate else [])]
 
 
 def _given(context: click.Context, name: str) -> bool:

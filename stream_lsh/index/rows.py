@@ -7,6 +7,7 @@ behind the flushed rows is overwritten.
 from __future__ import annotations
 
 import os
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from stream_lsh.settings import Settings
 
 FORMAT = 2
 REMEDY = "restore the folder from a backup or start a new one"
+_VALUE = struct.Struct("<II")  # rows, width
 
 
 class Shape:
@@ -151,3 +153,18 @@ class RowFile:
 def flush_name(shard: int, generation: int, first: int) -> str:
     """The name in the store of a flush into a row file, from the row `first` on: its `last` row and `crc`."""
     return f"flush/{shard}/{generation}/{first}"
+
+
+def packed(rows: NDArray[np.uint64]) -> bytes:
+    """Rows uint64[n, width] as a value of the store."""
+    return _VALUE.pack(*rows.shape) + rows.tobytes()
+
+
+def unpacked(value: bytes | bytearray) -> NDArray[np.uint64]:
+    """What `packed` gave.
+
+    Raises:
+        ValueError, struct.error: it is damaged.
+    """
+    n, width = _VALUE.unpack_from(value)
+    return np.frombuffer(value, np.uint64, n * width, _VALUE.size).reshape(n, width)

@@ -31,7 +31,7 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.policy import pause
 from stream_lsh.index.postings import Workers
-from stream_lsh.index.rows import Shape, flush_name
+from stream_lsh.index.rows import Shape, flush_name, packed, unpacked
 from stream_lsh.index.sets import Sets
 from stream_lsh.index.settling import Fates
 from stream_lsh.index.store import ROWS, TOLD, Range, Store, name_key, rows_key
@@ -43,7 +43,6 @@ from stream_lsh.settings import Settings
 BATCH = 4096  # most documents of one batch
 CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of more rows
 CACHED_HEADS = 128 << 20  # bytes of the latest rows' signatures
-_ROWS = struct.Struct("<II")  # rows, width
 
 Shingle = Callable[[bytes, NDArray[np.int64]], tuple[NDArray[np.uint64], NDArray[np.int64]]]
 
@@ -255,12 +254,12 @@ class Shard:
         else:
             generation = next(g for g in reversed(self.generations) if g.first <= first)
             rows = generation.rows.read(first - generation.first, last - generation.first)
-        return _ROWS.pack(last - first, self.shape.width) + rows.tobytes()
+        return packed(rows)
 
     def value_untold(self, first: int, last: int) -> bytes:
         """The value of rows as `pending` gave it when they came, where others have told since what became of them."""
         value = bytearray(self.value_of(first, last))
-        untell(np.frombuffer(value, np.uint64, offset=_ROWS.size).reshape(last - first, self.shape.width))
+        untell(unpacked(value))
         return bytes(value)
 
     def manifest(self) -> tuple[dict[bytes, bytes], list[Range]]:
@@ -395,11 +394,10 @@ class Shard:
         row = self.count
         first, value = self._store.holding(ROWS, self.number, generation.number, row)
         try:
-            n, width = _ROWS.unpack_from(value)
-            block = np.frombuffer(value, np.uint64, n * width, _ROWS.size).reshape(n, width)
+            block = unpacked(value)
         except (struct.error, ValueError):
-            n, width, block = 0, self.shape.width, np.empty((0, self.shape.width), np.uint64)
-        if width != self.shape.width or not first <= row < first + n:
+            block = np.empty((0, self.shape.width), np.uint64)
+        if block.shape[1] != self.shape.width or not first <= row < first + len(block):
             raise DamagedError(
                 f"{self._store.path}: the rows from {first} of shard {self.number} are damaged; "
                 "restore the folder from a backup"

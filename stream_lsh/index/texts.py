@@ -14,7 +14,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, FormatError, StateError
 from stream_lsh.index.store import TEXTS, Store, rows_key
 
 FRAME_DOCUMENTS = 32
@@ -62,6 +62,32 @@ def decompress(frame: TextFrame) -> list[bytes]:
     except zstandard.ZstdError as error:
         raise StateError(f"the texts of a frame are damaged ({error})") from None
     return [data[a:b] for a, b in pairwise(bounds)]
+
+
+def texts_in(value: bytes) -> list[bytes]:
+    """The texts of the rows of a value of the store, from its first row on.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    try:
+        slots, ends, data = _opened(value, zstandard.ZstdDecompressor())
+    except (struct.error, ValueError, zstandard.ZstdError) as error:
+        raise FormatError(f"the texts of a change are damaged ({error})") from None
+    bounds = [0, *ends.tolist()]
+    return [data[bounds[slot] : bounds[slot + 1]] for slot in slots.tolist()]
+
+
+def _opened(
+    value: bytes, decompressor: zstandard.ZstdDecompressor
+) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
+    """Which texts the rows of a value have, where each text ends, and all texts."""
+    n_rows, n_texts, size = _HEADER.unpack_from(value)
+    at = _HEADER.size
+    slots = np.frombuffer(value, np.uint16, n_rows, at)
+    ends = np.frombuffer(value, np.uint32, n_texts, at + slots.nbytes)
+    payload = memoryview(value)[at + slots.nbytes + ends.nbytes :]
+    return slots, ends, decompressor.decompress(payload, max_output_size=size)
 
 
 def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -138,12 +164,7 @@ class Texts:
 
     def _open(self, first: int, value: bytes) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
         try:
-            n_rows, n_texts, size = _HEADER.unpack_from(value)
-            at = _HEADER.size
-            slots = np.frombuffer(value, np.uint16, n_rows, at)
-            ends = np.frombuffer(value, np.uint32, n_texts, at + slots.nbytes)
-            payload = memoryview(value)[at + slots.nbytes + ends.nbytes :]
-            return slots, ends, self._decompressor.decompress(payload, max_output_size=size)
+            return _opened(value, self._decompressor)
         except (struct.error, ValueError, zstandard.ZstdError) as error:
             where = f"{self._store.path}: the texts from row {first} of shard {self._shard}"
             raise DamagedError(f"{where} are damaged ({error}); start a new folder") from None

@@ -79,6 +79,12 @@ class KafkaSettings(Settings):
     data_folder: Path = Field(
         default=Path("stream-lsh-data"), description="folder of a worker's shards; each worker needs its own"
     )
+    instance: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9._-]{1,200}$",
+        description="this worker's own name, the same after a restart: one that is back within session_timeout_ms "
+        "moves nothing (default: none)",
+    )
     session_timeout_ms: int = Field(
         default=10_000, ge=1000, le=1_800_000, description="silence after which a worker counts as dead, ms"
     )

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import cause, client_options
+from stream_lsh.kafka.client.names import alone
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -59,7 +60,8 @@ def seen(future: asyncio.Future[Any]) -> None:
 
 @asynccontextmanager
 async def consuming(settings: KafkaSettings, role: str, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
-    """A started consumer in the group of a role, not subscribed yet; stopped at the end, and so out of its group.
+    """A started consumer in the group of a role, not subscribed yet; stopped at the end, and so out of its group,
+    unless it has a name there.
 
     It commits nothing and resets no offset by itself. How long it may go without asking for records has no limit: the
     roles that wait for others do so on purpose. options: of AIOKafkaConsumer.
@@ -67,9 +69,17 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
     Raises:
         KafkaError, OSError: as `connection.admin`.
     """
+    given = {
+        "group_id": Topics.of(settings).group(role),
+        "fetch_max_bytes": FETCH_BYTES,
+        "max_partition_fetch_bytes": FETCH_BYTES // 4,
+        **options,
+    }
+    group = given["group_id"]
     consumer = AIOKafkaConsumer(
         **client_options(settings),
         client_id=f"{settings.topic_prefix}.{role}",
+        group_instance_id=settings.instance if group else None,
         enable_auto_commit=False,
         auto_offset_reset="none",
         session_timeout_ms=settings.session_timeout_ms,
@@ -78,16 +88,12 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         metadata_max_age_ms=METADATA_MS,
         # The broker answers to a join only when all members have come, or a session timeout later.
         request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),
-        **{
-            "group_id": Topics.of(settings).group(role),
-            "fetch_max_bytes": FETCH_BYTES,
-            "max_partition_fetch_bytes": FETCH_BYTES // 4,
-            **options,
-        },
+        **given,
     )
     try:
         await _started(consumer.start, settings)
-        yield consumer
+        async with alone(consumer, settings, group):
+            yield consumer
     finally:
         await stop_consumer(consumer)
 

@@ -32,6 +32,8 @@ _REMEDIES = (
     "To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms",
 )
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
+LETTER = "reason", "detail", "topic", "partition", "offset"
+"""The headers that a dead letter has behind those of the document."""
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
@@ -174,11 +176,8 @@ class SourcePartition:
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
     """A rejected document as it came, with the reason and where it stood in its headers."""
-    added = {
-        "reason": verdict.reason, "detail": verdict.detail, "topic": document.topic,
-        "partition": str(document.partition), "offset": str(document.offset),
-    }  # fmt: skip
-    headers = [(name, value.encode("utf-8", "surrogatepass")) for name, value in added.items()]
+    added = verdict.reason, verdict.detail, document.topic, str(document.partition), str(document.offset)
+    headers = [(name, value.encode("utf-8", "surrogatepass")) for name, value in zip(LETTER, added, strict=True)]
     return document.key, document.value, [*document.headers, *headers], document.timestamp
 
 

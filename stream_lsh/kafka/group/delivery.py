@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
 
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import producing, seen
-from stream_lsh.kafka.group.member import Member, Positions
+from stream_lsh.kafka.group.member import Positions
 from stream_lsh.kafka.group.output import ANSWER_SECONDS, Underway
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
@@ -26,9 +26,19 @@ Outputs = Mapping[tuple[str, int], Sequence[Row]]
 BATCH_BYTES = 1_000_000  # below Kafka's default limit
 
 
+class Committer(Protocol):
+    """Whose positions are committed: a `Member`, or a tool for its group."""
+
+    role: str
+    group: str
+
+    async def commit(self, positions: Positions) -> None:
+        """Commit where there are no transactions."""
+
+
 @asynccontextmanager
 async def delivering(
-    settings: KafkaSettings, watch: Watch, member: Member, transactional_id: str, batch_bytes: int = BATCH_BYTES
+    settings: KafkaSettings, watch: Watch, member: Committer, transactional_id: str, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[Delivery]:
     """A `Delivery` with a producer of its own; by the settings' `delivery` a transactional one, which fences an earlier
     one of the same id and ends its transaction before this returns.
@@ -47,7 +57,7 @@ class Delivery:
     """Delivers records and the input positions that they stand for, for a member through one producer: in one
     transaction, or one after the other."""
 
-    def __init__(self, settings: KafkaSettings, watch: Watch, producer: AIOKafkaProducer, member: Member) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Watch, producer: AIOKafkaProducer, member: Committer) -> None:
         self._watch = watch
         self._producer = producer
         self._underway = Underway(producer)

@@ -187,9 +187,14 @@ class Link:
         position: int = await self.member.consumer.position(self.place(partition))
         return position
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is on its way."""
+        return not (self._order or self._underway.bytes)
+
     def idle(self) -> None:
         """Kafka has just answered, and there is nothing to do; unless something is on its way, or not committed."""
-        if not (self._order or self._underway.bytes or self._delivered):
+        if self.at_rest and not self._delivered:
             self._watch.idle()
 
     # -- sending ----------------------------------------------------------------------------------------------------

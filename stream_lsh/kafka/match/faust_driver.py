@@ -19,6 +19,7 @@ from mode.utils.queues import ThrowableQueue
 from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer
+from stream_lsh.kafka.client.names import watch_name
 from stream_lsh.kafka.group.position import Bounds, bounds
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Unanswered
@@ -90,6 +91,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             **self.app.client_options,
             client_id=conf.broker_client_id,
             group_id=conf.id,
+            group_instance_id=self.app.settings.instance,
             partition_assignment_strategy=[self._assignor],
             enable_auto_commit=False,
             # Also for the changelog, which has no commits. `seek_to_committed` sees to it that no frame is passed over.
@@ -115,6 +117,11 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         while not self.should_stop:
             await self.sleep(0.5)
             private.check_group(self._ensure_consumer())
+
+    @Service.task
+    async def _watch_name(self) -> None:
+        if (name := self.app.settings.instance) is not None:
+            await watch_name(self._ensure_consumer(), self.app.settings, self.app.conf.id, name)
 
     async def on_thread_stop(self) -> None:
         # Faust's, but for the consumer: without a broker aiokafka's own stop may raise, and the thread would not end.

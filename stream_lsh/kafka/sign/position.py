@@ -49,12 +49,14 @@ class Note:
 
     fingerprint: of the settings. format: `document_format`; None where version 1 has not said. last: the last record
     before the position, if one was read. begun: nothing of this partition was sent yet when this was committed.
+    paused: the pause (its `since`) in which nothing more is read, and all that was read is delivered; 0 = none.
     """
 
     fingerprint: str
     format: str | None
     last: Last | None = None
     begun: bool = False
+    paused: int = 0
 
     def metadata(self) -> str:
         """As text for an offset commit."""
@@ -63,6 +65,8 @@ class Note:
             found["last"] = [self.last.offset, self.last.timestamp, self.last.crc]
         if self.begun:
             found["begun"] = True
+        if self.paused:
+            found["paused"] = self.paused
         return orjson.dumps(found).decode()
 
     @classmethod
@@ -80,7 +84,9 @@ class Note:
                     f"this is {VERSION}: upgrade this worker"
                 )
             last = Last(*found["last"]) if "last" in found else None
-            return cls(found["fingerprint"], found["format"], last, found.get("begun", False))
+            return cls(
+                found["fingerprint"], found["format"], last, found.get("begun", False), found.get("paused", 0)
+            )  # fmt: skip
         return cls(text, None)
 
     def check(self, fingerprint: str, format: str, source: str) -> None:

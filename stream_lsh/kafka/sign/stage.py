@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -25,6 +25,7 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
+from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
 from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning
 from stream_lsh.kafka.sign.records import Record
 from stream_lsh.kafka.topics import configs_of, output_partitions
@@ -34,7 +35,7 @@ from stream_lsh.wire.frames import CONTINUES
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
 HOLES_SECONDS = 1.0  # after which what follows the last record (transaction markers) counts as read, too
 WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # fetched and not signed yet; then no more is fetched
-OUTPUT_SECONDS = 2.0  # between two looks whether the outputs have the partitions that are left out
+HELD_SECONDS = 2.0  # between two looks whether there is a pause, and whether the outputs have what is left out
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two looks for the key, and two lines that say so
 REQUEST_BYTES = 100 * 2**20
 """socket.request.max.bytes as brokers have it by default: a larger request would only lose the connection."""
@@ -54,15 +55,19 @@ class SignStage(Stage):
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._hungry.set()
-        self._left_out: set[int] = set()
+        self._left_out: set[int] = set()  # partitions that the outputs do not have
+        self._pause = self._at_rest = Pause()  # as it was seen last; that for which everything read is committed
+        self._signing = False
         self._lasts: dict[int, Last] = {}  # of each partition the last record that was handed over
         self._again: dict[int, Last] = {}  # those that were read before, and are to be found again
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self._link.run(stop, self._fetch, self._sign, prepare=self._prepare, isolation="read_committed")
+        await self._link.run(
+            stop, self._fetch, self._sign, self._watch_holds, prepare=self._prepare, isolation="read_committed"
+        )
 
     def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
-        return Note(self.settings.fingerprint, self.settings.document_format, last, begun)
+        return Note(self.settings.fingerprint, self.settings.document_format, last, begun, self._at_rest.since)
 
     async def _prepare(self) -> None:
         """Fingerprints are made with the index's key, which the sequencer commits at its first start."""
@@ -91,6 +96,7 @@ class SignStage(Stage):
             if place.new:
                 self._link.reached({partition: (place.position, self._noted(None, begun=True))})
         await self._link.commit()  # before anything is sent: so a position that is missing is one that was lost
+        pause = await pause_of(self._marks())
         have = await output_partitions(self._link.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
@@ -101,7 +107,8 @@ class SignStage(Stage):
         self._link.seek({partition: place.position for partition, place in places.items()})
         for partition, last in self._again.items():
             self._link.member.consumer.seek(self._link.place(partition), last.offset)
-        self._leave_out(have)
+        self._at_rest = Pause()  # what is said of some partitions says nothing of others
+        self._hold(have, pause)
         self._wake()
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
@@ -126,13 +133,15 @@ class SignStage(Stage):
             for p in partitions
         }
 
-    def _leave_out(self, have: int) -> None:
-        """Read nothing of partitions that the outputs, which have so many, do not have; take up those that they have
-        got. Where they begin is committed like that of all others, so that nothing is lost silently meanwhile."""
-        before, self._left_out = self._left_out, {partition for partition in self._link.positions if partition >= have}
-        consumer = self._link.member.consumer
-        consumer.pause(*map(self._link.place, self._left_out - before))
-        consumer.resume(*map(self._link.place, before - self._left_out))
+    def _hold(self, have: int, pause: Pause) -> None:
+        """Read nothing in a pause, and nothing of partitions that the outputs, which have so many, do not have; take up
+        what is not held any more. Where such partitions begin is committed like that of all others, so that nothing is
+        lost silently meanwhile."""
+        positions, consumer = self._link.positions, self._link.member.consumer
+        before, self._left_out = self._left_out, {partition for partition in positions if partition >= have}
+        held, still = set(map(self._link.place, positions if pause else self._left_out)), consumer.paused()
+        consumer.pause(*held - still)
+        consumer.resume(*still - held)
         self.watch.left_out(len(self._left_out))
         if self._left_out - before:
             self.log.warning(
@@ -142,6 +151,38 @@ class SignStage(Stage):
             )  # fmt: skip
         elif before != self._left_out:
             self.log.info("the outputs have the partitions now that were left out of %s", self.topics.documents)
+        if pause and pause != self._pause:
+            self.log.warning("reading nothing more of %s: %s", self.topics.documents, pause.by)
+        elif self._pause and not pause:
+            self.log.info("reading %s again", self.topics.documents)
+            self._at_rest = pause
+        self._pause = pause
+
+    async def _marks(self) -> Mapping[int, tuple[int, str]]:
+        return (await committed(self._link.admin, self.topics.group(GROUP))).get(self.topics.documents, {})
+
+    async def _watch_holds(self) -> None:
+        """Beside reading, which a coordinator that moves must not hold up."""
+        while True:
+            await asyncio.sleep(HELD_SECONDS)
+            epoch, have = self._link.epoch, max(self._link.positions, default=0) + 1
+            pause = await pause_of(self._marks())
+            if self._left_out:
+                have = await output_partitions(self._link.admin, self.settings)
+            if epoch == self._link.epoch:
+                self._hold(have, pause)
+
+    async def _rest(self) -> None:
+        """In a pause, once all that was read is delivered, have that said with the positions."""
+        if self._at_rest == self._pause:
+            return
+        for partition in list(self._link.positions):
+            await self._take(partition, [])
+        if not (self._pending or self._signing) and self._link.at_rest:
+            self._at_rest = self._pause
+            self._link.reached(
+                {p: (position, self._noted(self._lasts.get(p))) for p, position in self._link.positions.items()}
+            )
 
     def _forget(self) -> None:
         self._left_out = set()
@@ -167,7 +208,7 @@ class SignStage(Stage):
             self._hungry.set()
 
     async def _fetch(self) -> None:
-        looked = asked = time.monotonic()
+        looked = time.monotonic()
         while True:
             await self._hungry.wait()
             got = await self._link.poll()
@@ -179,11 +220,7 @@ class SignStage(Stage):
                 looked = now
                 for partition in self._link.positions.keys() - got.keys():
                     await self._take(partition, [])
-            if self._left_out and now - asked >= OUTPUT_SECONDS:
-                asked, epoch = now, self._link.epoch
-                have = await output_partitions(self._link.admin, self.settings)
-                if epoch == self._link.epoch:
-                    self._leave_out(have)
+            await self._rest()
 
     def _pace(self, busy: bool) -> None:
         """While documents come, let the broker gather them for the next request, as long as they may linger anyway."""
@@ -252,15 +289,15 @@ class SignStage(Stage):
             began = loop.time()
             epoch, chunks = self._link.epoch, self._pending.take(self.settings.frame_documents)
             self._wake()
+            self._signing = bool(chunks)
             if not chunks:  # given up meanwhile
                 continue
             frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
             if documents := sum(frame.documents for frame in frames):
                 self.watch.batch(documents, loop.time() - began)
             async with self._link.member.working:
-                if epoch != self._link.epoch:
-                    continue
-                for frame in frames:
+                for frame in frames if epoch == self._link.epoch else ():
                     self._lasts |= frame.lasts
                     marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
                     await self._link.send([(0, frame.data)], marks, frame.documents)
+            self._signing = False

@@ -78,16 +78,25 @@ def target(settings: KafkaSettings, prefix: str, data_folder: Path | str | None 
         raise UsageError(f"--to-prefix {prefix} is the topic_prefix that there is already; give a new one")
     old = settings.data_folder.absolute()  # . has no name
     folder = data_folder or (old.with_name(f"{old.name}-{prefix}") if old.name else old / prefix)
-    values = {name: getattr(settings, name) for name in KafkaSettings.model_fields}
-    values |= {
-        "topic_prefix": prefix, "documents_topic": Topics.of(settings).documents, "data_folder": folder,
-        "http_port": None,
-    }  # fmt: skip
+    return changed(
+        settings, f"--to-prefix {prefix}", topic_prefix=prefix, documents_topic=Topics.of(settings).documents,
+        data_folder=folder, http_port=None,
+    )  # fmt: skip
+
+
+def changed(settings: KafkaSettings, what: str, **values: Any) -> KafkaSettings:
+    """These settings with other values, for a reason that messages name.
+
+    Raises:
+        UsageError: they do not go together.
+    """
     try:
-        return KafkaSettings.model_validate(values)
+        return KafkaSettings.model_validate(
+            {name: getattr(settings, name) for name in KafkaSettings.model_fields} | values
+        )
     except ValidationError as error:
         reasons = "; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())
-        raise UsageError(f"--to-prefix {prefix}: {reasons}") from None
+        raise UsageError(f"{what}: {reasons}") from None
 
 
 async def prepare(settings: KafkaSettings) -> Goal:
@@ -102,13 +111,13 @@ async def prepare(settings: KafkaSettings) -> Goal:
     """
     topics = Topics.of(settings)
     async with admin(settings) as client:
-        partitions = await _partitions(client, topics.documents)
+        partitions = await partitions_of(client, topics.documents)
         if not partitions:
             raise StateError(
                 f"Kafka at {settings.bootstrap_servers} has no topic {topics.documents}; name the one with the "
                 "documents by --documents-topic, or by the --topic-prefix it belongs to"
             )
-        signatures = await _partitions(client, topics.signatures)
+        signatures = await partitions_of(client, topics.signatures)
     async with reading(settings) as consumer:
         for partition in signatures:
             await _refuse_others(consumer, settings, partition)
@@ -118,7 +127,7 @@ async def prepare(settings: KafkaSettings) -> Goal:
     return Goal({tp.partition: begins[tp] for tp in partitions}, {tp.partition: ends[tp] for tp in partitions})
 
 
-async def _partitions(client: AIOKafkaAdminClient, topic: str) -> list[TopicPartition]:
+async def partitions_of(client: AIOKafkaAdminClient, topic: str) -> list[TopicPartition]:
     """The partitions of a topic; none if it is not there."""
     if topic not in await client.list_topics():
         return []
@@ -129,10 +138,10 @@ async def _partitions(client: AIOKafkaAdminClient, topic: str) -> list[TopicPart
 @asynccontextmanager
 async def reading(settings: KafkaSettings, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
     """A started consumer without a group. options: of AIOKafkaConsumer."""
+    given = {"isolation_level": "read_committed", "max_partition_fetch_bytes": largest_record(settings), **options}
     consumer = AIOKafkaConsumer(
-        **client_options(settings), isolation_level="read_committed", enable_auto_commit=False,
+        **client_options(settings), **given, enable_auto_commit=False,
         auto_offset_reset="none",  # else what was deleted would look as if nothing had been there
-        **{"max_partition_fetch_bytes": largest_record(settings), **options},
     )  # fmt: skip
     try:
         await consumer.start()
@@ -208,11 +217,9 @@ async def _anything(
     topic = Topics.of(settings).documents
     try:
         async with reading(settings) as consumer:
-            for partition, offset in positions.items():
-                here = TopicPartition(topic, partition)
-                consumer.assign([here])
-                consumer.seek(here, offset)
-                if not await _passed(consumer, here, goal.ends[partition], stop):
+            read_from(consumer, {TopicPartition(topic, partition): offset for partition, offset in positions.items()})
+            for partition in positions:
+                if not await passed(consumer, TopicPartition(topic, partition), goal.ends[partition], stop):
                     return True
     except errors.OffsetOutOfRangeError as error:
         # Not the end: documents may wait in the memory of the stages, and who still has to read deleted ones says so.
@@ -225,11 +232,25 @@ async def _anything(
     return False
 
 
-async def _passed(consumer: AIOKafkaConsumer, here: TopicPartition, end: int, stop: asyncio.Event) -> bool:
+def read_from(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]) -> None:
+    """Have a consumer without a group read partitions from these positions. Only once: where other ones are assigned
+    shortly before, aiokafka's `stop` may wait for ever."""
+    consumer.assign(list(positions))
+    for place, offset in positions.items():
+        consumer.seek(place, offset)
+
+
+async def passed(
+    consumer: AIOKafkaConsumer, here: TopicPartition, end: int, stop: asyncio.Event | None = None
+) -> bool:  # fmt: skip
     """Whether the consumer gets to the end without meeting a record. Not by an answer without records: there is none
-    either if nobody answers, and behind the last record there may be the mark of a transaction."""
+    either if nobody answers, and behind the last record there may be the mark of a transaction.
+
+    Raises:
+        OffsetOutOfRangeError: where it stands was deleted.
+    """
     late = time.monotonic() + READ_MS / 1000
-    while not stop.is_set() and time.monotonic() < late:
+    while not (stop is not None and stop.is_set()) and time.monotonic() < late:
         found = (await consumer.getmany(here, timeout_ms=SLICE_MS, max_records=1)).get(here, ())
         if any(record.offset < end for record in found):
             return False

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
-from aiokafka.structs import OffsetAndMetadata
+from aiokafka import ConsumerRecord, TopicPartition, errors
 
 from stream_lsh.errors import ForeignError, StateError
-from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.client.connection import admin, committed
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.group.unreadable import GROUP, SKIPPABLE, named
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.wire.frames import Sequenced, places
 from stream_lsh.wire.replies import head
@@ -125,13 +124,5 @@ async def skip(settings: KafkaSettings, unread: Unread) -> None:
         found = (await committed(client, topics.group(SKIPPABLE[unread.topic]), place.topic)).get(place.partition)
     position = 0 if found is None else found[0]
     offsets = sorted({unread.offset, *(offset for offset in before if offset >= position)})
-    consumer = AIOKafkaConsumer(
-        **client_options(settings), group_id=topics.group(GROUP), enable_auto_commit=False
-    )  # fmt: skip
-    await consumer.start()
-    try:
-        await asyncio.sleep(0)  # see `reading`
-        consumer.assign([place])
-        await consumer.commit({place: OffsetAndMetadata(unread.offset, orjson.dumps(offsets).decode())})
-    finally:
-        await consumer.stop()
+    mark = unread.offset, orjson.dumps(offsets).decode()
+    await commit(settings, topics.group(GROUP), {place: mark})

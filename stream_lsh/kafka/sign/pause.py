@@ -1,0 +1,38 @@
+"""The mark by which an operator has the signers pause: nothing new is read, what was read is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+
+import orjson
+from aiokafka.errors import GroupAuthorizationFailedError
+
+GROUP = "pause"
+"""The group that reads nothing: the metadata of its commit for partition 0 of the documents are the mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """by: who has asked for it, and what ends it; "" = nobody, documents are read. since: ms since 1970, which tells
+    one pause from another."""
+
+    by: str = ""
+    since: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.by)
+
+    def metadata(self) -> str:
+        """As text for an offset commit."""
+        return orjson.dumps({"by": self.by, "since": self.since}).decode()
+
+
+async def pause_of(commits: Awaitable[Mapping[int, tuple[int, str]]]) -> Pause:
+    """The pause as it stands, by what the group has committed for the documents. Who may not look at that is not
+    paused: nobody can have written the mark."""
+    try:
+        found = (await commits).get(0)
+    except GroupAuthorizationFailedError:
+        return Pause()
+    return Pause() if found is None else Pause(**orjson.loads(found[1]))

@@ -1,0 +1,228 @@
+"""Draining a pipeline: its signers pause, and what was read gets its verdict and is passed on; who still has what."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from aiokafka import TopicPartition, errors
+from aiokafka.admin import AIOKafkaAdminClient
+
+from stream_lsh.errors import StateError, StreamLshError
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.judge.judged import decided_of, last_of
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
+from stream_lsh.kafka.sign.position import Note
+from stream_lsh.kafka.tools.commits import commit, committed_by
+from stream_lsh.kafka.tools.reindex import partitions_of, passed, read_from, reading
+from stream_lsh.kafka.topics import check
+from stream_lsh.wording import count
+
+BY = "stream-lsh drain (stream-lsh drain --resume has documents read again)"
+LOOK = 1.0  # seconds between two looks
+_NOBODY = ("Empty", "Dead")  # states of a group without members
+
+Way = tuple[int, int]
+"""A position, and where it has to come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far everybody is, as committed. All by partition of what a role reads.
+
+    reading: source partitions that a signer may read more of. signed: behind what was signed. accepted: None before the
+    first start of a sequencer. judged: the last complete frame; decided: documents with a verdict, where that is known.
+    forward: None if it has never run.
+    """
+
+    reading: tuple[int, ...] = ()
+    signed: Mapping[int, int] = field(default_factory=dict)
+    sequence: Way = (0, 0)
+    accepted: Accepted | None = None
+    match: Mapping[int, Way] = field(default_factory=dict)
+    judged: int = -1
+    decided: int | None = None
+    forward: Mapping[int, Way] | None = None
+
+    @property
+    def documents(self) -> int:
+        """How many were accepted."""
+        return 0 if self.accepted is None else self.accepted.documents
+
+    def left(self) -> list[str]:
+        """Who still has what, in words; nothing if all is done."""
+        found = []
+        if self.reading:
+            found.append(
+                f"sign may still read partition {_listed(self.reading)}: no signer has said yet that it has stopped"
+            )
+        known = {} if self.accepted is None else self.accepted.positions
+        missing = [partition for partition, to in self.signed.items() if to > known.get(partition, 0)]
+        at, end = self.sequence
+        if at < end:
+            found.append(f"sequence has {count(end - at, 'frame')} to read")
+        elif missing:
+            found.append(f"sequence has not got all that was signed of partition {_listed(missing)}")
+        for shard, (at, end) in sorted(self.match.items()):
+            if at < end:
+                found.append(f"match has {count(end - at, 'frame')} of shard {shard} to answer")
+        if self.accepted is not None and self.judged < self.accepted.last:
+            left = "documents" if self.decided is None else count(self.documents - self.decided, "document")
+            found.append(f"judge has {left} without a verdict, after frame {self.judged}")
+        for partition, (at, end) in sorted((self.forward or {}).items()):
+            if at < end:
+                found.append(f"forward has verdicts of partition {partition} from offset {at} to {end}")
+        return found
+
+
+def _listed(partitions: tuple[int, ...] | list[int]) -> str:
+    return ", ".join(map(str, sorted(partitions)))
+
+
+async def mark(settings: KafkaSettings, pause: Pause) -> None:
+    """Write what the signers look at. Raises as `commit`."""
+    topics = Topics.of(settings)
+    place = TopicPartition(topics.documents, 0)
+    await commit(settings, topics.group(GROUP), {place: (0, pause.metadata())})
+
+
+async def paused(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
+    """The pause as it stands. Raises as `committed_by`."""
+    topics = Topics.of(settings)
+
+    async def commits() -> Mapping[int, tuple[int, str]]:
+        return (await committed_by(client, topics.group(GROUP))).get(topics.documents, {})
+
+    return await pause_of(commits())
+
+
+async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
+    found = await paused(client, settings)
+    if found and found.by != BY:
+        raise StateError(
+            f"the signers of {settings.topic_prefix} pause for {found.by}: finish that, it has them read again"
+        )
+    return found
+
+
+async def begin(settings: KafkaSettings) -> Pause:
+    """Have the signers pause; the same pause if they do already.
+
+    Raises:
+        BrokerError, KafkaError, OSError: see `topics.check`.
+        StateError: they pause for something else.
+    """
+    await check(settings, ["sign", "sequence", "judge"])
+    async with admin(settings) as client:
+        found = await _drained_by_us(client, settings)
+    if not found:
+        found = Pause(BY, time.time_ns() // 1_000_000)
+        await mark(settings, found)
+    return found
+
+
+async def resume(settings: KafkaSettings) -> bool:
+    """Have the signers read again; False if they did. Raises as `begin`."""
+    async with admin(settings) as client:
+        found = await _drained_by_us(client, settings)
+    if found:
+        await mark(settings, Pause())
+    return bool(found)
+
+
+async def follow(
+    settings: KafkaSettings, pause: Pause, seconds: float, report: Callable[[list[str]], object]
+) -> Standing:  # fmt: skip
+    """Wait until nothing is left.
+
+    Args:
+        report: told what is left, again and again.
+
+    Raises:
+        StreamLshError: something is, after so many seconds. KafkaError, OSError: Kafka is away at that time.
+        StateError: somebody has had the signers read again meanwhile.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        late = time.monotonic() >= end
+        try:
+            async with admin(settings) as client:
+                if await paused(client, settings) != pause:
+                    raise StateError("somebody has had the signers read again (drain --resume) before all was done")
+                found = await look(client, settings, pause)
+        except (errors.KafkaError, OSError, TimeoutError):
+            if late:
+                raise
+        else:
+            left = found.left()
+            if not left:
+                return found
+            if late:
+                raise StreamLshError(
+                    f"not drained within {seconds:.0f} s: {'; '.join(left)}. The signers pause still: run the command "
+                    "again to wait for the rest, or stream-lsh drain --resume to have them read again"
+                )
+            report(left)
+        await asyncio.sleep(LOOK)
+
+
+async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Pause) -> Standing:
+    """How far everybody is. In the order of the pipeline: nothing comes to who was looked at."""
+    topics = Topics.of(settings)
+
+    async def ways(topic: str, role: str) -> dict[int, Way]:
+        places = await partitions_of(client, topic)
+        found = (await committed_by(client, topics.group(role))).get(topic, {})
+        # As they are, be it in a transaction whose marks are still to be written.
+        async with reading(settings, isolation_level="read_uncommitted") as consumer:
+            ends = await consumer.end_offsets(places)
+        return {place.partition: (found.get(place.partition, (0, ""))[0], ends[place]) for place in places}
+
+    group = topics.group("sign")
+    sources = [place.partition for place in await partitions_of(client, topics.documents)]
+    commits = (await committed_by(client, group)).get(topics.documents, {})
+    notes = {partition: Note.of(metadata, group) for partition, (_, metadata) in commits.items()}
+    reads: tuple[int, ...] = ()
+    if await _has_members(client, group):
+        reads = tuple(p for p in sources if p not in notes or notes[p].paused != pause.since)
+    signed = {partition: to for partition, (to, _) in commits.items() if not notes[partition].begun}
+
+    # Its end first: what is sent meanwhile is not signed by those who have stopped.
+    ways_in = await ways(topics.signatures, "sequence")
+    sequenced = (await committed_by(client, topics.group("sequence"))).get(topics.signatures, {})
+    accepted = Accepted.of(sequenced[0][1]) if 0 in sequenced else None
+    match = await ways(topics.frames, "match")
+    judge = (await committed_by(client, topics.group("judge"))).get(topics.matches, {})
+    judged, decided = (last_of(judge[0][1], topics.group("judge")), decided_of(judge[0][1])) if 0 in judge else (-1, 0)
+    forward: dict[int, Way] | None = None
+    if await committed_by(client, topics.group("forward")):
+        forward = await _forward(settings, await ways(topics.verdicts, "forward"))
+    return Standing(reads, signed, ways_in[0], accepted, match, judged, decided, forward)
+
+
+async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int, Way]:
+    """With those done that have only marks of transactions before them, which are no verdicts."""
+    found, topic = dict(ways), Topics.of(settings).verdicts
+    open_ = {TopicPartition(topic, partition): at for partition, (at, end) in ways.items() if at < end}
+    async with reading(settings) as consumer:
+        read_from(consumer, open_)
+        for place in open_:
+            end = ways[place.partition][1]
+            with suppress(errors.OffsetOutOfRangeError):  # for forward to say
+                if await passed(consumer, place, end):
+                    found[place.partition] = end, end
+    return found
+
+
+async def _has_members(client: AIOKafkaAdminClient, group: str) -> bool:
+    [response] = await client.describe_consumer_groups([group])
+    error, _, state, *_ = response.groups[0]
+    if error:
+        raise errors.for_code(error)(f"the members of the consumer group {group}")
+    return state not in _NOBODY

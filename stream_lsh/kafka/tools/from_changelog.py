@@ -1,0 +1,306 @@
+"""Rebuilding under another prefix with another number of shards from the changelogs, without the documents topic.
+
+The documents are read back from what the shards have stored, in the order of the log, signed and sent as frames of the
+new prefix: its sequencer, shards and judge do the rest. A frame that was accepted before counts once, so it may be
+killed anywhere and run again. Meanwhile signers of the new prefix pause; at the end they get the positions behind what
+was restored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
+from aiokafka.admin import AIOKafkaAdminClient
+
+from stream_lsh.documents.columns import Columns
+from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
+from stream_lsh.families.signer import Signer
+from stream_lsh.kafka.client.clients import producing, seen
+from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.group.output import Underway
+from stream_lsh.kafka.judge.judged import decided_of, last_of
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.sign.pause import Pause
+from stream_lsh.kafka.sign.position import Note
+from stream_lsh.kafka.tools.commits import commit, committed_by
+from stream_lsh.kafka.tools.drain import mark, paused
+from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading
+from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
+from stream_lsh.wire.changes import Change
+from stream_lsh.wire.frames import Frame, Source
+
+log = logging.getLogger("stream_lsh.kafka.tools.from_changelog")
+
+RESTORING = ("sequence", "match", "judge")
+"""The roles that do the work; the documents come from here, and what was forwarded before is not forwarded again."""
+LOOK = 0.5  # seconds between two looks at how far it is
+SLICE_MS = 500
+FETCH_BYTES = 2 << 20  # of a changelog in one answer, or one record
+
+
+@dataclass(frozen=True, slots=True)
+class Changelogs:
+    """What there is to restore. old: the settings it was made with. ends: by shard, the offset behind its last change.
+    accepted: what the sequencer has accepted, None if that is forgotten."""
+
+    old: KafkaSettings
+    ends: Mapping[int, int]
+    accepted: Accepted | None
+
+
+async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
+    """See what there is, make the topics of the new prefix, and have its signers pause.
+
+    Args:
+        settings: with the prefix of the old index; they may name any number of shards. new: see `reindex.target`.
+
+    Raises:
+        UsageError: what the shards have stored does not suffice.
+        StateError: there is no changelog, it is not whole, or the new prefix is in use.
+        BrokerError, KafkaError, OSError: see `reindex.prepare`.
+    """
+    if settings.verify != "exact":
+        raise UsageError(
+            f"--from-changelog needs verify = exact: with verify = {settings.verify} the index has no texts to make "
+            "other shards of"
+        )
+    topics = Topics.of(settings)
+    async with admin(settings) as client:
+        places = await partitions_of(client, topics.changelog)
+        if not places:
+            raise StateError(
+                f"Kafka at {settings.bootstrap_servers} has no topic {topics.changelog}; --topic-prefix names the "
+                "index to be rebuilt"
+            )
+        found = (await committed_by(client, topics.group("sequence"))).get(topics.signatures, {})
+        old = changed(settings, f"{topics.changelog} has {len(places)} partitions", shards=len(places))
+        async with reading(settings) as consumer:
+            begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        trimmed = next((place for place in places if begins[place]), None)
+        if trimmed is not None:
+            raise StateError(
+                f"the changelog of shard {trimmed.partition} begins at offset {begins[trimmed]}: it was trimmed, and "
+                "what was before is not known. Rebuild from the documents topic (without --from-changelog)"
+            )
+        if not any(ends.values()):
+            raise StateError(f"{topics.changelog} is empty: there is nothing to rebuild")
+        await prepare(new)
+        await _claim(client, settings, new)
+    accepted = Accepted.of(found[0][1]) if 0 in found else None
+    return Changelogs(old, {place.partition: ends[place] for place in places}, accepted)
+
+
+def _by(settings: KafkaSettings) -> str:
+    return f"stream-lsh reindex --from-changelog of {settings.topic_prefix}"
+
+
+async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: KafkaSettings) -> None:
+    """Have the signers of the new prefix pause, before anybody works under it.
+
+    Raises:
+        StateError: somebody does already.
+    """
+    if (await paused(client, new)).by == _by(settings):
+        return
+    for role in ROLES:
+        if await committed_by(client, Topics.of(new).group(role)):
+            raise StateError(
+                f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
+                "--to-prefix"
+            )
+    await mark(new, Pause(_by(settings), time.time_ns() // 1_000_000))
+
+
+async def restore(
+    changelogs: Changelogs, new: KafkaSettings, stop: asyncio.Event, report: Callable[[int], object]
+) -> bool:  # fmt: skip
+    """Have everything restored by the workers of the new prefix; False if `stop` came first.
+
+    Args:
+        report: told the number of documents done, again and again.
+
+    Raises:
+        StateError: the changelogs do not fit together or the settings; or workers of the new prefix are at work.
+    """
+    while not stop.is_set():
+        try:
+            async with admin(new) as client:
+                work = _Restoring(changelogs, new, client, stop, report)
+                if await work.send() and await work.judged():
+                    await work.hand_over()
+                    return True
+        except (errors.KafkaError, OSError, TimeoutError) as error:
+            # How long to wait for a broker that is away the workers decide.
+            log.info("beginning again: %s", error)
+            await _pause(stop)
+    return False
+
+
+async def _pause(stop: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), LOOK)
+
+
+class _Restoring:
+    """One attempt: from the beginning of the changelogs, past what was accepted already."""
+
+    def __init__(
+        self, changelogs: Changelogs, new: KafkaSettings, client: AIOKafkaAdminClient, stop: asyncio.Event,
+        report: Callable[[int], object],
+    ) -> None:  # fmt: skip
+        self._changelogs = changelogs
+        self._new = new
+        self._topics = Topics.of(new)
+        self._client = client
+        self._stop = stop
+        self._report = report
+        self._looked = 0.0
+        self._segments = Segments()
+
+    async def _accepted(self) -> Accepted | None:
+        """What the new sequencer has accepted; None before its first start, which makes the key."""
+        found = await committed(self._client, self._topics.group("sequence"), self._topics.signatures)
+        return Accepted.of(found[0][1]) if 0 in found else None
+
+    async def _judge(self) -> int:
+        """The last frame that is judged; told how many documents are."""
+        group = self._topics.group("judge")
+        found = (await committed(self._client, group, self._topics.matches)).get(0)
+        self._looked = time.monotonic()
+        if found is None:
+            return -1
+        self._report(decided_of(found[1]) or 0)
+        return last_of(found[1], group)
+
+    async def send(self) -> bool:
+        """Send every frame that is not accepted yet; False if it is not wanted any more."""
+        while (accepted := await self._accepted()) is None:
+            await _pause(self._stop)
+            if self._stop.is_set():
+                return False
+        old, ends = self._changelogs.old, self._changelogs.ends
+        signer, last = Signer(self._new.signing, accepted.key), -1
+        under_way: deque[asyncio.Future[Any]] = deque()
+        async with (
+            reading(old, max_partition_fetch_bytes=FETCH_BYTES) as consumer,
+            producing(self._new, "reindex") as producer,
+        ):
+            chains, underway = Chains(consumer, old, ends), Underway(producer)
+
+            async def send(columns: Columns, source: Source, segments: Any) -> None:
+                if all(to <= accepted.positions.get(partition, -1) for partition, _, to, _ in segments.tolist()):
+                    return
+                frame = await asyncio.to_thread(Frame.of, signer, self._new, columns, segments, source)
+                data = frame.encode(self._new)
+                future = await underway.send(self._topics.signatures, 0, data)
+                future.add_done_callback(seen)
+                under_way.append(future)
+                while under_way and under_way[0].done():
+                    under_way.popleft().result()
+                if time.monotonic() > self._looked + LOOK:
+                    await self._judge()
+
+            while changes := await chains.following(self._stop):
+                for columns, source in pieces(*documents(changes, old), self._new.frame_documents):
+                    await send(columns, source, self._segments.of(source))
+                last = changes[0].offset
+            known = self._changelogs.accepted
+            if known is not None and known.last <= last:  # further by the ends of transactions, and what was compacted
+                await send(*nothing(), self._segments.up_to(known.positions, {}))
+            await asyncio.gather(*under_way)
+        return not self._stop.is_set()
+
+    async def judged(self) -> bool:
+        """Wait until all of it is judged; False if that is not wanted any more."""
+        wanted = self._segments.positions
+        while not self._stop.is_set():
+            accepted = await self._accepted()
+            if accepted is not None and all(accepted.positions.get(p, -1) >= to for p, to in wanted.items()):
+                if await self._judge() >= accepted.last:
+                    return True
+            elif time.monotonic() > self._looked + LOOK:
+                await self._judge()
+            await _pause(self._stop)
+        return False
+
+    async def hand_over(self) -> None:
+        """Give signers and forwarders the positions behind what was restored, and let the signers read.
+
+        Raises:
+            StateError: there are workers already.
+        """
+        new, topics, positions = self._new, self._topics, self._segments.positions
+        note = Note(new.fingerprint, new.document_format).metadata()
+        documents = {partition: TopicPartition(topics.documents, partition) for partition in positions}
+        verdicts = [TopicPartition(topics.verdicts, partition) for partition in positions]
+        # Behind what is written, though the marks of its transaction may not stand there yet.
+        async with reading(new, isolation_level="read_uncommitted") as consumer:
+            ends = await consumer.end_offsets(verdicts)
+        signed = {documents[partition]: (to, note) for partition, to in positions.items()}
+        await commit(new, topics.group("sign"), signed)
+        forwarded = {documents[partition]: (to, "") for partition, to in positions.items()}
+        await commit(new, topics.group("forward"), forwarded | {place: (end, "") for place, end in ends.items()})
+        await mark(new, Pause())
+
+
+class Chains:
+    """The changes of all shards, frame by frame, as far as all of them have them; by the chain rule.
+
+    ends: by shard, offset behind the last change that counts.
+    """
+
+    def __init__(self, consumer: AIOKafkaConsumer, settings: KafkaSettings, ends: Mapping[int, int]) -> None:
+        self._consumer = consumer
+        self._settings = settings
+        topic = Topics.of(settings).changelog
+        self._ends = {TopicPartition(topic, shard): end for shard, end in ends.items()}
+        self._waiting: dict[TopicPartition, deque[Change]] = {place: deque() for place in self._ends}
+        self._last = dict.fromkeys(self._ends, -1)
+        read_from(consumer, dict.fromkeys(self._ends, 0))
+
+    async def following(self, stop: asyncio.Event) -> list[Change]:
+        """Of the next frame the changes of all shards, in their order; none if one of them has no more, or if it is not
+        wanted any more.
+
+        Raises:
+            StateError: they do not fit together, or the settings.
+        """
+        while missing := [place for place, changes in self._waiting.items() if not changes]:
+            if stop.is_set():
+                return []
+            for place in missing:
+                if await self._consumer.position(place) >= self._ends[place]:
+                    return []
+            for place, records in (await self._consumer.getmany(*missing, timeout_ms=SLICE_MS)).items():
+                for record in records:
+                    if record.offset < self._ends[place]:
+                        self._take(place, record)
+        changes = [waiting.popleft() for waiting in self._waiting.values()]
+        if len({change.offset for change in changes}) > 1:
+            found = ", ".join(f"shard {change.shard} after that frame {change.offset}" for change in changes)
+            raise StateError(f"the changelogs do not belong together: {found}")
+        return changes
+
+    def _take(self, place: TopicPartition, record: ConsumerRecord) -> None:
+        try:
+            change = Change.decode(record.value or b"", self._settings)
+        except ForeignError:  # nobody's change, as the shards know it, too
+            return
+        except FormatError as error:
+            raise StateError(
+                f"{place.topic}, partition {place.partition}, offset {record.offset}: {error}. --from-changelog "
+                "changes the number of shards and nothing else: give all other settings as the workers have them"
+            ) from None
+        if change.offset > self._last[place] == change.predecessor:
+            self._last[place] = change.offset
+            self._waiting[place].append(change)

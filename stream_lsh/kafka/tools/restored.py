@@ -1,0 +1,134 @@
+"""What all shards have changed for a frame -> its documents, and a frame of them for another number of shards; pure.
+
+The changes have the texts of what was stored. A document that was redelivered is not: it keeps its place, so that
+generations are cut where they were, and is said to be rejected for that reason. So are those that were rejected before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.errors import FormatError
+from stream_lsh.index import layout
+from stream_lsh.index.rows import unpacked
+from stream_lsh.index.store import ROWS, TEXTS, parts_of
+from stream_lsh.index.texts import texts_in
+from stream_lsh.judging.verdicts import EMPTY, ID_REUSED
+from stream_lsh.settings import Settings
+from stream_lsh.wire.changes import Change
+from stream_lsh.wire.frames import CONTINUES, MOST_ROWS, ROW_BITS, STARTS, Source
+from stream_lsh.wire.replies import Reply, source_of
+
+REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not kept twice")
+
+
+def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, Source]:
+    """The accepted documents of a frame, and where they came from.
+
+    Args:
+        changes: one of each shard. settings: with which they were made; verify is exact.
+
+    Raises:
+        FormatError: they cannot be read, or do not fit together.
+    """
+    replies = [Reply.decode(change.reply, settings) for change in changes]
+    source, accepted = source_of(replies)
+    stored: dict[int, bytes] = {}
+    for change in changes:
+        stored.update(_texts(change))
+    again = [set(np.flatnonzero(reply.matches.status == layout.REDELIVERED).tolist()) for reply in replies]
+    reused = [set(np.flatnonzero(reply.matches.status == layout.ID_REUSED).tolist()) for reply in replies]
+    redelivered, used = set[int]().union(*again), set[int]().union(*reused)
+    rows = list(range(len(source))) if accepted is None else np.flatnonzero(accepted).tolist()
+    texts: list[bytes] = []
+    rejected: dict[int, Rejection] = {}
+    for place, i in enumerate(rows):
+        text = stored.get(i)
+        texts.append(text or b"")
+        if text is None:
+            known = REDELIVERED if i in redelivered else ID_REUSED if i in used else EMPTY
+            rejected[place] = source.rejected.get(i, known)
+    headers = {place: source.headers[i] for place, i in enumerate(rows) if i in source.headers}
+    ids, times = [source.ids[i] for i in rows], source.times[rows]
+    found = Source(source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, rejected, headers)
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    return Columns(ids, b"".join(texts), ends, times, rejected), found
+
+
+def pieces(columns: Columns, source: Source, most: int) -> Iterator[tuple[Columns, Source]]:
+    """The documents of a frame in frames of at most so many."""
+    for first in range(0, len(source), most):
+        part = slice(first, first + most)
+        begin, end = (int(columns.ends[at - 1]) if at else 0 for at in (first, min(first + most, len(source))))
+        rejected = {i - first: why for i, why in source.rejected.items() if first <= i < first + most}
+        headers = {i - first: found for i, found in source.headers.items() if first <= i < first + most}
+        ids, times = source.ids[part], source.times[part]
+        yield (
+            Columns(ids, columns.texts[begin:end], columns.ends[part] - begin, times, rejected),
+            Source(source.partitions[part], source.offsets[part], ids, times, source.signed_at, rejected, headers),
+        )
+
+
+def nothing() -> tuple[Columns, Source]:
+    """No documents, for a frame that only says how far it goes."""
+    none = np.empty(0, np.int64)
+    return Columns([], b"", none, none), Source(none.astype(np.int32), none, [], none, 0)
+
+
+def _texts(change: Change) -> dict[int, bytes]:
+    """The texts of what a shard has stored for a frame, by the document's place in it.
+
+    Raises:
+        FormatError: rows or texts are damaged or missing.
+    """
+    places: dict[int, int] = {}  # by row
+    texts: dict[int, bytes] = {}
+    for key, value in change.values.items():
+        kind, _, _, first = parts_of(key)
+        if kind == ROWS:
+            try:
+                numbers = unpacked(value)[:, layout.SEQ].astype(np.int64)
+            except (struct.error, ValueError) as error:
+                raise FormatError(f"the rows of a change of shard {change.shard} are damaged ({error})") from None
+            places.update(enumerate((numbers & (MOST_ROWS - 1)).tolist(), first))
+            if len(numbers) and (numbers >> ROW_BITS != change.offset).any():
+                raise FormatError(f"a change of shard {change.shard} has rows of another frame than {change.offset}")
+        elif kind == TEXTS:
+            texts.update(enumerate(texts_in(value), first))
+    if places.keys() != texts.keys() or len(places) != change.last - change.first:
+        raise FormatError(
+            f"a change of shard {change.shard} has {len(places)} rows and {len(texts)} texts for "
+            f"{change.last - change.first} documents"
+        )
+    return {place: texts[row] for row, place in places.items()}
+
+
+class Segments:
+    """What the frames say that they continue. positions: behind what is in them, by source partition."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+
+    def of(self, source: Source) -> NDArray[np.int64]:
+        """Those of the next frame, with these documents."""
+        ends = {
+            partition: int(source.offsets[source.partitions == partition].max()) + 1
+            for partition in np.unique(source.partitions).tolist()
+        }
+        begins = {p: int(source.offsets[source.partitions == p].min()) for p in ends.keys() - self.positions.keys()}
+        return self.up_to(ends, begins)
+
+    def up_to(self, ends: Mapping[int, int], begins: Mapping[int, int]) -> NDArray[np.int64]:
+        """Those that go up to these positions. begins: where a partition that was in no frame yet begins."""
+        lines = []
+        for partition, end in sorted(ends.items()):
+            known = self.positions.get(partition)
+            begin = begins.get(partition, end) if known is None else known
+            lines.append((partition, begin, max(begin, end), STARTS if known is None else CONTINUES))
+            self.positions[partition] = max(begin, end)
+        return np.array(lines, np.int64).reshape(-1, 4)

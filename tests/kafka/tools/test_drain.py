@@ -1,0 +1,155 @@
+"""`stream-lsh drain`: nothing new is read, everything that was is finished, and who still has what is said."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from feeding import Feed, feed_of, lines, records_of
+from harness import Pipeline, until
+from kafka_helpers import settings_for
+from stage_helpers import commits, positions
+
+from stream_lsh.cli import main
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.sign.pause import Pause
+from stream_lsh.kafka.sign.position import Last, Note
+from stream_lsh.kafka.tools.drain import Standing, mark, paused
+from stream_lsh.kafka.topics import create
+
+KEY = bytes(16)
+
+
+def test_who_still_has_what() -> None:
+    assert Standing().left() == []
+    accepted = Accepted(KEY, {0: 10, 1: 20}, 7, 30)
+    done = Standing((), {0: 10, 1: 20}, (8, 8), accepted, {0: (5, 5), 1: (5, 5)}, 7, 30, {0: (12, 12)})
+    assert done.left() == [] and done.documents == 30
+    standing = Standing((2, 1), {0: 11}, (6, 8), accepted, {0: (5, 5), 1: (4, 5)}, 6, 12, {0: (3, 12), 1: (2, 2)})
+    assert standing.left() == [
+        "sign may still read partition 1, 2: no signer has said yet that it has stopped",
+        "sequence has 2 frames to read",
+        "match has 1 frame of shard 1 to answer",
+        "judge has 18 documents without a verdict, after frame 6",
+        "forward has verdicts of partition 0 from offset 3 to 12",
+    ]
+    # What was signed and never came to the sequencer is under way, too.
+    lost = Standing((), {0: 11, 1: 20, 2: 3}, (8, 8), accepted, {}, 7)
+    assert lost.left() == ["sequence has not got all that was signed of partition 0, 2"]
+    assert Standing(accepted=accepted).left() == ["judge has documents without a verdict, after frame -1"]
+
+
+def test_a_pause_beside_a_position() -> None:
+    note = Note("f", "json", Last(1, 2, 3), paused=1234)
+    assert Note.of(note.metadata(), "group") == note
+    assert "paused" not in Note("f", "json").metadata()
+    assert not Pause() and Pause("somebody", 5)
+
+
+def run(pipeline: Pipeline, *words: str) -> Result:
+    config = str(pipeline.workers[0].config)
+    return CliRunner().invoke(main, ["drain", "--config", config, *words])
+
+
+def verdicts(pipeline: Pipeline) -> int:
+    return len(pipeline.read("verdicts")["verdicts"])
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_feed_is_stopped_and_goes_on(
+    broker: Any, prefix: str, tmp_path: Path, shared_data: Path, delivery: str
+) -> None:
+    values = feed_of(lines(shared_data, "posts-120k.jsonl.xz", 3000), 5)
+    given: dict[str, Any] = {"partitions": 3, "delivery": delivery, "session_timeout_ms": 30_000}
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
+        first, second = pipeline.worker(), pipeline.worker()
+        pipeline.produce(records_of(values[:500], 3, 1))
+        pipeline.wait_for(500)
+        feed = Feed(broker.bootstrap, pipeline.topics.documents, records_of(values[500:], 3, 2), 150)
+        feed.start()
+        drained = run(pipeline)
+        assert drained.exit_code == 0, drained.output + pipeline.report()
+        number = verdicts(pipeline)
+        assert 500 <= number < len(values) and f"drained: {number:,} documents read" in drained.output
+        settings, topics = pipeline.settings, pipeline.topics
+        signed = pipeline.run(positions(settings, "sign", topics.documents))
+        assert pipeline.run(positions(settings, "forward", topics.documents)) == signed
+        found = pipeline.outputs()
+        kinds = [
+            b'"kind":"%b"' % kind in (record.value or b"")
+            for kind in (b"unique", b"rejected")
+            for record in found.verdicts
+        ]
+        assert sum(kinds) == len(found.unique) + len(found.dead_letters)
+
+        # Neither time nor another worker changes that; what the command says does not either.
+        first.terminate()
+        assert first.wait() == 0
+        first.start()
+        until(lambda: first.started)
+        time.sleep(4)
+        assert verdicts(pipeline) == number and pipeline.run(positions(settings, "sign", topics.documents)) == signed
+        again = run(pipeline, "--quiet")
+        assert again.exit_code == 0 and f"{number:,} documents read" in again.output
+
+        resumed = run(pipeline, "--resume")
+        assert resumed.exit_code == 0 and resumed.output == "the signers read again\n"
+        assert "nothing to resume" in run(pipeline, "--resume").output
+        feed.end()
+        pipeline.finish()
+        for worker in (first, second):
+            worker.terminate()
+            assert worker.wait() == 0, pipeline.report()
+        pipeline.check()
+        assert "reading nothing more of" in second.said(1 << 20) and "stream-lsh drain --resume" in second.said(1 << 20)
+
+
+def test_a_shard_without_a_worker(broker: Any, prefix: str, tmp_path: Path, shared_data: Path) -> None:
+    values = list(lines(shared_data, "posts-120k.jsonl.xz", 50))
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2) as pipeline:
+        others = pipeline.worker(("sign", "sequence", "judge", "forward"))
+        pipeline.produce(records_of(values, 2, 1))
+        until(lambda: pipeline.run(_sequenced(pipeline)) == len(values), why=pipeline.report())
+        late = run(pipeline, "--timeout", "5")
+        assert late.exit_code == 1
+        assert "not drained within 5 s" in late.output and "of shard 0 to answer" in late.output
+        assert "judge has 50 documents without a verdict" in late.output and "drain --resume" in late.output
+        assert "sign " not in late.output.rpartition("not drained")[2]
+        # The signers may be gone: what was read is finished all the same.
+        others.terminate()
+        assert others.wait() == 0
+        pipeline.worker(("sequence", "match", "judge", "forward"))
+        drained = run(pipeline)
+        assert drained.exit_code == 0 and "drained: 50 documents read" in drained.output
+
+
+async def _sequenced(pipeline: Pipeline) -> int:
+    async with admin(pipeline.settings) as client:
+        found = await commits(client, pipeline.topics.group("sequence"), pipeline.topics.signatures)
+    return Accepted.of(found[0][1]).documents if 0 in found else 0
+
+
+def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(broker, prefix, tmp_path, partitions=1)
+    asyncio.run(create(settings))
+    asyncio.run(mark(settings, Pause("stream-lsh reindex", 7)))
+    words = ["drain", "--topic-prefix", prefix, "--bootstrap-servers", settings.bootstrap_servers]
+    for more in ([], ["--resume"]):
+        result = CliRunner().invoke(main, [*words, *more])
+        assert result.exit_code == 3 and "pause for stream-lsh reindex: finish that" in result.output
+
+    async def found() -> Pause:
+        async with admin(settings) as client:
+            return await paused(client, settings)
+
+    assert asyncio.run(found()) == Pause("stream-lsh reindex", 7)
+
+
+def test_it_needs_the_topics(broker: Any, prefix: str) -> None:
+    result = CliRunner().invoke(main, ["drain", "--topic-prefix", prefix, "--bootstrap-servers", broker.bootstrap])
+    assert result.exit_code == 6 and "stream-lsh topics create" in result.output

@@ -1,0 +1,253 @@
+"""`stream-lsh reindex --from-changelog` with all stages, killed and run again, after the documents are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import RecordsToDelete
+from feeding import feed_of, lines, records_of
+from harness import PATIENCE, ROLES, Pipeline, until
+from kafka_helpers import settings_for
+from oracle import Outputs, json_of, strip
+from stage_helpers import KEY, commit, positions
+from stage_helpers import until as until_true
+
+from stream_lsh.errors import StateError, UsageError
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.pause import Pause
+from stream_lsh.kafka.tools.drain import paused
+from stream_lsh.kafka.tools.from_changelog import Chains, look
+from stream_lsh.kafka.tools.reindex import reading, target
+from stream_lsh.kafka.topics import create
+from stream_lsh.wire.changes import Change
+
+BEFORE, AFTER = 1200, 500
+GIVEN: dict[str, Any] = {
+    "partitions": 3, "frame_documents": 25, "generation_documents": 400, "decided_after": 200,
+    "session_timeout_ms": 6000,
+}  # fmt: skip
+
+
+async def empty(pipeline: Pipeline) -> None:
+    """Delete all documents."""
+    async with admin(pipeline.settings) as client:
+        places = [TopicPartition(pipeline.topics.documents, partition) for partition in range(3)]
+        await client.delete_records({place: RecordsToDelete(-1) for place in places})
+
+
+async def end_of(pipeline: Pipeline, topic: str) -> int:
+    consumer = AIOKafkaConsumer(bootstrap_servers=pipeline.settings.bootstrap_servers)
+    await consumer.start()
+    try:
+        place = TopicPartition(topic, 0)
+        return int((await consumer.end_offsets([place]))[place])
+    finally:
+        await consumer.stop()
+
+
+def start(config: Path, folder: Path, *words: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "stream_lsh.cli", "reindex", "--config", str(config), *words],
+        stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True, env=environment,
+    )  # fmt: skip
+
+
+def check(found: Outputs, pipeline: Pipeline, before: set[tuple[int, int]]) -> None:
+    """Every verdict is that of the embedded engine on all documents, but that what came again before the rebuilding is
+    called rejected; from then on the outputs are whole. before: the documents that were there before."""
+    expected = pipeline.oracle(found.documents)
+    theirs = dict(zip(expected.kinds, expected.verdicts, strict=True))
+    ours = {
+        (verdict["source"]["partition"], verdict["source"]["offset"]): (strip(record.value or b""), verdict)
+        for record in found.verdicts
+        for verdict in [json_of(record.value)]
+    }
+    assert len(ours) == len(found.verdicts) and ours.keys() == theirs.keys()
+    assert ours.keys() == {record.source for record in found.documents}
+    again = {source for source in before if expected.kinds[source] == "redelivered"}
+    assert 5 < len(again) < len(before) / 10
+    for source, (line, verdict) in ours.items():
+        if source in again:
+            assert (verdict["kind"], verdict["reason"]) == ("rejected", "redelivered")
+        else:
+            assert line == theirs[source].rstrip(b"\n"), source
+    traced = {record.source: record.headers for record in found.documents if record.headers}
+    headers = {json_of(record.value)["source"]["offset"]: record.headers for record in found.verdicts if record.headers}
+    assert len(headers) > 50 and all(tuple(name for name, _ in kept) == ("traceparent",) for kept in headers.values())
+    assert traced
+    for kind, name in (("unique", found.unique), ("rejected", found.dead_letters)):
+        wanted = sum(expected.kinds[source] == kind for source in ours.keys() - before)
+        assert len(name) == wanted
+
+
+@pytest.mark.parametrize(("against", "before", "after"), [("any", 2, 3), ("unique", 2, 1), ("unique", 1, 2)])
+def test_another_number_of_shards_without_the_documents(
+    broker: Any, prefix: str, tmp_path: Path, shared_data: Path, against: str, before: int, after: int
+) -> None:  # fmt: skip
+    feed = feed_of(lines(shared_data, "posts-120k.jsonl.xz", BEFORE + AFTER), 5)
+    first, more = feed[: -AFTER - 50], feed[-AFTER - 50 :]
+    with Pipeline(broker.bootstrap, prefix, tmp_path, shards=before, against=against, **GIVEN) as old:
+        worker = old.worker()
+        old.produce(records_of(first, 3, 1))
+        old.finish()
+        worker.terminate()
+        assert worker.wait() == 0, old.report()
+        documents = old.read("documents")["documents"]
+        assert len(documents) == len(first)
+        old.run(empty(old))
+        assert not old.read("documents")["documents"]
+
+        given = {**GIVEN, "shards": after, "against": against, "documents_topic": old.topics.documents}
+        new = Pipeline(broker.bootstrap, f"{prefix}-2", tmp_path / "new", **given)
+        new.folder.mkdir()
+        words = ["--to-prefix", f"{prefix}-2", "--from-changelog", "--shards", str(after)]
+        for frames in (3, 20):
+            run = start(worker.config, tmp_path, *words)
+            until(lambda: run.poll() is not None or old.run(_signed(new)) >= frames)  # noqa: B023
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+            else:
+                assert run.returncode == 0, run.communicate()
+            assert run.stderr is not None
+            run.stderr.close()
+            assert old.run(_paused(new)) or run.returncode == 0
+        run = start(worker.config, tmp_path, *words)
+        _, said = run.communicate(timeout=PATIENCE)
+        assert run.returncode == 0 and f"{len(first):,} documents judged" in said, said
+        assert f"stream-lsh worker --topic-prefix {prefix}-2" in said and f"--shards {after}" in said
+        assert not old.run(_paused(new))
+
+        with new:
+            begun = new.worker(ROLES, data_folder=tmp_path / f"worker-0-data-{prefix}-2")
+            new.produce(records_of(more, 3, 2))
+            new.wait_for(len(feed))
+            new.run(_forwarded(new))
+            begun.terminate()
+            assert begun.wait() == 0, new.report()
+            found = new.outputs()
+            found.documents[:0] = documents
+            check(found, new, {record.source for record in documents})
+
+
+async def _signed(pipeline: Pipeline) -> int:
+    async with admin(pipeline.settings) as client:
+        if pipeline.topics.signatures not in await client.list_topics():
+            return 0
+    return await end_of(pipeline, pipeline.topics.signatures)
+
+
+async def _paused(pipeline: Pipeline) -> Pause:
+    async with admin(pipeline.settings) as client:
+        return await paused(client, pipeline.settings)
+
+
+async def _forwarded(pipeline: Pipeline) -> None:
+    """Wait until all documents are forwarded."""
+    topic = pipeline.topics.documents
+    consumer = await pipeline.consumer([topic])
+    ends = {place.partition: end for place, end in (await consumer.end_offsets(consumer.assignment())).items()}
+    await consumer.stop()
+
+    async def done() -> bool:
+        found = await positions(pipeline.settings, "forward", topic)
+        return all(found.get(partition, 0) >= end for partition, end in ends.items())
+
+    await until_true(done, "all documents are forwarded")
+
+
+def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) -> None:
+    old = settings_for(broker, prefix, tmp_path, partitions=1, shards=2)
+    topics = Topics.of(old)
+
+    def refused(settings: Any = old) -> Any:
+        return asyncio.run(look(settings, target(settings, f"{prefix}-2")))
+
+    with pytest.raises(StateError, match=f"no topic {topics.changelog}; --topic-prefix names"):
+        refused()
+    asyncio.run(create(old))
+    with pytest.raises(UsageError, match="verify = exact"):
+        refused(settings_for(broker, prefix, tmp_path, verify="signature"))
+    with pytest.raises(StateError, match="is empty: there is nothing to rebuild"):
+        refused()
+    asyncio.run(write(old, topics.changelog, [b"a", b"b"]))
+    asyncio.run(create(target(old, f"{prefix}-2")))
+    asyncio.run(commit(target(old, f"{prefix}-2"), "sequence", f"{prefix}-2.signatures", 0, "by somebody"))
+    with pytest.raises(StateError, match=f"the prefix {prefix}-2 is in use, or was rebuilt already"):
+        refused()
+    asyncio.run(trim(old, topics.changelog))
+    with pytest.raises(StateError, match="shard 0 begins at offset 1: it was trimmed"):
+        refused()
+
+
+async def write(settings: Any, topic: str, values: list[bytes]) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        for value in values:
+            await producer.send_and_wait(topic, value, partition=0)
+
+
+async def trim(settings: Any, topic: str) -> None:
+    async with admin(settings) as client:
+        await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(1)})
+
+
+def test_other_settings_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """A change of other settings than those that are given: nothing is made of it."""
+    old = settings_for(broker, prefix, tmp_path, partitions=1)
+    other = KafkaSettings(threshold=0.7)
+    change = Change(0, 0, -1, 0, 0, KEY, {}, b"").encode(other)
+    asyncio.run(create(old))
+    asyncio.run(write(old, Topics.of(old).changelog, [change]))
+
+    async def read() -> None:
+        async with reading(old) as consumer:
+            await Chains(consumer, old, {0: 1}).following(asyncio.Event())
+
+    with pytest.raises(StateError, match=r"offset 0: .*\. --from-changelog changes the number of shards and"):
+        asyncio.run(read())
+
+
+def test_the_chain_rule_decides_what_counts(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Repeats, what came too early, and what is no change at all; and two shards that do not belong together."""
+    old = settings_for(broker, prefix, tmp_path, partitions=1, shards=2)
+    topic = Topics.of(old).changelog
+
+    def change(shard: int, offset: int, predecessor: int) -> bytes:
+        return Change(shard, offset, predecessor, 0, 0, KEY, {}, b"").encode(old)
+
+    async def run() -> None:
+        await create(old)
+        async with AIOKafkaProducer(bootstrap_servers=old.bootstrap_servers) as producer:
+            chains = [
+                [change(0, 2, -1), change(0, 9, 5), b"hello", change(0, 2, -1), change(0, 5, 2), change(0, 9, 5)],
+                [change(1, 2, -1), change(1, 5, 2), change(1, 8, 5), change(1, 10, 8)],
+            ]
+            for shard, values in enumerate(chains):
+                for value in values:
+                    await producer.send_and_wait(topic, value, partition=shard)
+        stop = asyncio.Event()
+        async with reading(old) as consumer:
+            found = Chains(consumer, old, {0: 6, 1: 3})
+            assert [change.offset for change in await found.following(stop)] == [2, 2]
+            assert [change.offset for change in await found.following(stop)] == [5, 5]
+            with pytest.raises(StateError, match="shard 0 after that frame 9, shard 1 after that frame 8"):
+                await found.following(stop)
+        async with reading(old) as consumer:
+            found = Chains(consumer, old, {0: 5, 1: 4})
+            assert len(await found.following(stop)) == len(await found.following(stop)) == 2
+            assert await found.following(stop) == []
+            stop.set()
+            assert await Chains(consumer, old, {0: 5, 1: 4}).following(stop) == []
+
+    asyncio.run(run())

@@ -1,0 +1,185 @@
+"""What shards have stored, restored for another number of shards, answers as if it had always been theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import match_play
+import numpy as np
+import orjson
+import pytest
+
+from stream_lsh.documents.columns import Document, columns
+from stream_lsh.errors import FormatError
+from stream_lsh.families.signer import Signer
+from stream_lsh.index.index import Index
+from stream_lsh.judging.verdicts import judge, reasons, verdict_lines
+from stream_lsh.kafka.match.replica import Replica
+from stream_lsh.kafka.tools.restored import REDELIVERED, Segments, documents, pieces
+from stream_lsh.settings import Settings
+from stream_lsh.wire.changes import Change
+from stream_lsh.wire.frames import CONTINUES, STARTS, Frame, Sequenced, Source, numbers
+from stream_lsh.wire.replies import Reply, ReplyNames
+
+KEY = bytes(range(16, 32))  # of the new index
+SIZE = 40
+
+
+def feed(n: int) -> list[Document]:
+    """Among them documents that come again, ids that do with another text, and texts of which nothing is left."""
+    found = match_play.documents(n, 3)
+    for i in range(20, n, 17):
+        found[i] = found[i - 13]
+    for i in range(25, n, 19):
+        found[i] = Document(found[i - 5].id, f"{found[i].text} changed")
+    for i in range(30, n, 23):
+        found[i] = Document(found[i].id, "<br>")
+    return found
+
+
+def changes_of(settings: Settings, given: list[Document], folder: Path) -> list[list[Change]]:
+    """What each shard has changed, frame by frame."""
+    log = match_play.frames(settings, given, SIZE)  # type: ignore[arg-type]
+    shards = []
+    for shard in range(settings.shards):
+        replica = Replica(settings, shard, folder / f"old-{shard}")
+        replica.activate()
+        answers = [replica.match(data) for data in log]
+        replica.close()
+        shards.append([Change.decode(a.change, settings) for a in answers if a is not None and a.change is not None])
+    return [list(found) for found in zip(*shards, strict=True)]
+
+
+def answered(settings: Settings, log: Sequence[Frame], folder: Path) -> list[dict[str, Any]]:
+    """The verdicts of shards of their own on these frames."""
+    replicas = [Replica(settings, shard, folder / f"new-{shard}") for shard in range(settings.shards)]
+    found, first = [], 0
+    for replica in replicas:
+        replica.activate()
+    for number, frame in enumerate(log):
+        data = Sequenced(number, number - 1, first, KEY, None, memoryview(frame.encode(settings))).encode(settings)
+        first += len(frame.source)
+        said = [replica.match(data) for replica in replicas]
+        replies = [Reply.decode(a.reply, settings) for a in said if a is not None and a.reply is not None]
+        assert len(replies) == len(replicas)
+        judgement = judge(
+            [reply.matches for reply in replies], frame.source.ids, numbers(number, len(frame.source)),
+            settings.max_matches, ReplyNames(replies),
+        )  # fmt: skip
+        why = reasons(judgement, frame.source.rejected)
+        lines = [orjson.loads(line) for line in verdict_lines(judgement).splitlines()]
+        found += [line | ({"reason": why[i].reason} if i in why else {}) for i, line in enumerate(lines)]
+    for replica in replicas:
+        replica.close()
+    return found
+
+
+def embedded(
+    settings: Settings, given: list[Document], sizes: Sequence[int], folder: Path
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The verdicts of the embedded index on the documents themselves, in batches of these sizes."""
+    index, found = Index(settings, folder, durable=False), []
+    for number, size in enumerate(sizes):
+        at = sum(sizes[:number])
+        part = columns(given[at : at + size])
+        seqs = numbers(number, len(part))
+        matches = index.match(index.sign(part), seqs, at + np.arange(len(part)))
+        judgement = judge(matches, part.ids, seqs, settings.max_matches, index)
+        why = reasons(judgement, part.rejected)
+        lines = [orjson.loads(line) for line in verdict_lines(judgement).splitlines()]
+        found += [line | ({"reason": why[i].reason} if i in why else {}) for i, line in enumerate(lines)]
+    index.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("against", "before", "after"), [("any", 2, 3), ("any", 2, 1), ("any", 1, 2), ("unique", 1, 1)]
+)
+def test_it_answers_as_the_embedded_index(tmp_path: Path, against: str, before: int, after: int) -> None:
+    given = feed(600)
+    old, more = given[:400], given[400:]
+    common: dict[str, Any] = {
+        "against": against,
+        "generation_documents": 150,
+        "threshold": 0.6,
+        "max_matches": 0,
+        "normalize": "lower,space,markup",
+    }
+    was, new = Settings(**common, shards=before), Settings(**common, shards=after)
+    signer, segments, log = Signer(new.signing, KEY), Segments(), []
+    for changes in changes_of(was, old, tmp_path):
+        for found, source in pieces(*documents(changes, was), 33):
+            log.append(Frame.of(signer, new, found, segments.of(source), source))
+    for at in range(0, len(more), SIZE):
+        part = columns(more[at : at + SIZE])
+        n, first = len(part), len(old) + at
+        source = Source(np.zeros(n, np.int32), np.arange(first, first + n), part.ids, part.times, 1, part.rejected)
+        log.append(Frame.of(signer, new, part, np.array([[0, first, first + n, CONTINUES]]), source))
+
+    ours = answered(new, log, tmp_path)
+    theirs = embedded(new, given, [len(frame.source) for frame in log], tmp_path / "embedded")
+    assert ours[len(old) :] == theirs[len(old) :]
+    again = [theirs[i]["kind"] == "redelivered" for i in range(len(old))]
+    assert {line["kind"] for line in theirs[len(old) :]} >= {"unique", "near_duplicate", "redelivered", "rejected"}
+    assert 10 < sum(again) < 100
+    for i, it_was in enumerate(again):
+        if it_was:
+            assert (ours[i]["kind"], ours[i]["reason"]) == ("rejected", REDELIVERED.reason)
+        else:
+            assert ours[i] == theirs[i]
+    assert {"id_reused", "empty"} <= {line.get("reason") for line in ours[: len(old)]}
+
+
+def test_times_headers_and_what_is_not_accepted(tmp_path: Path) -> None:
+    settings = Settings(threshold=0.6)
+    part = columns(
+        [Document("a", "one two three four five six", time=7), Document("b", ""), Document("c", "x y z " * 9)]
+    )
+    source = Source(
+        np.array([1, 1, 0], np.int32), np.array([4, 6, 9]), part.ids, part.times, 1234, part.rejected,
+        {0: [("traceparent", b"t")], 2: [("traceparent", b"u")]},
+    )  # fmt: skip
+    frame = Frame.of(Signer(settings.signing, KEY), settings, part, np.array([[1, 0, 7, 1], [0, 0, 10, 1]]), source)
+    accepted = np.array([False, True, True])
+    data = Sequenced(0, -1, 0, KEY, accepted, memoryview(frame.encode(settings))).encode(settings)
+    replica = Replica(settings, 0, tmp_path / "shard")
+    replica.activate()
+    answer = replica.match(data)
+    replica.close()
+    assert answer is not None and answer.change is not None
+    found, where = documents([Change.decode(answer.change, settings)], settings)
+    assert found.ids == [b'"b"', b'"c"'] and found.texts == b"x y z " * 9 and found.ends.tolist() == [0, 54]
+    assert found.rejected == {0: part.rejected[1]} and where.rejected == found.rejected
+    assert where.partitions.tolist() == [1, 0] and where.offsets.tolist() == [6, 9] and where.signed_at == 1234
+    assert where.headers == {1: [("traceparent", b"u")]} and where.times.tolist() == part.times[1:].tolist()
+
+
+def test_frames_continue_each_other() -> None:
+    def source(partitions: list[int], offsets: list[int]) -> Source:
+        n = len(offsets)
+        return Source(np.array(partitions, np.int32), np.array(offsets), [b"1"] * n, np.zeros(n, np.int64), 0)
+
+    segments = Segments()
+    assert segments.of(source([3, 3, 0], [5, 8, 2])).tolist() == [[0, 2, 3, STARTS], [3, 5, 9, STARTS]]
+    assert segments.of(source([3], [20])).tolist() == [[3, 9, 21, CONTINUES]]
+    # Ends of transactions behind the last document; a partition that never had one; one that is further by now.
+    known = {0: 4, 1: 7, 3: 20}
+    assert segments.up_to(known, {}).tolist() == [[0, 3, 4, CONTINUES], [1, 7, 7, STARTS], [3, 21, 21, CONTINUES]]
+    assert segments.positions == {0: 4, 1: 7, 3: 21}
+
+
+def test_changes_that_are_not_whole(tmp_path: Path) -> None:
+    settings = Settings(threshold=0.6, against="any", shards=2)
+    [changes] = changes_of(settings, feed(SIZE), tmp_path)
+    without = next(i for i, change in enumerate(changes) if Reply.decode(change.reply, settings).source is None)
+    with pytest.raises(FormatError, match="do not fit together"):
+        documents(changes[without : without + 1], settings)
+    broken = changes[0]
+    texts = {key: value for key, value in broken.values.items() if not key.startswith(b"t")}
+    bare = Change(
+        broken.shard, broken.offset, broken.predecessor, broken.first, broken.last, broken.key, texts, broken.reply
+    )
+    with pytest.raises(FormatError, match="0 texts for"):
+        documents([bare, changes[1]], settings)
