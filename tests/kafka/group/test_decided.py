@@ -16,9 +16,10 @@ from stream_lsh.errors import StateError
 from stream_lsh.index.settling import Fates
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.group.decided import BEHIND, DecisionLog
+from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, create, wanted
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.decisions import Decisions
 
 SIZE = 50
