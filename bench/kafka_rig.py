@@ -29,10 +29,10 @@ from bench.engine import COMMAND
 from bench.kafka_processes import Processes
 from stream_lsh.kafka import topics
 from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS
-from stream_lsh.kafka.topics import Topics
 
 PACKAGES = ("aiokafka", "faust-streaming", "numpy", "numba", "rocksdict")
 POSTS: dict[str, Any] = {"text_field": "title,text", "shingles": "words:3", "tokens": "word", "against": "any"}

@@ -23,7 +23,7 @@ from bench.kafka_figures import done_by, micros, span
 from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import PACKAGES, Progress, Rig, Run, add_options, read_all, rig
 from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.topics import largest_record
+from stream_lsh.kafka.names import largest_record
 from stream_lsh.wire.frames import Sequenced, places
 from stream_lsh.wire.replies import head
 

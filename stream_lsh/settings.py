@@ -11,6 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -22,6 +23,7 @@ from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding, choose
 from stream_lsh.text.settings import SigningSettings
 
 PREFIX = "STREAM_LSH_"
+_KAFKA = "stream_lsh.kafka.settings"  # by name, because it is made from this module
 STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
 # What an answer depends on: an index made with other values of these gives other answers.
 ANSWERS = (
@@ -321,9 +323,7 @@ def _without_foreign(file: Mapping[str, Any], model: type[Settings]) -> dict[str
     """A file's settings without those that only Kafka's model knows, unless that is the one asked for."""
     if file.keys() <= model.model_fields.keys():
         return dict(file)
-    from stream_lsh.kafka.settings import KafkaSettings  # here, because it is made from this module
-
-    foreign = KafkaSettings.model_fields.keys() - model.model_fields.keys()
+    foreign = import_module(_KAFKA).KafkaSettings.model_fields.keys() - model.model_fields.keys()
     return {name: value for name, value in file.items() if name not in foreign}
 
 

@@ -1,4 +1,4 @@
-"""The topics and consumer groups of the pipeline: their names, what they have to be like, making and checking them."""
+"""The topics of the pipeline as they are: making, comparing and checking them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiokafka import errors
@@ -15,99 +15,12 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, Topics, TopicSpec, wanted
 from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.topics")
 
-FOREVER = -1
-HOUR_MS = 3_600_000
-ENVELOPE = 64 * 2**10
-"""Bytes for what a record has beside its value: key, headers, Kafka's own."""
-_INTERNAL_BYTES = 64 * 2**20
-"""What signatures, frames, matches and changelog take at least: matches of a dense frame are many. Costs nothing."""
-_OUTPUT_BYTES = 16 * 2**20
 _VISIBLE_SECONDS = 30
-NEEDS = {
-    "sign": ("documents", "signatures"),
-    "sequence": ("signatures", "frames", "decisions"),
-    "match": ("frames", "changelog", "matches"),
-    "judge": ("documents", "matches", "verdicts", "pairs", "decisions"),
-    "forward": ("documents", "verdicts", "unique", "dead_letters"),
-}
-"""The topics, as attributes of `Topics`, that a role reads and writes; decisions only where several shards keep."""
-_LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
-"""The outputs in the order in which they get further partitions: what has its verdicts can be forwarded."""
-_SHARDED = ("frames", "changelog")
-_TIMESTAMPS = "message.timestamp.type"
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """The names of all topics, and of what else begins with the prefix."""
-
-    prefix: str
-    documents: str
-    verdicts: str
-    pairs: str
-    unique: str
-    dead_letters: str
-    signatures: str
-    frames: str
-    matches: str
-    decisions: str
-    changelog: str
-
-    @classmethod
-    def of(cls, settings: KafkaSettings) -> Topics:
-        """The names that these settings mean."""
-        prefix = settings.topic_prefix
-        return cls(
-            prefix=prefix,
-            documents=settings.documents_topic or f"{prefix}.documents",
-            verdicts=f"{prefix}.verdicts",
-            pairs=f"{prefix}.pairs",
-            unique=f"{prefix}.unique",
-            dead_letters=f"{prefix}.dead-letters",
-            signatures=f"{prefix}.signatures",
-            frames=f"{prefix}.frames",
-            matches=f"{prefix}.matches",
-            decisions=f"{prefix}.decisions",
-            # As Faust calls the changelog of the table `shards` of the application `<prefix>.match`.
-            changelog=f"{prefix}.match-shards-changelog",
-        )
-
-    def group(self, role: str) -> str:
-        """The consumer group of a role."""
-        return f"{self.prefix}.{role}"
-
-    def transactional_id(self, role: str, partition: int | None = None) -> str:
-        """The transactional id of a role, with `partition` of its producer for that source partition."""
-        return f"{self.prefix}.{role}" if partition is None else f"{self.prefix}.{role}.{partition}"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
-    """What a topic has to be like. retention_ms -1: for ever; further: other settings of the topic."""
-
-    name: str
-    partitions: int
-    cleanup_policy: str
-    retention_ms: int
-    max_message_bytes: int
-    further: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def configs(self) -> dict[str, str]:
-        """The settings of the topic as Kafka calls them."""
-        found = {
-            "cleanup.policy": self.cleanup_policy,
-            "retention.ms": str(self.retention_ms),
-            "max.message.bytes": str(self.max_message_bytes),
-            **self.further,
-        }
-        if self.retention_ms == FOREVER:
-            found["retention.bytes"] = "-1"
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,51 +40,6 @@ class _Found:
     partitions: int
     replicas: int
     configs: Mapping[str, str]
-
-
-def largest_record(settings: KafkaSettings) -> int:
-    """Bytes that the largest record of an internal topic may have; producers need it as max_request_size.
-
-    A frame of one document may be larger than frame_bytes: zstd makes what it cannot compress 1/256 larger, and the
-    signature, the keys and the id come on top.
-    """
-    single = settings.max_document_bytes + settings.max_document_bytes // 255
-    return max(settings.frame_bytes, single, _INTERNAL_BYTES) + 2**20
-
-
-def wanted(
-    settings: KafkaSettings, partitions: int | None = None, document_bytes: int | None = None
-) -> list[TopicSpec]:
-    """All topics as the settings say, documents first.
-
-    Args:
-        partitions: of the documents topic that is there; without: settings.partitions.
-        document_bytes: max.message.bytes of that topic, if it takes more than the settings ask for.
-    """
-    topics = Topics.of(settings)
-    count = partitions or settings.partitions
-    kept = settings.retention_hours * HOUR_MS
-    largest = settings.max_document_bytes + ENVELOPE
-    copied = max(largest, document_bytes or 0) + ENVELOPE
-    internal = largest_record(settings)
-    safe = {"min.insync.replicas": "2"} if (settings.replication_factor or 0) >= 3 else {}
-    # By arrival: event times of old documents must not make Kafka delete what nobody has read yet.
-    arrival = {_TIMESTAMPS: "LogAppendTime", **safe}
-    # With the documents' own timestamps, whatever they are.
-    original = {_TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
-    decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
-    return [
-        TopicSpec(topics.documents, count, "delete", kept, largest, safe),
-        TopicSpec(topics.verdicts, count, "delete", kept, _OUTPUT_BYTES, arrival),
-        TopicSpec(topics.pairs, count, "delete", kept, _OUTPUT_BYTES, arrival),
-        TopicSpec(topics.unique, count, "delete", kept, copied, original),
-        TopicSpec(topics.dead_letters, count, "delete", kept, copied, original),
-        TopicSpec(topics.signatures, 1, "delete", kept, internal, arrival),
-        TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),
-        TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
-        TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival),
-        *([decisions] if settings.late else []),
-    ]
 
 
 async def show(settings: KafkaSettings) -> list[TopicState]:
@@ -197,7 +65,7 @@ async def create(settings: KafkaSettings) -> list[TopicState]:
         states = await _states(client, settings)
         by_name = {state.wanted.name: state for state in states}
         grown = {}
-        for name in _LIKE_DOCUMENTS:
+        for name in LIKE_DOCUMENTS:
             state = by_name[getattr(Topics.of(settings), name)]
             missing = state.wanted.partitions - state.partitions
             if missing > 0:
@@ -236,7 +104,7 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
 
 async def output_partitions(client: AIOKafkaAdminClient, settings: KafkaSettings) -> int:
     """How many partitions all outputs have: documents of further ones would have nowhere to go."""
-    names = [getattr(Topics.of(settings), attribute) for attribute in _LIKE_DOCUMENTS]
+    names = [getattr(Topics.of(settings), attribute) for attribute in LIKE_DOCUMENTS]
     if not set(names) <= set(await client.list_topics()):  # asking for one that is missing may make it
         return 0
     return min(len(topic["partitions"]) for topic in await client.describe_topics(names))
@@ -250,14 +118,14 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
     """
     name, wants = state.wanted.name, state.wanted.partitions
     found = []
-    if name in {getattr(topics, attribute) for attribute in _SHARDED} and state.partitions != wants:
+    if name in {getattr(topics, attribute) for attribute in SHARDED} and state.partitions != wants:
         found.append(
             f"the topic {name} has {state.partitions} partitions, but shards = {wants}. The number of shards cannot "
             f"be changed in place: set shards = {state.partitions}, or rebuild into a new topic_prefix"
         )
     elif name in (topics.signatures, topics.matches, topics.decisions) and state.partitions != 1:
         found.append(f"the topic {name} has {state.partitions} partitions, but it is one sequence and must have 1")
-    elif name in {getattr(topics, attribute) for attribute in _LIKE_DOCUMENTS}:
+    elif name in {getattr(topics, attribute) for attribute in LIKE_DOCUMENTS}:
         said = f"the topic {name} has {state.partitions} partitions and"
         if state.partitions > wants:
             found.append(f"{said} {topics.documents} {wants}; add partitions to {topics.documents}")

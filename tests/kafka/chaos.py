@@ -31,9 +31,9 @@ from harness import ROLES, Pipeline, Worker
 from proxy import Proxy, proxied_broker
 
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import wanted
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS
-from stream_lsh.kafka.topics import wanted
 
 DOCUMENTS = 20_000
 PARTITIONS, SHARDS, GENERATION = 4, 3, 700

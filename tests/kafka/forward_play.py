@@ -17,8 +17,9 @@ from stage_helpers import PATIENCE, positions, records, running, until
 
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 PARTITIONS = 3
 NOW = int(time.time() * 1000)  # retention goes by the documents' own timestamps: older ones may be deleted at any time

@@ -27,9 +27,10 @@ from kafka_helpers import several_shards
 from oracle import Expected, Outputs, answers, check, order
 from stage_helpers import members, partitions_of, settled, warm
 
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import COMPILED
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 PATIENCE = 300.0
 """Seconds without any new verdict after which a test fails: the first life of a worker compiles or loads kernels, and

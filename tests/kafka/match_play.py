@@ -20,9 +20,9 @@ from stream_lsh.documents.columns import Document, columns
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.match.replica import Replica
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import Job, command, dump
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Frame, Sequenced, Source
 from stream_lsh.wire.replies import head
 

@@ -16,13 +16,13 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, keep_running
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.run.process import COMPILED, Job, command, dump
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Frame, Sequenced, places
 
 KEY = bytes(range(16))  # of an index

@@ -14,8 +14,9 @@ from stage_helpers import commits, until_partitions
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import Topics, largest_record, wanted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.topics import Topics, TopicState, check, create, largest_record, show, wanted
+from stream_lsh.kafka.topics import TopicState, check, create, show
 
 
 def by_name(states: list[TopicState]) -> dict[str, TopicState]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import cause, client_options
+from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import ENVELOPE, Topics, largest_record
 
 logger = logging.getLogger("stream_lsh.kafka.client.clients")
 
 ANSWER_MS = 30_000  # how long a request may take
 FETCH_BYTES = 8 << 20  # in one answer, of all partitions
 METADATA_MS = 5_000  # how soon partitions that were added are seen
+START_SECONDS = 2 * ANSWER_MS / 1000
 CLOSE_SECONDS = 5.0
 NEVER_MS = 2**31 - 1
 
@@ -118,7 +120,12 @@ async def producing(settings: KafkaSettings, role: str, **options: Any) -> Async
 
 async def _started(start: Callable[[], Awaitable[None]], settings: KafkaSettings) -> None:
     try:
-        await start()
+        async with asyncio.timeout(START_SECONDS) as limit:
+            await start()
+    except TimeoutError:
+        if not limit.expired():  # it is the network's
+            raise
+        raise errors.KafkaTimeoutError(f"no connection was ready for work within {START_SECONDS:.0f} s") from None
     except errors.KafkaConnectionError as error:
         reason = await cause(error, settings)
         if reason is error:  # not raised from itself: who follows the causes would go round and round
@@ -131,30 +138,15 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
     if await _ended(consumer.stop(), CLOSE_SECONDS):
         return
     logger.info("a consumer could not say goodbye; its group notices after the session timeout")
-    coordinator, fetcher = consumer._coordinator, consumer._fetcher
-    parts: list[Callable[[], Awaitable[Any]]] = []
-    if coordinator is not None:
-        parts += [coordinator._stop_heartbeat_task, coordinator._stop_commit_offsets_refresh_task]
-    if fetcher is not None:
-        parts.append(fetcher.close)
-    await _close(*parts, consumer._client.close)
-
-
-async def stop_producer(producer: AIOKafkaProducer) -> None:
-    """Send what is not sent yet and close, within some seconds even if the broker does not answer."""
-    if not await _ended(producer.stop(), CLOSE_SECONDS):
-        await drop_producer(producer)
+    await _close(private.parts_of_consumer(consumer))
 
 
 async def drop_producer(producer: AIOKafkaProducer) -> None:
     """Close without sending what is not sent yet: `stop` would wait for it, for ever if the broker is away."""
-    producer._closed = True
-    sender = producer._sender
-    # The sender first: its requests end while there is still a client to tell them so.
-    await _close(*([sender.close] if sender is not None else []), producer.client.close)
+    await _close(private.parts_of_producer(producer))
 
 
-async def _close(*parts: Callable[[], Awaitable[Any]]) -> None:
+async def _close(parts: Sequence[private.Close]) -> None:
     for part in parts:
         await _ended(part(), CLOSE_SECONDS / 2)
 

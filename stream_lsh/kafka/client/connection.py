@@ -21,7 +21,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from stream_lsh.errors import BrokerError, UsageError
-from stream_lsh.kafka.client import header_names
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.client.connection")
@@ -91,7 +91,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     Raises:
         UsageError: a certificate, key or token that cannot be used; the name of the setting is in the message.
     """
-    header_names.read_any()
+    private.read_any_header()
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),
         "security_protocol": settings.security_protocol,
@@ -169,7 +169,7 @@ async def admin(settings: KafkaSettings, *, timeout_ms: int = 30_000) -> AsyncIt
             await client.start()
         except errors.KafkaConnectionError as error:
             raise await cause(error, settings) from None
-        if not client._client.cluster.brokers():
+        if not private.knows_brokers(client):
             if settings.sasl_mechanism == "OAUTHBEARER":
                 # How a broker turns down a token: aiokafka takes its reason for a part of the login, and goes on.
                 raise errors.SaslAuthenticationFailed("it names no brokers to a client that should be logged in")
@@ -218,7 +218,7 @@ async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, di
     coordinator = await client.find_coordinator(group)
     # Not the client's own list_consumer_group_offsets: while a coordinator is loading or moving, the error stands at
     # the top of the answer, where that does not look, and "nothing committed" would mean to begin again.
-    response = await client._send_request(OffsetFetchRequest(group, None), coordinator)
+    response = await private.ask(client, OffsetFetchRequest(group, None), coordinator)
     if response.error_code:
         raise errors.for_code(response.error_code)(f"committed offsets of the group {group}")
     found: dict[str, dict[int, tuple[int, str]]] = {}

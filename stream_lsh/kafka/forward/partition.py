@@ -17,19 +17,25 @@ from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.forward.join import Join, Joined, Verdict
 from stream_lsh.kafka.group.delivery import Delivery, Row
+from stream_lsh.kafka.group.position import Reading
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
 MOST_DOCUMENTS, MOST_BYTES = 2000, 2 << 20  # of a transaction, but for its last document
 FULL = 500  # documents; a transaction with fewer is followed by a pause, so that many partitions do not mean many
 MOST_VERDICTS = 10_000  # waiting for their documents; then no more are fetched
+_REMEDIES = (
+    "Rebuild into a new topic_prefix with `stream-lsh reindex`",
+    "To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms",
+)
+DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
-class Lane:
+class SourcePartition:
     """Works from `begin` until `close`, in a task of its own.
 
     Args:
@@ -155,21 +161,13 @@ class Lane:
         if compacted:
             self._watch.ignored("compacted", compacted)
         if lost and not self._settings.accept_loss:
-            raise StateError(loss(self.documents, f"{lost} documents"))
+            raise DOCUMENTS.deleted(f"{self._topics.documents}, partition {self.partition}", f"{lost} documents")
         if lost:
             log.warning("%d documents of %s, partition %d, are lost (accept_loss)", lost, *self.documents)
         if not self.join.hole:
             self.hole_since = None
         elif self.hole_since is None:
             self.hole_since = time.monotonic()
-
-
-def loss(place: TopicPartition, what: str) -> str:
-    """The message for what retention took too early."""
-    return (
-        f"{place.topic}, partition {place.partition}: {what} were deleted before they were forwarded, by retention or "
-        "by hand. To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms"
-    )
 
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:

@@ -15,21 +15,22 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.clients import consuming, unless
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
-from stream_lsh.kafka.forward.partition import Lane, loss, read_verdict
+from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
-from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.group.member import Gone, Member
+from stream_lsh.kafka.group.position import bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, wanted
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
@@ -54,7 +55,7 @@ class ForwardStage(Stage):
         # Topics with a small limit do not take batches of the usual size.
         limits = {topic.name: topic.max_message_bytes for topic in wanted(settings)}
         self._batch_bytes = min(BATCH_BYTES, limits[self._topics.unique] - 1024)
-        self._lanes: dict[int, Lane] = {}
+        self._sources: dict[int, SourcePartition] = {}
         self._paused: set[TopicPartition] = set()
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._looked = 0.0
@@ -73,7 +74,7 @@ class ForwardStage(Stage):
                 opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
                 consumer = await unless(opening, stopping)
                 topics = [self._topics.documents, self._topics.verdicts]
-                self._member = Membership(consumer, topics, self.settings, self._take_over, self._give_up)
+                self._member = Member(consumer, self.settings, self.role, topics, self._take_over, self._give_up)
                 async with self._member:
                     while not stop.is_set():
                         await self._step(stopping)
@@ -85,20 +86,20 @@ class ForwardStage(Stage):
         return self._member.consumer
 
     async def _step(self, stopping: asyncio.Future[Any]) -> None:
-        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        tasks = [source.task for source in self._sources.values() if source.task is not None]
         try:
             found = await self._member.poll(POLL_SECONDS, stopping, *tasks)
-        except OffsetOutOfRangeError as error:
-            await self._out_of_range(error.args[0])
+        except Gone as gone:
+            await self._out_of_range(gone.positions)
             return
-        for lane in list(self._lanes.values()):
-            if lane.task is not None and lane.task.done():
-                lane.task.result()
+        for source in list(self._sources.values()):
+            if source.task is not None and source.task.done():
+                source.task.result()
         if found is None:
             return
         await self._feed(found)
         self._balance()
-        if not found and not any(lane.busy for lane in self._lanes.values()):
+        if not found and not any(source.busy for source in self._sources.values()):
             self.watch.idle()
         now = time.monotonic()
         if now > self._looked + 1:
@@ -106,12 +107,12 @@ class ForwardStage(Stage):
             await self._look(now)
 
     async def _feed(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
-        for partition, lane in list(self._lanes.items()):
-            documents, records = found.get(lane.documents, []), found.get(lane.verdicts, [])
+        for partition, source in list(self._sources.items()):
+            documents, records = found.get(source.documents, []), found.get(source.verdicts, [])
             if documents or records:
                 verdicts = [verdict for record in records if (verdict := await self._verdict(record)) is not None]
-                lane.offer(documents, verdicts)
-                self.watch.lag(partition, self._member.lag(lane.verdicts, lane.join.settled))
+                source.offer(documents, verdicts)
+                self.watch.lag(partition, self._member.lag(source.verdicts, source.join.settled))
 
     async def _verdict(self, record: ConsumerRecord) -> Verdict | None:
         """The verdict in a record; None: there is none that counts. Raises StateError as `Unreadable`."""
@@ -123,8 +124,8 @@ class ForwardStage(Stage):
 
     def _balance(self) -> None:
         """Fetch what there is room for."""
-        for lane in self._lanes.values():
-            for place, wants in ((lane.documents, lane.wants_documents), (lane.verdicts, lane.wants_verdicts)):
+        for source in self._sources.values():
+            for place, wants in ((source.documents, source.wants_documents), (source.verdicts, source.wants_verdicts)):
                 if place not in self._member.assigned:
                     continue
                 if not wants and place not in self._paused:
@@ -160,22 +161,22 @@ class ForwardStage(Stage):
         most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
         async with admin(self.settings) as client:
-            places = {
-                topic: await committed(client, self._group, topic) for topic in (topics.documents, topics.verdicts)
-            }
+            places = await committed(client, self._group)
         for partition in sorted(partitions):
-            found = [places[topic].get(partition) for topic in (topics.documents, topics.verdicts)]
-            lane = Lane(partition, self.settings, deliveries[partition], self.watch, most_bytes, pause, self._balance)
-            self._lanes[partition] = lane
+            found = [places.get(topic, {}).get(partition) for topic in (topics.documents, topics.verdicts)]
+            source = SourcePartition(
+                partition, self.settings, deliveries[partition], self.watch, most_bytes, pause, self._balance
+            )
+            self._sources[partition] = source
             documents, verdicts = found
             if documents is not None and verdicts is not None:
                 positions = documents[0], verdicts[0]
             else:
-                positions = await self._beginning(lane)
-            consumer.seek(lane.documents, positions[0])
-            consumer.seek(lane.verdicts, positions[1])
-            await lane.start(*positions, commit=documents is None)
-        listed = ", ".join(f"{p} from {lane.join.position}" for p, lane in sorted(self._lanes.items()))
+                positions = await self._beginning(source)
+            consumer.seek(source.documents, positions[0])
+            consumer.seek(source.verdicts, positions[1])
+            await source.start(*positions, commit=documents is None)
+        listed = ", ".join(f"{p} from {source.join.position}" for p, source in sorted(self._sources.items()))
         log.info("forwarding %s, partition %s", topics.documents, listed)
 
     async def _deliveries(self, partitions: set[int]) -> dict[int, Delivery]:
@@ -195,10 +196,9 @@ class ForwardStage(Stage):
 
     def _delivery(self, partition: int) -> Any:
         transactional_id = self._topics.transactional_id(self.role, partition)
-        commit = self._consumer.commit
-        return delivering(self.settings, self.role, self._group, transactional_id, commit, self._batch_bytes)
+        return delivering(self.settings, self._member, transactional_id, self._batch_bytes)
 
-    async def _beginning(self, lane: Lane) -> tuple[int, int]:
+    async def _beginning(self, source: SourcePartition) -> tuple[int, int]:
         """The very first start of a partition; it is committed, so that it can be told from an offset that got lost.
 
         Documents may have been there before the pipeline. Verdicts begin with offset 0: where they do not, some were
@@ -207,22 +207,22 @@ class ForwardStage(Stage):
         Raises:
             StateError: it was forwarded before.
         """
-        outputs = [TopicPartition(name, lane.partition) for name in (self._topics.unique, self._topics.dead_letters)]
+        outputs = [TopicPartition(name, source.partition) for name in (self._topics.unique, self._topics.dead_letters)]
         known = set(await self._consumer.topics())
         written = await self._consumer.end_offsets([place for place in outputs if place.topic in known])
         if any(written.values()):
             raise StateError(
-                f"the consumer group {self._group} has no committed offset for partition {lane.partition}, but "
+                f"the consumer group {self._group} has no committed offset for partition {source.partition}, but "
                 f"{outputs[0].topic} or {outputs[1].topic} has records there: the offset has expired or was deleted, "
                 "and to begin again would repeat them. Rebuild into a new topic_prefix with `stream-lsh reindex`"
             )
-        begins = await self._consumer.beginning_offsets([lane.documents])
-        return begins[lane.documents], 0
+        begins = await self._consumer.beginning_offsets([source.documents])
+        return begins[source.documents], 0
 
     async def _give_up(self) -> None:
-        lanes, self._lanes = self._lanes, {}
+        sources, self._sources = self._sources, {}
         self._paused.clear()
-        await asyncio.gather(*(lane.close() for lane in lanes.values()))
+        await asyncio.gather(*(source.close() for source in sources.values()))
         await self._open.aclose()
 
     # -- what was deleted -------------------------------------------------------------------------------------------
@@ -234,45 +234,42 @@ class ForwardStage(Stage):
             StateError: unless it is allowed to go on without what is missing.
         """
         for place, position in positions.items():
-            lane = self._lanes.get(place.partition)
-            if lane is None:
+            source = self._sources.get(place.partition)
+            if source is None:
                 continue
-            begin = (await self._consumer.beginning_offsets([place]))[place]
-            if begin <= position:
-                raise StateError(
-                    f"{place.topic}, partition {place.partition}, ends before offset {position}, which was read "
-                    "already: the topic was made anew or has lost records. Rebuild into a new topic_prefix with "
-                    "`stream-lsh reindex`"
-                )
-            if not self.settings.accept_loss:
-                what = "documents" if place == lane.documents else "verdicts"
-                raise StateError(loss(place, f"{begin - position} {what} from offset {position} on"))
-            log.warning("%s, partition %d: going on at offset %d instead of %d (accept_loss)", *place, begin, position)
+            bounds = (await bounds_of(self._consumer, {place: position}))[place]
+            reading = DOCUMENTS if place == source.documents else VERDICTS
+            where = f"{place.topic}, partition {place.partition}"
+            missing = reading.missing(where, position, bounds, accept_loss=self.settings.accept_loss)
+            begin = position + missing
             self._consumer.seek(place, begin)
-            if place == lane.documents:
-                lane.join.gone(begin)
+            if not missing:  # the broker had only just taken over, and has learned its end since
+                continue
+            log.warning("%s: going on at offset %d instead of %d (accept_loss)", where, begin, position)
+            if place == source.documents:
+                source.join.gone(begin)
             else:
-                lane.join.verdicts_gone()
+                source.join.verdicts_gone()
 
     async def _look(self, now: float) -> None:
         """What only shows with time."""
         consumer = self._consumer
-        for partition, lane in self._lanes.items():
-            if not {lane.documents, lane.verdicts} <= self._member.assigned:
+        for partition, source in self._sources.items():
+            if not {source.documents, source.verdicts} <= self._member.assigned:
                 continue
-            self.watch.lag(partition, self._member.lag(lane.verdicts, lane.join.settled))
-            if now > lane.quiet_since + QUIET_SECONDS and not lane.busy:
-                lane.quiet_since = now
+            self.watch.lag(partition, self._member.lag(source.verdicts, source.join.settled))
+            if now > source.quiet_since + QUIET_SECONDS and not source.busy:
+                source.quiet_since = now
                 # Where a partition was just given away there is no position, or none yet.
                 with suppress(IllegalStateError, TimeoutError):
                     async with asyncio.timeout(1):
-                        documents = await consumer.position(lane.documents)
-                        lane.reached(documents, await consumer.position(lane.verdicts))
-            if lane.hole_since is not None and now > lane.hole_since + HOLE_SECONDS:
-                lane.hole_since = now
-                documents, verdicts = lane.join.begin_again()
-                consumer.seek(lane.documents, documents)
-                consumer.seek(lane.verdicts, verdicts)
+                        documents = await consumer.position(source.documents)
+                        source.reached(documents, await consumer.position(source.verdicts))
+            if source.hole_since is not None and now > source.hole_since + HOLE_SECONDS:
+                source.hole_since = now
+                documents, verdicts = source.join.begin_again()
+                consumer.seek(source.documents, documents)
+                consumer.seek(source.verdicts, verdicts)
                 log.warning(
                     "partition %d: the verdict on the document at offset %d is missing; reading both again: either the "
                     "judge sends it again when it begins again, or the document was deleted before it was signed",

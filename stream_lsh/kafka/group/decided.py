@@ -22,9 +22,9 @@ from aiokafka.structs import TopicPartition
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import ANSWER_MS, consuming
 from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.decisions import Decisions
 
 POLL_MS = 200

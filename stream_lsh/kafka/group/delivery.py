@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
-from aiokafka.producer import sender
 
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import producing, seen
-from stream_lsh.kafka.group.underway import Underway
+from stream_lsh.kafka.group.member import Member, Positions
+from stream_lsh.kafka.group.output import ANSWER_SECONDS, Underway
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
 """Key, value, headers, timestamp in ms (None: now)."""
-Positions = Mapping[TopicPartition, tuple[int, str]]
-"""Offsets to commit, with metadata."""
 Outputs = Mapping[tuple[str, int], Sequence[Row]]
 """Records by topic and partition, in their order."""
 
 BATCH_BYTES = 1_000_000  # below Kafka's default limit
-_SECONDS = 30.0  # for an acknowledgement without a transaction
-_RETRY_MS = 5
-
-# Each transaction begins by meeting the end of the one before it, and waits for this long. With aiokafka's 20 ms a
-# transaction took 25 ms, with 5 ms it takes 2 to 9 ms (measured, Kafka 4.1).
-sender.BACKOFF_OVERRIDE = _RETRY_MS / 1000
 
 
 @asynccontextmanager
 async def delivering(
-    settings: KafkaSettings,
-    role: str,
-    group: str,
-    transactional_id: str,
-    commit: Callable[[Positions], Awaitable[None]],
-    batch_bytes: int = BATCH_BYTES,
+    settings: KafkaSettings, member: Member, transactional_id: str, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[Delivery]:
     """A `Delivery` with a producer of its own; by the settings' `delivery` a transactional one, which fences an earlier
     one of the same id and ends its transaction before this returns.
@@ -47,33 +35,24 @@ async def delivering(
     Raises:
         KafkaError, OSError: it cannot be started.
     """
-    options: dict[str, Any] = {"max_batch_size": batch_bytes, "retry_backoff_ms": _RETRY_MS}
+    options: dict[str, Any] = {"max_batch_size": batch_bytes, "retry_backoff_ms": private.RETRY_MS}
     if settings.delivery == "exactly_once":
         options |= {"transactional_id": transactional_id, "transaction_timeout_ms": settings.transaction_timeout_ms}
-    async with producing(settings, role, **options) as producer:
-        yield Delivery(settings, producer, group, commit)
+    async with producing(settings, member.role, **options) as producer:
+        yield Delivery(settings, producer, member)
 
 
 class Delivery:
-    """Delivers for one group through one producer.
+    """Delivers records and the input positions that they stand for, for a member through one producer: in one
+    transaction, or one after the other."""
 
-    group: of the transactions. commit: where there are none, commits positions after the acknowledgement.
-    """
-
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        producer: AIOKafkaProducer,
-        group: str,
-        commit: Callable[[Positions], Awaitable[None]],
-    ) -> None:
+    def __init__(self, settings: KafkaSettings, producer: AIOKafkaProducer, member: Member) -> None:
         self._producer = producer
         self._underway = Underway(producer)
-        self._group = group
-        self._commit = commit
+        self._member = member
         self._transactional = settings.delivery == "exactly_once"
         # The broker ends the transaction after that time; it would be of no use to wait longer.
-        self._seconds = settings.transaction_timeout_ms / 1000 if self._transactional else _SECONDS
+        self._seconds = settings.transaction_timeout_ms / 1000 if self._transactional else ANSWER_SECONDS
 
     async def __call__(self, outputs: Outputs, positions: Positions) -> None:
         """Return when all is committed. After an error nothing more can be delivered through this producer.
@@ -88,13 +67,13 @@ class Delivery:
             async with asyncio.timeout(self._seconds):
                 if self._transactional:
                     await self._producer.begin_transaction()
-                    committing = self._producer.send_offsets_to_transaction(dict(positions), self._group)
+                    committing = self._producer.send_offsets_to_transaction(dict(positions), self._member.group)
                     # A refused record would not keep aiokafka from committing the others: look at each first.
                     await self._acknowledged(batches, committing)
                     await self._producer.commit_transaction()
                 else:
                     await self._acknowledged(batches)
-                    await self._commit(positions)
+                    await self._member.commit(positions)
         except TimeoutError as error:
             raise Unanswered(f"what came of a round was not acknowledged within {self._seconds:.0f} s") from error
         except ProducerFenced as error:

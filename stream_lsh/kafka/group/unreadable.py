@@ -18,9 +18,9 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import FOREIGN, Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 SAY_SECONDS = 30.0  # between two warnings
 GROUP = "skip"

@@ -15,27 +15,28 @@ from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
 from aiokafka import ConsumerRecord, TopicPartition
-from aiokafka.errors import OffsetOutOfRangeError
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import consuming, unless
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import DecisionLog
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
-from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.group.member import Member
+from stream_lsh.kafka.group.position import Reading, bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
 from stream_lsh.kafka.judge.records import Record, Records
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.replies import Reply, head
 
 log = logging.getLogger("stream_lsh.kafka.judge")
 
+READING = Reading("replies", "judged", "Rebuild into a new topic_prefix with `stream-lsh reindex`")
 POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
 ROUND_SECONDS, ROUND_REPLIES = 0.02, 32 << 10  # between the beginnings of two rounds, unless so many bytes wait
@@ -71,7 +72,8 @@ class JudgeStage(Stage):
             async with AsyncExitStack() as stack:
                 opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
                 consumer = await unless(opening, stopping)
-                self._member = Membership(consumer, [self._input.topic], self.settings, self._take_over, self._give_up)
+                topics = [self._input.topic]
+                self._member = Member(consumer, self.settings, self.role, topics, self._take_over, self._give_up)
                 async with self._member:
                     while not stop.is_set():
                         await self._step(stopping)
@@ -79,14 +81,7 @@ class JudgeStage(Stage):
             stopping.cancel()
 
     async def _step(self, stopping: asyncio.Future[Any]) -> None:
-        try:
-            found = await self._member.poll(self._patience(), stopping)
-        except OffsetOutOfRangeError as error:
-            raise StateError(
-                f"the judge has read {self._input.topic} up to offset {self._position}, and the topic does not have "
-                "that offset any more: replies were deleted before they were judged (retention_hours), or the topic "
-                "was made anew. Rebuild into a new topic_prefix with `stream-lsh reindex`"
-            ) from error
+        found = await self._member.poll(self._patience(), stopping)
         async with self._member.working:
             if self._input not in self._member.assigned:
                 if found is not None:
@@ -122,15 +117,15 @@ class JudgeStage(Stage):
         settings, group = self.settings, self._topics.group(self.role)
         transactional_id = self._topics.transactional_id(self.role)
         # First of all: it fences the producer of the judge before, so that what is committed now stays the last.
-        self._delivery = await self._open.enter_async_context(
-            delivering(settings, self.role, group, transactional_id, self._member.consumer.commit)
-        )
+        self._delivery = await self._open.enter_async_context(delivering(settings, self._member, transactional_id))
         async with admin(settings) as client:
-            found = (await committed(client, group, self._input.topic)).get(self._input.partition)
+            found = (await committed(client, group)).get(self._input.topic, {}).get(self._input.partition)
         if found is None:
             await self._begin()
             found = 0, metadata(-1, decided=0)
         position, last = found[0], last_of(found[1], group, self._topics.documents)
+        bounds = await bounds_of(self._member.consumer, {self._input: position})
+        READING.missing(self._input.topic, position, bounds[self._input])
         self._decided = decided_of(found[1])
         self._gather = Gather(settings.shards, last)
         if settings.late:

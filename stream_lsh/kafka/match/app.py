@@ -11,12 +11,11 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import faust
 from faust import stores
 from faust.app.base import BootStrategy as FaustBootStrategy
 from faust.streams import Stream
@@ -25,32 +24,40 @@ from faust.types import TP, EventT, StreamT
 from mode import Service, ServiceT
 from yarl import URL
 
-from stream_lsh.errors import ForeignError, StateError, StreamLshError
+from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.heap import map_large
+from stream_lsh.kafka.client.clients import producing
 from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.group.output import Underway
+from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.group.unreadable import Unreadable
-from stream_lsh.kafka.match.faust_driver import Consumer, TableManager, Transport
+from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import FolderLock
-from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.store import FrameStore
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.health import served
 from stream_lsh.kafka.run.metrics import FOREIGN, Watch
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, check, largest_record
+from stream_lsh.kafka.topics import check
 
 log = logging.getLogger("stream_lsh.kafka.match")
 # As the entry point says, but also where the package runs from its source without being installed.
 stores.STORES.aliases.setdefault("frames", "stream_lsh.kafka.match.store:FrameStore")
 
+READING = Reading(
+    "frames", "matched",
+    "Rebuild from the documents under another topic_prefix (stream-lsh reindex), with a longer retention_hours if it "
+    "was too short",
+)  # fmt: skip
 COMMIT_SECONDS = 0.25
 TICK_SECONDS = 1.0
 SIZE_TICKS = 15  # between two looks at the size of the shards' folders
 # Faust would keep 1,000 records of the changelog that the shards have had, whatever their size; with 1, it would go on
 # to read the changelogs of shards that are active.
 RECORDS_KEPT = 2
-REQUEST_SECONDS = 30.0  # for the broker to take or answer anything
+REQUEST_SECONDS = 30.0  # for the broker to answer anything
 
 
 class Shards(Table):  # type: ignore[type-arg]
@@ -68,13 +75,13 @@ class BootStrategy(FaustBootStrategy):
     app: MatchApp
 
     def kafka_producer(self) -> Iterable[ServiceT]:
-        return [self.app.sender]
+        return []  # of a send that fails Faust's would only log a line, and it is not idempotent: see `on_first_start`
 
     def kafka_consumer(self) -> Iterable[ServiceT]:
         return [self.app.consumer]
 
 
-class MatchApp(faust.App):
+class MatchApp(Host):
     """The match role. Made anew for every life, within the event loop that it is to run in.
 
     Args:
@@ -82,12 +89,9 @@ class MatchApp(faust.App):
 
     Attributes:
         failure: the first error that ended this life, or None.
-        hand_overs: how often shards were handed over, so that what began before one is not done after it.
     """
 
     BootStrategy = BootStrategy
-    consumer: Consumer
-    tables: TableManager
 
     def __init__(self, settings: KafkaSettings, watch: Watch, *, serve: bool = False) -> None:
         self.settings = settings
@@ -97,6 +101,8 @@ class MatchApp(faust.App):
         self.failure: BaseException | None = None
         self.hand_overs = 0
         self._serve = serve
+        self._underway: Underway
+        self._clients = AsyncExitStack()
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
         self._unreadable = Unreadable(settings, watch)
@@ -126,9 +132,6 @@ class MatchApp(faust.App):
             TableManager=TableManager,
             Table=Shards,
         )
-        self.sender = Sender(
-            self.client_options, largest_record(settings), int(REQUEST_SECONDS * 1000), beacon=self.beacon
-        )
         raw: Mapping[str, Any] = {
             "key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw",
         }  # fmt: skip
@@ -150,14 +153,9 @@ class MatchApp(faust.App):
     # -- life -------------------------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """End this life: nothing more is sent or acknowledged; whoever runs the app finds `failure`."""
         if self.failure is None:
             self.failure = error
-            self.add_future(self._end(error))
-
-    async def _end(self, error: BaseException) -> None:
-        await self.crash(error)
-        await self.sender.close(now=True)
+            self.add_future(self.crash(error))
 
     @property
     def ended(self) -> BaseException | None:
@@ -168,6 +166,8 @@ class MatchApp(faust.App):
         """Faust's would make folders that nobody needs."""
         await check(self.settings, ["match"])
         self._lock.take()
+        # At the end what is not delivered is dropped: the frames that it came of are not acknowledged, and come again.
+        self._underway = Underway(await self._clients.enter_async_context(producing(self.settings, "match")))
         map_large()  # a record of 16 MB is copied some times on its way
 
     async def on_started(self) -> None:
@@ -185,8 +185,9 @@ class MatchApp(faust.App):
         await self.let_go()
 
     async def let_go(self) -> None:
-        """Close the shards and give the data folder back, whatever else of this life is still stopping."""
+        """Close producer and shards and give the data folder back, whatever else of this life is still stopping."""
         try:
+            await self._clients.aclose()
             await self.store.close()
         finally:
             self._lock.release()
@@ -208,45 +209,30 @@ class MatchApp(faust.App):
             self.fail(error)
 
     def foreign(self, shard: int, offset: int, error: ForeignError) -> None:
-        """A record of the changelog is none, and was passed over. Called by the threads of the shards."""
         self._unreadable.passed(f"{self.names.changelog}, partition {shard}, offset {offset}", FOREIGN, error)
 
     async def _changed(self, event: EventT[Any]) -> None:
         await self.store.take(event)
 
     def has_room(self, tp: TP) -> bool:
-        """Whether to fetch from a partition now."""
         if tp.topic != self.names.frames:
             return self.store.room
         flow = self._flows.get(tp.partition)
         return flow is not None and flow.room
 
     async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
-        """Where to begin to read each partition of the frames topic: what is committed, or at first the beginning.
-
-        Raises:
-            StateError: frames were deleted before they were matched.
-        """
         if not committed:
             return {}
         found = {tp: offset or 0 for tp, offset in committed.items()}
-        for tp, (start, end) in (await self.consumer.bounds(found)).items():
-            position = found[tp]
-            if not start <= position <= end:
-                raise StateError(
-                    f"partition {tp.partition} of the topic {tp.topic} has the offsets {start} to {end}, but the next "
-                    f"frame to be matched is the one at {position}: frames were deleted before they were matched, "
-                    "or the topic was made anew. Rebuild from the documents under another topic_prefix (stream-lsh "
-                    "reindex), with a longer retention_hours if it was too short"
-                )
-            self._positions[tp.partition] = position
+        for tp, bounds in (await self.consumer.bounds(found)).items():
+            READING.missing(f"{tp.topic}, partition {tp.partition}", found[tp], bounds)
+            self._positions[tp.partition] = found[tp]
         return found
 
     def answer_for(self, shards: set[int]) -> None:
-        """From now on frames of these shards are matched. Recovery is complete."""
         for shard in sorted(shards - set(self._flows)):
             self._flows[shard] = Flow(
-                self.store.held[shard], self._positions[shard], self.sender.send, self.names.changelog,
+                self.store.held[shard], self._positions[shard], self._underway.send, self.names.changelog,
                 self.names.matches, self.fail, self.watch, self._unreadable,
             )  # fmt: skip
         self.watch.assigned(set(self._flows))
@@ -254,7 +240,6 @@ class MatchApp(faust.App):
             log.info("answering for the shards %s", ", ".join(map(str, sorted(shards))))
 
     async def hand_over(self) -> None:
-        """Finish what is in flight and commit it: this member may lose its shards, or is stopping."""
         self.hand_overs += 1
         flows, self._flows = list(self._flows.values()), {}
         if not flows:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import aiokafka
+import faust
 from faust.tables import recovery
 from faust.tables.manager import TableManager as FaustTableManager
 from faust.transport.drivers import aiokafka as driver
@@ -14,12 +16,14 @@ from faust.types import TP, EventT, Message
 from mode import Service
 from mode.utils.queues import ThrowableQueue
 
+from stream_lsh.errors import ForeignError
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer
 from stream_lsh.kafka.group.position import Bounds, bounds
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Unanswered
-
-if TYPE_CHECKING:
-    from stream_lsh.kafka.match.app import MatchApp
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
 
 FETCH_WAIT_MS = 25
 """How long the broker may hold a request while it has nothing. Faust's 1500: where one partition runs dry, the others,
@@ -29,10 +33,54 @@ FETCH_RECORDS = 64  # of all partitions handed on at a time
 FULL_SECONDS = 0.02  # until a shard that had no room is asked for again
 
 
+class Host(faust.App):
+    """The application of the match role, as its consumer, its recovery and its store see it.
+
+    Attributes:
+        hand_overs: how often shards were handed over, so that what began before one is not done after it.
+    """
+
+    settings: KafkaSettings
+    watch: Watch
+    names: Topics
+    client_options: dict[str, Any]
+    hand_overs: int
+    consumer: Consumer
+    tables: TableManager
+
+    @abstractmethod
+    def fail(self, error: BaseException) -> None:
+        """End this life: nothing more is sent or acknowledged; whoever runs the app finds `failure`."""
+
+    @abstractmethod
+    def foreign(self, shard: int, offset: int, error: ForeignError) -> None:
+        """A record of the changelog is none, and was passed over. Called by the threads of the shards."""
+
+    @abstractmethod
+    def has_room(self, tp: TP) -> bool:
+        """Whether to fetch from a partition now."""
+
+    @abstractmethod
+    async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
+        """Where to begin to read each partition of the frames topic: what is committed, or at first the beginning.
+
+        Raises:
+            StateError: frames were deleted before they were matched.
+        """
+
+    @abstractmethod
+    def answer_for(self, shards: set[int]) -> None:
+        """From now on frames of these shards are matched. Recovery is complete."""
+
+    @abstractmethod
+    async def hand_over(self) -> None:
+        """Finish what is in flight and commit it: this member may lose its shards, or is stopping."""
+
+
 class ConsumerThread(driver.AIOKafkaConsumerThread):
     """The thread with the aiokafka consumer."""
 
-    app: MatchApp
+    app: Host
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         # Faust knows neither fetch_max_wait_ms nor all of TLS and SASL.
@@ -66,9 +114,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         # never calls that one, and would wait for its assignment for ever.
         while not self.should_stop:
             await self.sleep(0.5)
-            coordinator = self._ensure_consumer()._coordinator
-            if coordinator is not None:
-                coordinator.check_errors()
+            private.check_group(self._ensure_consumer())
 
     async def on_thread_stop(self) -> None:
         # Faust's, but for the consumer: without a broker aiokafka's own stop may raise, and the thread would not end.
@@ -86,7 +132,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 class Consumer(driver.Consumer):
     """Fetches nothing that nobody has room for, and hands over cleanly."""
 
-    app: MatchApp
+    app: Host
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -157,7 +203,7 @@ class Consumer(driver.Consumer):
 
 
 class Transport(driver.Transport):
-    """Faust's transport with our consumer. Its producer is never started: see `sender.py`."""
+    """Faust's transport with our consumer. Its producer is never started."""
 
     Consumer: ClassVar[Any] = Consumer
 
@@ -165,7 +211,7 @@ class Transport(driver.Transport):
 class Recovery(recovery.Recovery):
     """Recovery that does not end without a word, and says when frames may come."""
 
-    app: MatchApp
+    app: Host
     _hand_overs = 0  # at the time of the assignment
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:

@@ -19,7 +19,7 @@ STOP_SECONDS = 20.0
 # Services log under the names of the modules that their classes are in: ours too, where they are derived.
 SILENT = (
     "faust", "mode",
-    *(f"stream_lsh.kafka.match.{module}" for module in ("app", "faust_driver", "store", "sender")),
+    *(f"stream_lsh.kafka.match.{module}" for module in ("app", "faust_driver", "store")),
 )  # fmt: skip
 
 

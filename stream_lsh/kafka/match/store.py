@@ -10,17 +10,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from faust.stores.base import Store
 from faust.types import TP, EventT
 
 from stream_lsh.errors import StateError
+from stream_lsh.kafka.match.faust_driver import Host
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.run.lives import Failed
-
-if TYPE_CHECKING:
-    from stream_lsh.kafka.match.app import MatchApp
 
 log = logging.getLogger("stream_lsh.kafka.match")
 
@@ -32,7 +30,7 @@ PATIENCE = 5.0  # seconds without a record of a changelog that has more
 class FrameStore(Store[bytes, bytes]):
     """The shards that this member holds, active or as standbys."""
 
-    app: MatchApp
+    app: Host
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -10,10 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from stream_lsh.kafka.run.metrics import Registry
+from typing import Any, Protocol
 
 ALIVE = 60.0  # seconds
 
@@ -31,6 +28,12 @@ class Pulse:
     def last(self) -> float:
         """The last sign of life."""
         return max(time for time in (self.started, self.committed, self.idle) if time is not None)
+
+
+class Exposed(Protocol):
+    """Metrics."""
+
+    def exposition(self) -> tuple[bytes, str]: ...
 
 
 class Health:
@@ -64,7 +67,7 @@ class Health:
 
 
 @asynccontextmanager
-async def served(health: Health, registry: Registry, host: str, port: int) -> AsyncIterator[int]:
+async def served(health: Health, registry: Exposed, host: str, port: int) -> AsyncIterator[int]:
     """Answer /health (200 or 503, JSON) and /metrics (Prometheus) while it lasts; yields the port (0: a free one).
 
     Raises:

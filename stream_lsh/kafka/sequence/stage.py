@@ -13,26 +13,32 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aiokafka import ConsumerRecord
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.kafka.group.decided import DecisionLog
-from stream_lsh.kafka.group.relay import ANSWER_SECONDS, Relay
+from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
+from stream_lsh.kafka.group.output import ANSWER_SECONDS
+from stream_lsh.kafka.group.position import Reading, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.judged import decided_of, last_of
-from stream_lsh.kafka.run.lives import Unanswered
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.lives import Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.sequence.telling import telling, told_with
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Sequenced, places
 
-POLL_MS = 200
 SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
+READING = Reading(
+    "frames", "sequenced", "Rebuild under another topic_prefix.",
+    "Start all workers with --accept-loss once: the documents in them are signed again as far as they are still there. "
+    "Raise retention_hours.",
+)  # fmt: skip
 GAP_SECONDS = 30.0  # between two warnings of the same gap
 
 
@@ -66,14 +72,15 @@ class Window:
             self.documents -= self._ahead.popleft()[1]
 
 
-class SequenceStage(Relay):
+class SequenceStage(Stage):
     """One life of the sequencer. The signatures topic has one partition: one member works, the others stand by."""
 
     role: ClassVar[str] = "sequence"
 
     def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
-        topics = Topics.of(settings)
-        super().__init__(settings, watch, topics.signatures, topics.frames)
+        super().__init__(settings, watch)
+        self.topics = topics = Topics.of(settings)
+        self._link = Link(settings, watch, topics.signatures, topics.frames, self._begin, self._forget)
         self._accepted: Accepted
         self._window = Window(settings.decided_after)
         self._asked = 0.0
@@ -85,23 +92,22 @@ class SequenceStage(Relay):
         self._following: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
 
-    def _note(self, state: Any) -> str:
-        accepted: Accepted = state
-        return accepted.metadata()
+    async def run(self, stop: asyncio.Event) -> None:
+        await self._link.run(stop, self._work, self._look)
 
     async def _begin(self, partitions: list[int]) -> None:
-        found = await self._committed(self.role, self.source)
+        source = self.topics.signatures
+        found = (await committed(self._link.admin, self.topics.group(self.role))).get(source, {})
         known = Accepted.of(found[0][1]) if 0 in found else None
         position = found[0][0] if 0 in found else 0
-        begin, end = (await self._bounds([0], {0: position}))[0]
-        if position > end:
-            raise StateError(
-                f"{self.source} ends at offset {end}, but has been read up to {position}: the topic was deleted and "
-                "made again, or the brokers have lost its end. Rebuild under another topic_prefix."
-            )
-        self._accepted = known or self._first(end)
-        if position < begin:
-            position = self._jump(position, begin)
+        bounds = (await self._link.bounds({0: position}))[0]
+        self._accepted = known or self._first(bounds[1])
+        if missing := READING.missing(source, position, bounds, accept_loss=self.settings.accept_loss):
+            self._link.member.log.warning(
+                "%s: %d frames from offset %d on are deleted; the signers have to sign again what was in them "
+                "(--accept-loss)", source, missing, position,
+            )  # fmt: skip
+            position += missing
         self._window = Window(self.settings.decided_after)
         last, decided = await self._judged()
         self._done = last
@@ -109,10 +115,10 @@ class SequenceStage(Relay):
             ahead = self.settings.decided_after if decided is None else self._accepted.documents - decided
             self._window.sent(self._accepted.last, ahead)
         if known is None:  # nobody signs before it is committed
-            self._acked[0] = position, self._accepted
+            self._link.reached({0: (position, self._accepted)})
         if self.settings.late:
             self._following = asyncio.create_task(self._follow())
-        self._seek({0: position})
+        self._link.seek({0: position})
 
     def _first(self, end: int) -> Accepted:
         """The very first start: make the key.
@@ -122,22 +128,11 @@ class SequenceStage(Relay):
         """
         if end:
             raise StateError(
-                f"the group {self.topics.group(self.role)} has no committed offset any more, but {self.source} has or "
-                "had frames: what was accepted is not known, and neither is the key that they were signed with. "
-                "Rebuild under another topic_prefix with stream-lsh reindex."
+                f"the group {self.topics.group(self.role)} has no committed offset any more, but "
+                f"{self.topics.signatures} has or had frames: what was accepted is not known, and neither is the key "
+                "that they were signed with. Rebuild under another topic_prefix with stream-lsh reindex."
             )
         return Accepted(secrets.token_bytes(KEY_BYTES))
-
-    def _jump(self, position: int, begin: int) -> int:
-        """Where to go on if frames were deleted."""
-        lost = f"{begin - position} frames from offset {position} on were deleted from {self.source}"
-        if not self.settings.accept_loss:
-            raise StateError(
-                f"{lost} before they were sequenced (retention). Start all workers with --accept-loss once: the "
-                "documents in them are signed again as far as they are still there. Raise retention_hours."
-            )
-        self.log.warning("%s; the signers have to sign again what was in them (--accept-loss)", lost)
-        return begin
 
     async def _work(self) -> None:
         try:
@@ -152,18 +147,18 @@ class SequenceStage(Relay):
     async def _read(self) -> None:
         while True:
             await self._window_open(1)
-            got = await self._poll(POLL_MS)
-            epoch = self.epoch
+            got = await self._link.poll()
+            epoch = self._link.epoch
             for record in got.get(0, ()):
-                if epoch != self.epoch:
+                if epoch != self._link.epoch:
                     break
                 decision = await self._decide(record)
                 await self._window_open(decision.documents)
                 told = await self._to_be_told(record.offset, decision)
-                await self._free()
+                await self._link.room.wait()
                 began = time.monotonic()
-                async with self._sending:
-                    if epoch != self.epoch:
+                async with self._link.member.working:
+                    if epoch != self._link.epoch:
                         break
                     await self._sequence(record, decision, told, began)
 
@@ -172,7 +167,7 @@ class SequenceStage(Relay):
         try:
             return self._accepted.accept(*places(record.value or b"", self.settings))
         except FormatError as error:
-            await self._unreadable.pass_over(self.source, 0, record.offset, error)
+            await self._unreadable.pass_over(record.topic, 0, record.offset, error)
             return Decision(self._accepted, 0, None, (), 0)
 
     async def _sequence(
@@ -196,8 +191,8 @@ class SequenceStage(Relay):
                 self._window.sent(offset, decision.documents)
             after = after.passed_on(offset, decision.documents)
         self._accepted = after
-        self.positions[0] = offset + 1
-        await self._send(copies, {0: (offset + 1, after)}, decision.documents)
+        self._link.positions[0] = offset + 1
+        await self._link.send(copies, {0: (offset + 1, after)}, decision.documents)
         if copies:
             self.watch.batch(decision.documents, time.monotonic() - began)
 
@@ -210,14 +205,14 @@ class SequenceStage(Relay):
             return nothing
         if decision.documents > block:
             raise StateError(
-                f"the frame at offset {offset} of {self.source} has {decision.documents} documents, more than half of "
-                f"decided_after: give all workers the same frame_documents, of at most {block}"
+                f"the frame at offset {offset} of {self.topics.signatures} has {decision.documents} documents, more "
+                f"than half of decided_after: give all workers the same frame_documents, of at most {block}"
             )
         places = told_with(self._accepted.documents, decision.documents, block)
         if places is None:
             return nothing
         while self._log is None or self._log.decided.documents < places[1]:
-            if not self.positions:  # it is another member's now
+            if not self._link.positions:  # it is another member's now
                 return nothing
             if self._following is not None and self._following.done():
                 self._following.result()  # what it has raised
@@ -225,7 +220,7 @@ class SequenceStage(Relay):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), LATEST)
         told = telling(self._log.decided, *places, settings)
-        await self._log.trim(self.admin)
+        await self._log.trim(self._link.admin)
         return told
 
     async def _follow(self) -> None:
@@ -242,7 +237,7 @@ class SequenceStage(Relay):
         now = time.monotonic()
         if now - self._warned.get(gap.partition, -GAP_SECONDS) >= GAP_SECONDS:
             self._warned[gap.partition] = now
-            self.log.warning(
+            self._link.member.log.warning(
                 "%s, partition %d: a frame from position %d on is ignored until what is missing before it has come "
                 "(%s)", self.topics.documents, gap.partition, gap.begins,
                 "nothing accepted yet" if gap.accepted < 0 else f"accepted up to {gap.accepted}",
@@ -250,12 +245,13 @@ class SequenceStage(Relay):
 
     # Not too far ahead of the judge
 
-    def _look(self) -> None:
-        super()._look()
-        self._asked_for()
-        if self._asking is None and len(self._window):
-            self._asking = asyncio.create_task(self._ask())
-        self.watch.in_flight(len(self._window))
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._asked_for()
+            if self._asking is None and len(self._window):
+                self._asking = asyncio.create_task(self._ask())
+            self.watch.in_flight(len(self._window))
 
     def _forget(self) -> None:
         self._window = Window(self.settings.decided_after)
@@ -276,7 +272,7 @@ class SequenceStage(Relay):
         if self._asking is None and self._window.half and time.monotonic() - self._asked >= SOONEST:
             self._asking = asyncio.create_task(self._ask())
         pause = SOONEST
-        while not self._window.room(documents) and self.positions:
+        while not self._window.room(documents) and self._link.positions:
             if self._asking is None:
                 await asyncio.sleep(pause)
                 pause = min(LATEST, pause * 1.5)
@@ -285,18 +281,19 @@ class SequenceStage(Relay):
             await asking
 
     async def _ask(self) -> None:
-        epoch, (last, _) = self.epoch, await self._judged()
+        epoch, (last, _) = self._link.epoch, await self._judged()
         self._asked = time.monotonic()
-        if epoch == self.epoch:
+        self._link.idle()  # who waits for the judge has nothing to do
+        if epoch == self._link.epoch:
             self._window.complete(last)
 
     async def _judged(self) -> tuple[int, int | None]:
         """Offset of the last frame that the judge has completed, -1 if none; and how many documents are in all of them,
         None if he does not say so."""
-        group, topic = self.topics.group("judge"), self.topics.matches
+        group = self.topics.group("judge")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                found = await self._committed("judge", topic)
+                found = (await committed(self._link.admin, group)).get(self.topics.matches, {})
         except TimeoutError:
             raise Unanswered(f"the committed offset of the group {group} could not be read in time") from None
         return (last_of(found[0][1], group), decided_of(found[0][1])) if 0 in found else (-1, 0)

@@ -15,9 +15,15 @@ from typing import Any
 import orjson
 
 from stream_lsh.errors import StateError
+from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.sign.records import Record
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 
+READING = Reading(
+    "documents", "read",
+    "Which documents were judged cannot be told any more: read it under another topic_prefix.",
+    "To go on without them start the worker with --accept-loss once; raise the topic's retention.ms.",
+)  # fmt: skip
 VERSION = 2  # 1 was the bare fingerprint of the settings
 
 
@@ -154,21 +160,8 @@ def beginning(
         # With accept_loss frames may be lost as well: back to what has been accepted. What is signed twice counts once.
         back = accept_loss and accepted is not None and accepted < position
         found = Beginning(accepted or 0 if back else position, last=None if back else note.last)
-    begin, end = bounds
-    if found.position > end:
-        raise StateError(
-            f"{where}, ends at offset {end}, but has been read up to {found.position}: the topic was deleted and made "
-            "again, or the brokers have lost its end. Which documents were judged cannot be told any more: read it "
-            "under another topic_prefix."
-        )
-    if found.position < begin:
-        missing = begin - found.position
-        if not accept_loss:
-            raise StateError(
-                f"{where}: {missing} documents from offset {found.position} on were deleted before they were read "
-                "(retention). To go on without them start the worker with --accept-loss once; raise the topic's "
-                "retention.ms."
-            )
+    begin = bounds[0]
+    if missing := READING.missing(where, found.position, bounds, accept_loss=accept_loss):
         warning = f"{where}: going on without {missing} documents from offset {found.position} on"
         return Beginning(begin, JUMPS, warning=warning)
     # Where retention has taken the last record, it has taken all that was read, and nothing else: another topic would

@@ -7,27 +7,29 @@ are begun at least `linger_ms` apart: a single document goes at once, many share
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
-
-from aiokafka.structs import TopicPartition
+from typing import ClassVar
 
 from stream_lsh.errors import StateError
 from stream_lsh.families.signer import Signer
-from stream_lsh.kafka.group.relay import Relay
+from stream_lsh.kafka.client import private
+from stream_lsh.kafka.group.link import Link
+from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
+from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
 from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning
 from stream_lsh.kafka.sign.records import Record
-from stream_lsh.kafka.topics import ENVELOPE, Topics, configs_of, largest_record, output_partitions
+from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
 
-POLL_MS = 200
 # A request for each document would cost more than all else that is done with it.
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
 HOLES_SECONDS = 1.0  # after which what follows the last record (transaction markers) counts as read, too
@@ -38,15 +40,16 @@ REQUEST_BYTES = 100 * 2**20
 """socket.request.max.bytes as brokers have it by default: a larger request would only lose the connection."""
 
 
-class SignStage(Relay):
+class SignStage(Stage):
     """One life of a signer. It keeps no state: what it has not committed, the next one signs again."""
 
     role: ClassVar[str] = "sign"
-    isolation: ClassVar[str] = "read_committed"
 
     def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
-        topics = Topics.of(settings)
-        super().__init__(settings, watch, topics.documents, topics.signatures)
+        super().__init__(settings, watch)
+        self.topics = topics = Topics.of(settings)
+        self.log = logging.getLogger("stream_lsh.kafka.sign")
+        self._link = Link(settings, watch, topics.documents, topics.signatures, self._begin, self._forget)
         self._framer: Framer
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -55,9 +58,8 @@ class SignStage(Relay):
         self._lasts: dict[int, Last] = {}  # of each partition the last record that was handed over
         self._again: dict[int, Last] = {}  # those that were read before, and are to be found again
 
-    def _note(self, state: Any) -> str:
-        note: Note = state
-        return note.metadata()
+    async def run(self, stop: asyncio.Event) -> None:
+        await self._link.run(stop, self._fetch, self._sign, prepare=self._prepare, isolation="read_committed")
 
     def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
         return Note(self.settings.fingerprint, self.settings.document_format, last, begun)
@@ -65,7 +67,7 @@ class SignStage(Relay):
     async def _prepare(self) -> None:
         """Fingerprints are made with the index's key, which the sequencer commits at its first start."""
         said = -math.inf
-        while 0 not in (found := await self._committed("sequence", self.target)):
+        while 0 not in (found := await self._sequenced()):
             if time.monotonic() - said >= SAY_SECONDS:
                 said = time.monotonic()
                 self.log.info("waiting for a sequencer, which makes the key of a new index at its first start")
@@ -76,45 +78,50 @@ class SignStage(Relay):
         largest = min(largest_record(self.settings) - 2**19, REQUEST_BYTES - ENVELOPE)
         self._framer = Framer(self.settings, Signer(self.settings.signing, key), largest)
 
+    async def _sequenced(self) -> dict[int, tuple[int, str]]:
+        """What the sequencer has committed."""
+        found = await committed(self._link.admin, self.topics.group("sequence"))
+        return found.get(self.topics.signatures, {})
+
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)
         for partition, place in places.items():
             if place.warning:
                 self.log.warning("%s", place.warning)
             if place.new:
-                self._acked[partition] = place.position, self._noted(None, begun=True)
-        await self._commit()  # before anything is sent: so a position that is missing is one that was lost
-        have = await output_partitions(self.admin, self.settings)
+                self._link.reached({partition: (place.position, self._noted(None, begun=True))})
+        await self._link.commit()  # before anything is sent: so a position that is missing is one that was lost
+        have = await output_partitions(self._link.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
         for partition, place in places.items():
             if place.first != CONTINUES:
                 # Where it begins is committed before there are documents: they may be deleted before they are read.
                 self._pending.add(Chunk(partition, (), place.position, place.position, place.first))
-        self._seek({partition: place.position for partition, place in places.items()})
+        self._link.seek({partition: place.position for partition, place in places.items()})
         for partition, last in self._again.items():
-            self.consumer.seek(TopicPartition(self.source, partition), last.offset)
+            self._link.member.consumer.seek(self._link.place(partition), last.offset)
         self._leave_out(have)
         self._wake()
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
-        committed = await self._all_committed(self.role)
-        if (error := another_topic(self.source, self.topics.prefix, committed)) is not None:
+        source, group = self.topics.documents, self.topics.group(self.role)
+        commits = await committed(self._link.admin, group)
+        if (error := another_topic(source, self.topics.prefix, commits)) is not None:
             raise error
-        group = self.topics.group(self.role)
         found = {
             partition: (offset, Note.of(metadata, group))
-            for partition, (offset, metadata) in committed.get(self.source, {}).items()
+            for partition, (offset, metadata) in commits.get(source, {}).items()
         }
         for _, note in found.values():
-            note.check(self.settings.fingerprint, self.settings.document_format, self.source)
-        sequenced = await self._committed("sequence", self.target)
+            note.check(self.settings.fingerprint, self.settings.document_format, source)
+        sequenced = await self._sequenced()
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
         known = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
-        bounds = await self._bounds(partitions, known)
+        bounds = await self._link.bounds({p: known.get(p, 0) for p in partitions})
         return {
             p: beginning(
-                f"{self.source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
+                f"{source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
             )
             for p in partitions
         }
@@ -122,20 +129,19 @@ class SignStage(Relay):
     def _leave_out(self, have: int) -> None:
         """Read nothing of partitions that the outputs, which have so many, do not have; take up those that they have
         got. Where they begin is committed like that of all others, so that nothing is lost silently meanwhile."""
-        before, self._left_out = self._left_out, {partition for partition in self.positions if partition >= have}
-        for pause, partitions in (
-            (self.consumer.pause, self._left_out - before), (self.consumer.resume, before - self._left_out),
-        ):  # fmt: skip
-            if partitions:
-                pause(*[TopicPartition(self.source, partition) for partition in partitions])
+        before, self._left_out = self._left_out, {partition for partition in self._link.positions if partition >= have}
+        consumer = self._link.member.consumer
+        consumer.pause(*map(self._link.place, self._left_out - before))
+        consumer.resume(*map(self._link.place, before - self._left_out))
         self.watch.left_out(len(self._left_out))
         if self._left_out - before:
             self.log.warning(
                 "%s has partitions %s, which the outputs do not have: documents in them wait until "
-                "`stream-lsh topics create` has added those", self.source, ", ".join(map(str, sorted(self._left_out))),
+                "`stream-lsh topics create` has added those", self.topics.documents,
+                ", ".join(map(str, sorted(self._left_out))),
             )  # fmt: skip
         elif before != self._left_out:
-            self.log.info("the outputs have the partitions now that were left out of %s", self.source)
+            self.log.info("the outputs have the partitions now that were left out of %s", self.topics.documents)
 
     def _forget(self) -> None:
         self._left_out = set()
@@ -160,49 +166,38 @@ class SignStage(Relay):
         else:
             self._hungry.set()
 
-    async def _work(self) -> None:
-        pool = ThreadPoolExecutor(1, "sign")
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._fetch())
-                group.create_task(self._sign(pool))
-        finally:
-            # Not waited for, for all else would stand still: what is being signed is this life's alone, and dropped.
-            pool.shutdown(wait=False, cancel_futures=True)
-
     async def _fetch(self) -> None:
         looked = asked = time.monotonic()
         while True:
             await self._hungry.wait()
-            got = await self._poll(POLL_MS)
+            got = await self._link.poll()
             self._pace(bool(got))
             for partition, records in got.items():
                 await self._take(partition, records)
             now = time.monotonic()
             if now - looked >= HOLES_SECONDS:
                 looked = now
-                for partition in self.positions.keys() - got.keys():
+                for partition in self._link.positions.keys() - got.keys():
                     await self._take(partition, [])
             if self._left_out and now - asked >= OUTPUT_SECONDS:
-                asked, epoch = now, self.epoch
-                have = await output_partitions(self.admin, self.settings)
-                if epoch == self.epoch:
+                asked, epoch = now, self._link.epoch
+                have = await output_partitions(self._link.admin, self.settings)
+                if epoch == self._link.epoch:
                     self._leave_out(have)
 
     def _pace(self, busy: bool) -> None:
         """While documents come, let the broker gather them for the next request, as long as they may linger anyway."""
-        fetcher, linger = self.consumer._fetcher, min(self.settings.linger_ms, GATHERED_MS)
-        gather = busy and linger > 0
-        fetcher._fetch_min_bytes = GATHERED_BYTES if gather else 1
-        fetcher._fetch_max_wait_ms = linger if gather else IDLE_MS
+        linger = min(self.settings.linger_ms, GATHERED_MS)
+        gathered = (GATHERED_BYTES, linger) if busy and linger > 0 else (1, IDLE_MS)
+        private.pace(self._link.member.consumer, *gathered)
 
     async def _take(self, partition: int, records: Sequence[Record]) -> None:
-        begins, ends = self.positions[partition], await self._position(partition)
+        begins, ends = self._link.positions[partition], await self._link.position(partition)
         if partition in self._again and (records or ends > self._again[partition].offset):
             await self._compare(partition, self._again.pop(partition), records[0] if records else None)
             records = [record for record in records if record.offset >= begins]
         if ends > begins:
-            self.positions[partition] = ends
+            self._link.positions[partition] = ends
             self._pending.add(Chunk(partition, records, begins, ends))
             self._wake()
 
@@ -217,23 +212,32 @@ class SignStage(Relay):
                 return
             what = "another record"
         else:
-            if (await self._bounds([partition], {partition: last.offset}))[partition][0] > last.offset:
+            if (await self._link.bounds({partition: last.offset}))[partition][0] > last.offset:
                 return  # by now
-            policy = (await configs_of(self.admin, [self.source])).get(self.source, {}).get("cleanup.policy", "compact")
+            source = self.topics.documents
+            policy = (await configs_of(self._link.admin, [source])).get(source, {}).get("cleanup.policy", "compact")
             if "compact" in policy:
                 self.log.info(
                     "%s, partition %d: the record at offset %d, which was read last, is compacted away, so that it is "
-                    "not known for sure to be the same topic", self.source, partition, last.offset,
+                    "not known for sure to be the same topic", self.topics.documents, partition, last.offset,
                 )  # fmt: skip
                 return
             what = "no record"
         raise StateError(
-            f"{self.source}, partition {partition}, has {what} at offset {last.offset}, which was read last: "
+            f"{self.topics.documents}, partition {partition}, has {what} at offset {last.offset}, which was read last: "
             "the topic was deleted and made again, or the brokers have lost its end, and others have come since. Which "
             "documents were judged cannot be told any more: read it under another topic_prefix."
         )
 
-    async def _sign(self, pool: ThreadPoolExecutor) -> None:
+    async def _sign(self) -> None:
+        pool = ThreadPoolExecutor(1, "sign")
+        try:
+            await self._sign_in(pool)
+        finally:
+            # Not waited for, for all else would stand still: what is being signed is this life's alone, and dropped.
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _sign_in(self, pool: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         linger = self.settings.linger_ms / 1000
         began = -linger
@@ -244,19 +248,19 @@ class SignStage(Relay):
                 waker = loop.call_later(wait, self._full.set)
                 await self._full.wait()
                 waker.cancel()
-            await self._free()
+            await self._link.room.wait()
             began = loop.time()
-            epoch, chunks = self.epoch, self._pending.take(self.settings.frame_documents)
+            epoch, chunks = self._link.epoch, self._pending.take(self.settings.frame_documents)
             self._wake()
             if not chunks:  # given up meanwhile
                 continue
             frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
             if documents := sum(frame.documents for frame in frames):
                 self.watch.batch(documents, loop.time() - began)
-            async with self._sending:
-                if epoch != self.epoch:
+            async with self._link.member.working:
+                if epoch != self._link.epoch:
                     continue
                 for frame in frames:
                     self._lasts |= frame.lasts
                     marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
-                    await self._send([(0, frame.data)], marks, frame.documents)
+                    await self._link.send([(0, frame.data)], marks, frame.documents)

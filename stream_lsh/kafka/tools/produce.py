@@ -22,8 +22,8 @@ from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import drop_producer
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.names import ENVELOPE, Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import ENVELOPE, Topics
 
 Item = TypeVar("Item")
 

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from stream_lsh.errors import FormatError, StateError, UsageError
 from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.names import Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, create, largest_record
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import places
 
 log = logging.getLogger("stream_lsh.kafka.tools.reindex")

@@ -16,9 +16,9 @@ from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options, committed
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.group.unreadable import GROUP, SKIPPABLE, named
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.reindex import reading
-from stream_lsh.kafka.topics import Topics
 from stream_lsh.wire.frames import Sequenced, places
 from stream_lsh.wire.replies import head
 

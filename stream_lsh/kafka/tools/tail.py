@@ -11,9 +11,10 @@ from aiokafka import AIOKafkaConsumer, errors
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 _WAIT_MS = 500
 
@@ -57,7 +58,7 @@ async def tail(
 async def _records(
     consumer: AIOKafkaConsumer, topic: str, from_beginning: bool, follow: bool
 ) -> AsyncIterator[ConsumerRecord]:
-    await consumer._client._wait_on_metadata(topic)
+    await private.learn(consumer, topic)
     partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
     consumer.assign(partitions)
     ends = await consumer.end_offsets(partitions)

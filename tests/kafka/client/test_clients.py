@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from aiokafka.admin import AIOKafkaAdminClient
 from kafka_helpers import settings_for
 from stage_helpers import running
 
+from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.client.clients import CLOSE_SECONDS, Stopped, producing, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.run.process import STAGES, stage_class
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 
 def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +55,28 @@ def test_a_producer_is_closed_without_what_it_cannot_deliver(broker: Any, prefix
         assert time.monotonic() - began < 3 * CLOSE_SECONDS
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("error", [None, errors.KafkaError("refused"), asyncio.CancelledError()])
+def test_a_producer_is_closed_whatever_happens(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> None:
+    """aiokafka's own sender waits for the answer to what is under way, or ends with an error."""
+    monkeypatch.setattr(clients, "CLOSE_SECONDS", 0.2)
+    calls: list[str] = []
+
+    async def closing() -> None:
+        calls.append("closing")
+        if error is not None:
+            raise error
+        await asyncio.sleep(3600)
+
+    async def closed() -> None:
+        calls.append("client closed")
+
+    producer: Any = SimpleNamespace(
+        _closed=False, _sender=SimpleNamespace(close=closing), client=SimpleNamespace(close=closed)
+    )
+    asyncio.run(asyncio.wait_for(clients.drop_producer(producer), 30))
+    assert calls == ["closing", "client closed"] and producer._closed
 
 
 def _cut(producer: AIOKafkaProducer) -> None:

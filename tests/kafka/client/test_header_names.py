@@ -15,10 +15,11 @@ from header_play import Name, send
 from kafka_helpers import settings_for
 from stage_helpers import begun, line, produce, records, running, until_signed
 
-from stream_lsh.kafka.client import header_names
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import Frame
 
 
@@ -33,7 +34,7 @@ def batch(*headers: list[tuple[str, bytes | None]], codec: int = 0, base: int = 
 
 
 def read(data: bytes) -> list[Any]:
-    header_names.read_any()
+    private.read_any_header()
     found = fetcher.MemoryRecords(data)
     listed = []
     while found.has_next():
@@ -61,7 +62,7 @@ def test_what_is_damaged_stays_an_error() -> None:
     data = batch([("a", b"1")], [("b", b"2")])
     del data[-3:]
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
-    header_names.read_any()
+    private.read_any_header()
     [*found] = [fetcher.MemoryRecords(bytes(data)).next_batch()]
     assert not found[0].validate_crc()
     with pytest.raises(CorruptRecordException):

@@ -19,13 +19,14 @@ from stage_helpers import positions, records, running, until, until_partitions
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.forward import partition as lane
+from stream_lsh.kafka.forward import partition
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 Make = Callable[..., KafkaSettings]
 
@@ -60,17 +61,17 @@ def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.Monk
     monkeypatch.setattr(forward, "WAITING_BYTES", 30_000)
     monkeypatch.setattr(forward, "LEAST_BYTES", 10_000)
     monkeypatch.setattr(forward, "PARTITION_BYTES", 20_000)
-    monkeypatch.setattr(lane, "MOST_VERDICTS", 20)
-    monkeypatch.setattr(lane, "MOST_DOCUMENTS", 7)
+    monkeypatch.setattr(partition, "MOST_VERDICTS", 20)
+    monkeypatch.setattr(partition, "MOST_DOCUMENTS", 7)
     most = [0, 0]
-    offer = lane.Lane.offer
+    offer = partition.SourcePartition.offer
 
-    def offered(self: lane.Lane, documents: Any, verdicts: Any) -> None:
+    def offered(self: partition.SourcePartition, documents: Any, verdicts: Any) -> None:
         offer(self, documents, verdicts)
         most[0] = max(most[0], self.join.size)
         most[1] = max(most[1], self.join.waiting[1])
 
-    monkeypatch.setattr(lane.Lane, "offer", offered)
+    monkeypatch.setattr(partition.SourcePartition, "offer", offered)
 
     async def body() -> None:
         documents = await write_documents(settings, 900)

@@ -15,11 +15,11 @@ from stage_helpers import positions, records, running, until
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward import stage as forward
-from stream_lsh.kafka.forward.partition import Lane
+from stream_lsh.kafka.forward.partition import SourcePartition
 from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 KEYS, NUMBER = 7, 40
 COMPACTED = {
@@ -85,14 +85,14 @@ def test_documents_that_were_compacted_before_they_were_signed(
     """Forward had read them already, and waits for verdicts that will not come."""
     monkeypatch.setattr(forward, "HOLE_SECONDS", 1.0)
     offered = 0
-    offer = Lane.offer
+    offer = SourcePartition.offer
 
-    def offering(self: Lane, documents: Sequence[Any], verdicts: Sequence[Any]) -> None:
+    def offering(self: SourcePartition, documents: Sequence[Any], verdicts: Sequence[Any]) -> None:
         nonlocal offered
         offered += len(documents)
         offer(self, documents, verdicts)
 
-    monkeypatch.setattr(Lane, "offer", offering)
+    monkeypatch.setattr(SourcePartition, "offer", offering)
     chosen, documents = settings.model_copy(update={"delivery": delivery}), few_keys()
 
     async def read() -> bool:

@@ -17,8 +17,8 @@ from stage_helpers import commit, running
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.forward.stage import ForwardStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics
 
 Make = Callable[..., KafkaSettings]
 
@@ -129,7 +129,7 @@ def test_a_topic_that_was_made_anew(make: Make) -> None:
     async def body() -> None:
         await commit(settings, "forward", topics.documents, 5)
         await commit(settings, "forward", topics.verdicts, 0)
-        with pytest.raises(StateError, match=r"ends before offset 5.*reindex"):
+        with pytest.raises(StateError, match=r"ends at offset 0, but has been forwarded up to 5.*reindex"):
             await ended(settings)
 
     asyncio.run(body())

@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import RecordTooLargeError
 
-from stream_lsh.kafka.group.underway import Underway
+from stream_lsh.kafka.group.output import Underway
 
 
 class Batch:

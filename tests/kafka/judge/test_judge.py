@@ -25,11 +25,12 @@ from stream_lsh.kafka.judge.gather import Gather
 from stream_lsh.kafka.judge.judged import last_of, metadata
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.judge.stage import JudgeStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run import lives as stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.replies import head
 

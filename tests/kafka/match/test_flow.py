@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stream_lsh.errors import StateError
+from stream_lsh.kafka.group import output
 from stream_lsh.kafka.match import flow as module
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.held import Matched
@@ -231,17 +232,17 @@ def test_a_frame_that_does_not_come_ends_it() -> None:
 
 def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A send may wait until there is room: that time is not the broker's."""
-    monkeypatch.setattr(module, "ANSWER_MS", 0)
+    monkeypatch.setattr(output, "ANSWER_SECONDS", 0.0)
 
     async def scenario(p: Play) -> None:
         room = asyncio.Event()
-        real = p.flow._send
+        real = p.flow._order._send
 
         async def send(topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
             await room.wait()
             return await real(topic, partition, value)
 
-        p.flow._send = send  # type: ignore[method-assign,assignment]
+        p.flow._order._send = send  # type: ignore[method-assign,assignment]
         p.offer(10, b"a")
         await p.settle()
         p.flow.check()

@@ -20,14 +20,15 @@ from stage_helpers import warm
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.group.output import Underway
 from stream_lsh.kafka.match.faust_driver import Consumer
-from stream_lsh.kafka.match.sender import Sender
 from stream_lsh.kafka.match.stage import MatchStage
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import keep_running
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 pytestmark = pytest.mark.long
 
@@ -163,9 +164,9 @@ def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(1600), SIZE)
     replies = Replies(settings)
-    real, calls = Sender.send, 0
+    real, calls = Underway.send, 0
 
-    async def send(self: Sender, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+    async def send(self: Underway, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
         nonlocal calls
         if topic.endswith("matches") == (which == "reply"):
             calls += 1
@@ -175,7 +176,7 @@ def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch
                 return refused
         return await real(self, topic, partition, value)
 
-    monkeypatch.setattr(Sender, "send", send)
+    monkeypatch.setattr(Underway, "send", send)
 
     async def scenario() -> Watch:
         await create(settings)
@@ -308,7 +309,7 @@ def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_p
             await client.delete_records({TopicPartition(Topics.of(settings).frames, 0): RecordsToDelete(5)})
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
 
-    with pytest.raises(StateError, match="frames were deleted before they were matched"):
+    with pytest.raises(StateError, match="5 frames from offset 0 on were deleted before they were matched"):
         asyncio.run(scenario())
 
 

@@ -13,7 +13,7 @@ from proxy import Proxied, Proxy
 from stage_helpers import running, until
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.group import membership
+from stream_lsh.kafka.group import member
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.run.process import STAGES, stage_class
 from stream_lsh.kafka.topics import create
@@ -32,9 +32,9 @@ def proxy(proxied: Proxied) -> Iterator[Proxy]:
 def test_who_stands_by_notices_that_the_brokers_are_away(
     proxied: Proxied, proxy: Proxy, prefix: str, tmp_path: Path, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "SILENCE", 2.0)
-    monkeypatch.setattr(membership, "SESSIONS", 0.0)
-    monkeypatch.setattr(membership, "RECENT", 0.5)
+    monkeypatch.setattr(member, "SILENCE", 2.0)
+    monkeypatch.setattr(member, "SESSIONS", 0.0)
+    monkeypatch.setattr(member, "RECENT", 0.5)
     settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1, session_timeout_ms=6000)
     behind = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{proxy.port}", "give_up_seconds": 3})
     stage, working, watch = stage_class(STAGES[role]), Watch(role), Watch(role)

@@ -17,9 +17,10 @@ from stage_helpers import begun, commit, records, running, until
 
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.judge.judged import metadata
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Registry, Watch
 from stream_lsh.kafka.sequence.stage import SequenceStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
 RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"

@@ -37,12 +37,13 @@ from stage_helpers import (
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.judge.judged import metadata
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.frames import CONTINUES, STARTS
 

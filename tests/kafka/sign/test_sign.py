@@ -30,6 +30,7 @@ from stage_helpers import (
     produce,
     records,
     running,
+    settled,
     until,
     until_partitions,
     until_signed,
@@ -37,13 +38,15 @@ from stage_helpers import (
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.group.link import Link
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk
 from stream_lsh.kafka.sign.position import Last, Note
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
 
 Make = Callable[..., KafkaSettings]
@@ -435,6 +438,7 @@ def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplo
         async with producer.transaction():
             await producer.send_and_wait(topics.documents, line(0), partition=0)
         await producer.stop()
+        await settled(settings.bootstrap_servers, topics.documents)  # brokers write the marker a little later
         await produce(settings, [line(i) for i in range(1, 5)], 1)
         # What the marker of the transaction, which is no record, leaves where it stands, compaction leaves as well.
         gone = Note(settings.fingerprint, "json", Last(1, 1000, 7)).metadata()
@@ -543,14 +547,14 @@ def test_a_first_life_that_ended_between_its_first_frame_and_its_commit(make: Ma
 def test_that_it_has_begun_is_committed_before_anything_is_sent(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = make(partitions=1)
     sent: list[str] = []
-    send = SignStage._send
+    send = Link.send
 
-    async def sending(self: SignStage, *given: Any) -> None:
+    async def sending(self: Link, *given: Any) -> None:
         sent.append((await note(settings))[1])
         await send(self, *given)
 
     async def body() -> None:
-        monkeypatch.setattr(SignStage, "_send", sending)
+        monkeypatch.setattr(Link, "send", sending)
         await produce(settings, [line(i) for i in range(20)], 1)
         async with running(SignStage, settings):
             await until_signed(settings, 20)
@@ -596,15 +600,12 @@ def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
         done.set()
         return []
 
-    async def never() -> None:
-        await asyncio.Event().wait()
-
     async def body() -> None:
         stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
-        stage._framer, stage._fetch = SimpleNamespace(frames=frames), never
+        stage._framer = SimpleNamespace(frames=frames)
         stage._pending.add(Chunk(0, (), 0, 1))
         stage._wake()
-        working = asyncio.create_task(stage._work())
+        working = asyncio.create_task(stage._sign())
         assert await asyncio.to_thread(began.wait, PATIENCE)
         working.cancel()
         await asyncio.wait([working])

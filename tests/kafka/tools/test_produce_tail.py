@@ -24,10 +24,11 @@ from stage_helpers import PATIENCE, settled
 
 from stream_lsh.errors import BrokerError, InputError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Feeder, Sent
 from stream_lsh.kafka.tools.tail import tail
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 
 @pytest.fixture

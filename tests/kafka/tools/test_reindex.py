@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stream_lsh.errors import UsageError
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.reindex import Goal, target
-from stream_lsh.kafka.topics import Topics
 
 
 def test_what_there_is_to_do() -> None:

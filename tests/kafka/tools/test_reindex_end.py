@@ -20,10 +20,11 @@ from proxy import Proxied
 from stage_helpers import PATIENCE, settled
 
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import reindex
 from stream_lsh.kafka.tools.reindex import Goal, _anything, follow
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 
 @pytest.fixture

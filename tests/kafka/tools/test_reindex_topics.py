@@ -11,10 +11,11 @@ from aiokafka.structs import OffsetAndMetadata
 from stage_helpers import PATIENCE, settled
 
 from stream_lsh.errors import StateError
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import reindex
 from stream_lsh.kafka.tools.reindex import follow, prepare, target
-from stream_lsh.kafka.topics import Topics, create, show
+from stream_lsh.kafka.topics import create, show
 from stream_lsh.wire.envelope import pack
 
 

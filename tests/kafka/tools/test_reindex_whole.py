@@ -15,8 +15,9 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_lsh.demo.feed import feed_lines
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 DOCUMENTS = 1500
 PATIENCE = 300.0

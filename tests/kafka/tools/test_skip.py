@@ -18,11 +18,12 @@ from stream_lsh.cli import main
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.group.unreadable import named
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
 Run = Callable[..., Result]

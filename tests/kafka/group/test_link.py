@@ -13,19 +13,22 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.sender import Sender
 from kafka_helpers import local_broker, settings_for
 from stage_helpers import PATIENCE, begun, line, records, running, until, until_sequenced, until_signed
 
+from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.group import hearing, relay
-from stream_lsh.kafka.group.underway import MOST_BYTES
-from stream_lsh.kafka.run.lives import Failed, Unanswered
+from stream_lsh.kafka.group import member
+from stream_lsh.kafka.group.output import MOST_BYTES
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.lives import Failed, Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import Topics, create
+from stream_lsh.kafka.topics import create
 
 REQUEST_BYTES = MOST_BYTES + 2**22
 
@@ -41,12 +44,11 @@ def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka is looked after more often. Each test shortens only the limit that it is about."""
-    for module in (hearing, relay):
-        monkeypatch.setattr(module, "RECENT", 1.5)
+    monkeypatch.setattr(member, "RECENT", 1.5)
 
 
 @asynccontextmanager
-async def life(stage: relay.Relay) -> AsyncIterator[asyncio.Task[None]]:
+async def life(stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
     """A single life of a stage."""
     stop = asyncio.Event()
     task = asyncio.create_task(stage.run(stop))
@@ -71,10 +73,10 @@ async def ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
-def ends_unanswered(stage: Callable[[], relay.Relay], words: str) -> None:
+def ends_unanswered(stage: Callable[[], Stage], words: str) -> None:
     async def body() -> None:
         async with life(stage()) as task:
-            with pytest.raises(Unanswered, match=words):
+            with pytest.raises((Unanswered, KafkaTimeoutError), match=words):
                 await ended(task)
 
     asyncio.run(body())
@@ -135,7 +137,7 @@ def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Fetcher, "_proc_fetch_request", for_ever)
-    monkeypatch.setattr(hearing, "SILENCE", 1.0)
+    monkeypatch.setattr(member, "SILENCE", 1.0)
     watch = Watch("sign")
     ends_unanswered(lambda: SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
     assert watch.last_idle is None
@@ -145,8 +147,8 @@ def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", for_ever)
-    monkeypatch.setattr(hearing, "SILENCE", 1.0)
-    monkeypatch.setattr(hearing, "SESSIONS", 0.0)
+    monkeypatch.setattr(member, "SILENCE", 1.0)
+    monkeypatch.setattr(member, "SESSIONS", 0.0)
     watch = Watch("sequence")
     ends_unanswered(lambda: SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
     assert watch.last_idle is None
@@ -156,13 +158,13 @@ def test_a_producer_that_gets_no_number_is_not_waited_for(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sender, "_maybe_wait_for_pid", for_ever)
-    monkeypatch.setattr(relay, "OPEN_SECONDS", 1.0)
+    monkeypatch.setattr(clients, "START_SECONDS", 1.0)
     ends_unanswered(lambda: SignStage(settings, Watch("sign")), "no connection was ready for work within 1 s")
 
 
 @pytest.mark.parametrize("stage", [SignStage, SequenceStage])
 def test_working_and_standing_by_are_both_idle(
-    settings: KafkaSettings, stage: Callable[[KafkaSettings, Watch], relay.Relay]
+    settings: KafkaSettings, stage: Callable[[KafkaSettings, Watch], Stage]
 ) -> None:
     watches = [Watch("one"), Watch("two"), Watch("three")]  # of two partitions, or one
 

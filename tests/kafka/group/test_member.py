@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from stream_lsh.kafka.group import membership
-from stream_lsh.kafka.group.membership import Membership
+from stream_lsh.kafka.group import member as module
+from stream_lsh.kafka.group.member import Gone, Member
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -28,6 +29,11 @@ class Consumer:
         self.answered: float | None = time.time()
         self.asked = 0
         self.silent = False
+        # Of aiokafka's own reader: see `private`.
+        self._fetcher = SimpleNamespace(error_future=asyncio.get_running_loop().create_future(), _records={})
+
+    def paused(self) -> set[TopicPartition]:
+        return set()
 
     def subscribe(self, topics: Any, listener: Any) -> None:
         pass
@@ -69,25 +75,32 @@ class Play:
     async def tear_down(self) -> None:
         self.done.append("gave up")
 
-    def member(self) -> Membership:
-        return Membership(self.consumer, ["t"], KafkaSettings(), self.set_up, self.tear_down)
+    def member(self) -> Member:
+        return Member(self.consumer, KafkaSettings(), "judge", ["t"], self.set_up, self.tear_down)
 
 
-def played(body: Callable[[Play, Membership], Any]) -> Play:
-    play = Play()
-
-    async def run() -> None:
+def played(body: Callable[[Play, Member], Any]) -> Play:
+    async def run() -> Play:
+        play = Play()
         async with play.member() as member:
             await body(play, member)
+        return play
 
-    asyncio.run(run())
+    play = asyncio.run(run())
     assert play.done.pop() == "gave up"
     return play
 
 
+async def stands_by(play: Play, member: Member) -> None:
+    """The group has given it nothing."""
+    await member.on_partitions_assigned(set())
+    assert await member.poll(0.1) is None and play.done.pop() == set()
+
+
 def test_only_what_is_set_up_is_read() -> None:
-    async def body(play: Play, member: Membership) -> None:
-        assert await member.poll(0.1) == {} and member.assigned == frozenset()  # stands by
+    async def body(play: Play, member: Member) -> None:
+        await stands_by(play, member)
+        assert await member.poll(0.1) == {} and member.assigned == frozenset()
         await member.on_partitions_assigned({ONE})
         play.consumer.gives = [{ONE: ["before the seek"]}, {ONE: ["first"], OTHER: ["foreign"]}]
         assert await member.poll(0.1) is None
@@ -102,12 +115,12 @@ def test_only_what_is_set_up_is_read() -> None:
 
 
 def test_positions_from_before_the_seek_are_no_errors() -> None:
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
         for error in (NoOffsetForPartitionError(ONE), OffsetOutOfRangeError({ONE: 3})):
             await member.on_partitions_assigned({ONE})
             play.consumer.gives = [error, error]
             assert await member.poll(0.1) is None
-            with pytest.raises(type(error)):
+            with pytest.raises((NoOffsetForPartitionError, Gone)):
                 await member.poll(0.1)
 
     played(body)
@@ -116,7 +129,7 @@ def test_positions_from_before_the_seek_are_no_errors() -> None:
 def test_a_stop_does_not_wait_for_what_cannot_be_set_up() -> None:
     """Brokers without a quorum do not answer a transaction's beginning."""
 
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
         asked = asyncio.Event()
 
         async def never(given: frozenset[TopicPartition]) -> None:
@@ -132,7 +145,7 @@ def test_a_stop_does_not_wait_for_what_cannot_be_set_up() -> None:
 
 
 def test_what_fails_in_setting_up_ends_the_life() -> None:
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
         play.error = KafkaError("no")
         await member.on_partitions_assigned({ONE})
         with pytest.raises(KafkaError, match="no"):
@@ -143,7 +156,7 @@ def test_what_fails_in_setting_up_ends_the_life() -> None:
 
 
 def test_a_revocation_waits_for_what_is_in_flight() -> None:
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
         await member.on_partitions_assigned({ONE})
         await member.poll(0.1)
         async with member.working:
@@ -157,7 +170,7 @@ def test_a_revocation_waits_for_what_is_in_flight() -> None:
 
 
 def test_a_wait_ends_when_another_thing_is_done() -> None:
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
         play.consumer.before = lambda: asyncio.sleep(3600)
         done = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.05, done.set_result, None)
@@ -167,9 +180,10 @@ def test_a_wait_ends_when_another_thing_is_done() -> None:
 
 
 def test_who_stands_by_asks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "RECENT", 1.0)
+    monkeypatch.setattr(module, "RECENT", 1.0)
 
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
+        await stands_by(play, member)
         for asked in (1, 2):
             assert await member.poll(0.01) == {}
             assert await member.poll(0.01) is None and play.consumer.asked == asked
@@ -179,7 +193,8 @@ def test_who_stands_by_asks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_stop_does_not_wait_for_an_answer() -> None:
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
+        await stands_by(play, member)
         play.consumer.silent = True
         asked = asyncio.Event()
         asyncio.get_running_loop().call_later(0.05, asked.set)
@@ -188,20 +203,20 @@ def test_a_stop_does_not_wait_for_an_answer() -> None:
     played(body)
 
 
-@pytest.mark.parametrize("assigned", [True, False])
+@pytest.mark.parametrize("assigned", [{ONE}, set(), None])
 @pytest.mark.parametrize("hangs", [True, False])
 def test_silence_is_not_taken_for_having_nothing_to_do(
-    monkeypatch: pytest.MonkeyPatch, assigned: bool, hangs: bool
+    monkeypatch: pytest.MonkeyPatch, assigned: set[TopicPartition] | None, hangs: bool
 ) -> None:
     """Whether this member works, stands by, or waits for its first assignment."""
-    monkeypatch.setattr(membership, "SILENCE", 2.0)
-    monkeypatch.setattr(membership, "SESSIONS", 0.0)
-    monkeypatch.setattr(membership, "RECENT", 0.05)
-    monkeypatch.setattr(membership, "_GROUP_SECONDS", 0.05)
+    monkeypatch.setattr(module, "SILENCE", 2.0)
+    monkeypatch.setattr(module, "SESSIONS", 0.0)
+    monkeypatch.setattr(module, "RECENT", 0.05)
+    monkeypatch.setattr(module, "_GROUP_SECONDS", 0.05)
 
-    async def body(play: Play, member: Membership) -> None:
-        if assigned:
-            await member.on_partitions_assigned({ONE})
+    async def body(play: Play, member: Member) -> None:
+        if assigned is not None:
+            await member.on_partitions_assigned(assigned)
             await member.poll(0.01)
         play.consumer.answered = time.time() - 60
         play.consumer.silent = True
@@ -219,9 +234,56 @@ def test_silence_is_not_taken_for_having_nothing_to_do(
 
 
 def test_lag_is_what_the_broker_has_told() -> None:
-    async def body(play: Play, member: Membership) -> None:
+    async def body(play: Play, member: Member) -> None:
         assert member.lag(ONE, 4) == 6
         assert member.lag(ONE, 12) == 0
         assert member.lag(OTHER, 4) == 0
+
+    played(body)
+
+
+def test_a_member_of_whom_the_group_has_said_nothing_is_not_idle() -> None:
+    async def body(play: Play, member: Member) -> None:
+        assert await member.poll(0.01) is None
+        await stands_by(play, member)
+        assert await member.poll(0.01) == {}
+        await member.on_partitions_revoked(set())
+        play.done.pop()
+        assert await member.poll(0.01) is None
+
+    played(body)
+
+
+def test_what_fails_in_giving_up_ends_the_life() -> None:
+    """aiokafka, which waits for it, only logs a line."""
+
+    async def body(play: Play, member: Member) -> None:
+        await member.on_partitions_assigned({ONE})
+        await member.poll(0.1)
+        real = member._tear_down
+
+        async def failing() -> None:
+            raise Failed("not delivered")
+
+        member._tear_down = failing
+        await member.on_partitions_revoked({ONE})
+        member._tear_down = real
+        with pytest.raises(Failed, match="not delivered"):
+            await member.poll(0.1)
+
+    played(body)
+
+
+def test_one_silent_partition_of_several_is_enough_and_a_paused_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(play: Play, member: Member) -> None:
+        play.consumer.last_poll_timestamp = lambda place: int(time.time() * 1000) if place == ONE else None  # type: ignore[method-assign,assignment]
+        await member.on_partitions_assigned({ONE, OTHER})
+        await member.poll(0.01)
+        assert await member.poll(0.01) is None
+        monkeypatch.setattr(module, "SILENCE", 0.0)
+        with pytest.raises(Failed, match="t, partition 1, for 0 s"):
+            await member.poll(0.01)
+        monkeypatch.setattr(play.consumer, "paused", lambda: {OTHER})
+        assert await member.poll(0.01) == {}
 
     played(body)

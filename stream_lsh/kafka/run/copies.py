@@ -10,10 +10,11 @@ from aiokafka import errors
 
 from stream_lsh.errors import StreamLshError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import wanted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import configs_of, wanted
+from stream_lsh.kafka.topics import configs_of
 
-log = logging.getLogger("stream_lsh.kafka.client.copies")
+log = logging.getLogger("stream_lsh.kafka.run.copies")
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 LEAST = "min.insync.replicas"

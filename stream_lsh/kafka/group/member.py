@@ -1,0 +1,256 @@
+"""A stage as a member of its consumer group: what it is assigned, giving it up in order, reading, silence, commits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.structs import OffsetAndMetadata
+
+from stream_lsh.errors import StateError
+from stream_lsh.kafka.client import private
+from stream_lsh.kafka.client.clients import ANSWER_MS, Stopped, seen, unless
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.lives import Failed, Unanswered
+from stream_lsh.kafka.settings import KafkaSettings
+
+SILENCE, SESSIONS = 30.0, 3.0  # seconds, and of a group session timeouts, without an answer after which a life ends
+RECENT = 5.0  # seconds in which Kafka is taken to be there after an answer
+ANSWER_SECONDS = ANSWER_MS / 1000  # for a commit
+_GROUP_SECONDS = 1.0  # how long one waits for the group to have made up its mind
+_SET_UP_SECONDS = 20.0
+
+Positions = Mapping[TopicPartition, tuple[int, str]]
+"""Offsets to commit, with metadata."""
+
+
+class Expelled(Failed):
+    """The group took this member for dead."""
+
+    def __init__(self) -> None:
+        super().__init__("the group has gone on without this member; others do again what it did last")
+
+
+class Gone(Failed):
+    """A position that was read at is not in its topic. positions: those of this kind. The next life compares what is
+    committed with what is there, and says what is lost."""
+
+    def __init__(self, positions: Mapping[TopicPartition, int]) -> None:
+        listed = ", ".join(f"{place.topic}, partition {place.partition}" for place in positions)
+        super().__init__(f"a position is not there any more: {listed}")
+        self.positions = positions
+
+
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """Reads what the group assigns, from where `set_up` seeks to.
+
+    Args:
+        consumer: started, not subscribed; somebody else's to stop.
+        set_up: called with partitions that were assigned, before anything of them is read; it has to `seek` them all.
+        tear_down: called before they go to another member, and at the end; what is in flight is to be finished.
+    """
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        settings: KafkaSettings,
+        role: str,
+        topics: Sequence[str],
+        set_up: Callable[[frozenset[TopicPartition]], Awaitable[None]],
+        tear_down: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.consumer = consumer
+        self.working = asyncio.Lock()  # held while something is in flight, which a revocation has to wait for
+        self.role, self.group = role, Topics.of(settings).group(role)
+        self.log = logging.getLogger(f"stream_lsh.kafka.{role}")
+        self._topics = topics
+        self._patience = max(SILENCE, SESSIONS * settings.session_timeout_ms / 1000)
+        self._set_up = set_up
+        self._tear_down = tear_down
+        self._joining = True  # the group has not said what is whose
+        self._given: frozenset[TopicPartition] | None = None  # assigned, and not set up yet
+        self._ready: frozenset[TopicPartition] = frozenset()  # assigned and set up
+        self._heard = time.monotonic()
+        self._asked = -RECENT
+        self._failure: Exception | None = None
+        self._over = False
+
+    async def __aenter__(self) -> Self:
+        """Join the group."""
+        self.consumer.subscribe(self._topics, listener=self)
+        self._heard = time.monotonic()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Give up what is assigned."""
+        self._given, self._over = None, True
+        await self._release()
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that are set up."""
+        return self._ready
+
+    # Called by aiokafka, which would only log what is raised here.
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._given = None
+        self._joining, self._heard = True, time.monotonic()
+        if self._over:
+            return
+        try:
+            await self._release()
+        except Exception as error:
+            self._failure = self._failure or error
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self._joining, self._heard = False, time.monotonic()
+        if not self._over:
+            self._given = frozenset(assigned)  # set up by `poll`: beside heartbeats
+
+    async def _release(self) -> None:
+        async with self.working:
+            self._ready = frozenset()
+            await self._tear_down()
+
+    async def poll(
+        self, seconds: float, *others: asyncio.Future[Any]
+    ) -> dict[TopicPartition, list[ConsumerRecord]] | None:
+        """Records of the partitions that are set up, as soon as there are some.
+
+        Args:
+            seconds: how long to wait for some. others: return earlier if one of these is done, which is to end the
+                life: a set-up that is under way is left unfinished.
+
+        Returns:
+            None: there are none, but Kafka has not said so of all of them; {}: it has.
+
+        Raises:
+            Gone: of a partition that is set up.
+            Unanswered: Kafka has not answered for long. Failed: nothing is read any more. KafkaError.
+            Exception: what giving up has raised.
+        """
+        if self._failure is not None:
+            raise self._failure
+        found: dict[TopicPartition, list[ConsumerRecord]] | None = None
+        reading = asyncio.ensure_future(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
+        try:
+            # It waits for the group without a limit.
+            await asyncio.wait(
+                [reading, *others], timeout=seconds + _GROUP_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if reading.done():
+                found = reading.result()
+        except (errors.NoOffsetForPartitionError, errors.OffsetOutOfRangeError) as error:
+            if self._given is None and self._ready:
+                raise Gone(error.args[0]) if isinstance(error, errors.OffsetOutOfRangeError) else error from None
+            found = {}  # of the position before `set_up`
+        finally:
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait([reading])
+            seen(reading)
+        if found is not None and self._given is not None:
+            with suppress(Stopped):  # what was begun is torn down then
+                await unless(self._begin(), *others)
+            return None
+        found = found and {place: records for place, records in found.items() if place in self._ready}
+        if found or (found is not None and await self._answered(others)):
+            self._heard = time.monotonic()
+            return found
+        if not any(other.done() for other in others):
+            self._check()
+        return None
+
+    async def _begin(self) -> None:
+        async with self.working:
+            given = self._given
+            if given is None:
+                return
+            try:
+                async with asyncio.timeout(_SET_UP_SECONDS):
+                    await self._set_up(given)
+            except TimeoutError as error:
+                raise Unanswered(f"partitions could not be taken over within {_SET_UP_SECONDS:.0f} s") from error
+            if self._given is given:  # not revoked meanwhile
+                self._given, self._ready = None, given
+            self._heard = time.monotonic()
+
+    # Silence: aiokafka waits for brokers without end, and keeps that to itself.
+
+    async def _answered(self, others: Sequence[asyncio.Future[Any]]) -> bool:
+        """Whether Kafka has answered a short while ago, for each of the partitions that this member reads."""
+        if self._joining:
+            return False
+        return not self._silent() if self._ready - self.consumer.paused() else await self._ask(others)
+
+    def _silent(self) -> list[TopicPartition]:
+        """The partitions for which nobody has answered."""
+        since, holding = (time.time() - RECENT) * 1000, private.holding(self.consumer)
+        return sorted(
+            place
+            for place in self._ready - self.consumer.paused()
+            if place not in holding and (self.consumer.last_poll_timestamp(place) or 0) < since
+        )
+
+    async def _ask(self, others: Sequence[asyncio.Future[Any]]) -> bool:
+        """Whether the broker has just answered; who stands by does not fetch, and asks something now and then."""
+        if time.monotonic() < self._asked + RECENT:
+            return False
+        self._asked = time.monotonic()
+        with suppress(TimeoutError, Stopped):
+            async with asyncio.timeout(RECENT):
+                await unless(self.consumer.end_offsets([TopicPartition(self._topics[0], 0)]), *others)
+            return True
+        return False
+
+    def _check(self) -> None:
+        ended, error = private.reader_ended(self.consumer)
+        if ended:
+            raise Failed(f"aiokafka has stopped reading {self._topics[0]}: {error!r}") from error
+        seconds = self._patience if self._joining else SILENCE
+        if time.monotonic() <= self._heard + seconds:
+            return
+        if self._joining:
+            raise Unanswered(f"the group {self.group} has not answered for {seconds:.0f} s")
+        silent = self._silent()
+        topic = silent[0].topic if silent else self._topics[0]
+        numbers = ", ".join(str(place.partition) for place in silent if place.topic == topic)
+        listed = f", partition {numbers}," if numbers else ""
+        raise Unanswered(f"Kafka has not answered for {topic}{listed} for {seconds:.0f} s")
+
+    # -- what it says of itself -------------------------------------------------------------------------------------
+
+    def lag(self, partition: TopicPartition, position: int) -> int:
+        """Records between a position and the end of a partition, as far as that is known."""
+        end = self.consumer.highwater(partition)
+        return max(0, end - position) if end is not None else 0
+
+    async def commit(self, positions: Positions) -> None:
+        """Commit as a member of the group.
+
+        Raises:
+            Expelled: it is none any more. Unanswered, KafkaError. StateError: the metadata are too long.
+        """
+        if not private.is_member(self.consumer):
+            # An empty group would take the commit all the same, and fall behind what others did.
+            raise Expelled()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self.consumer.commit({place: OffsetAndMetadata(*found) for place, found in positions.items()})
+        except errors.CommitFailedError:
+            raise Expelled() from None
+        except TimeoutError:
+            raise Unanswered(f"a commit was not answered within {ANSWER_SECONDS:.0f} s") from None
+        except errors.OffsetMetadataTooLargeError:
+            longest = max(len(metadata) for _, metadata in positions.values())
+            raise StateError(
+                f"the positions that {self.role} keeps with its commit take {longest} bytes, more than the brokers "
+                "accept: raise their offset.metadata.max.bytes, or use fewer source partitions."
+            ) from None
