@@ -65,8 +65,13 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+HERE = Path(__file__).parents[2]
+
+
 class Worker:
-    """A `stream-lsh worker` with all its processes; what it says is in `log`."""
+    """A `stream-lsh worker` with all its processes; what it says is in `log`. package: the folder of the program."""
+
+    package = HERE
 
     def __init__(self, name: str, config: Path, log: Path, roles: Sequence[str], processes: str) -> None:
         self.name = name
@@ -89,13 +94,13 @@ class Worker:
         ]  # fmt: skip
         if not set(self.roles).isdisjoint(COMPILED):
             warm()
-        path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(self.package), os.environ.get("PYTHONPATH", "")])
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
         with self.log.open("ab") as log:
             self._began = log.tell()
             # A group of its own: it is killed and stopped as a whole.
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.package,
                 env=environment | {"PYTHONPATH": path},
                 preexec_fn=None if largest_file is None else lambda: _limit_files(largest_file),
             )  # fmt: skip
@@ -232,6 +237,17 @@ class Pipeline:
     def wait_for(self, n: int, topic: str = "verdicts", patience: float = PATIENCE) -> None:
         """Wait for so many records of a topic without transactions, or committed verdicts."""
         self.run(self._wait_for(n, topic, patience))
+
+    def produced(self) -> int:
+        """How many documents there are."""
+        return self.run(self._produced())
+
+    async def _produced(self) -> int:
+        consumer = await self.consumer([self.topics.documents])
+        try:
+            return sum((await ends(consumer, self.topics.documents)).values())
+        finally:
+            await consumer.stop()
 
     async def _wait_for(self, n: int, topic: str, patience: float) -> None:
         found = 0

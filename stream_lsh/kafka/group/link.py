@@ -39,7 +39,7 @@ class Link:
 
     Args:
         begin: takes partitions over: it has to `seek` to where each begins. forget: drops what was not sent yet, for
-        the partitions are another member's.
+        the partitions are another member's. further: told what was just committed, to write down more of it.
 
     Attributes:
         positions: the source partitions that this member works on, each with the position up to which it has read.
@@ -58,6 +58,7 @@ class Link:
         target: str,
         begin: Callable[[list[int]], Awaitable[None]],
         forget: Callable[[], None],
+        further: Callable[[Marks], Awaitable[None]] | None = None,
     ) -> None:
         self.positions: dict[int, int] = {}
         self.epoch = 0
@@ -68,6 +69,7 @@ class Link:
         self._source, self._target = source, target
         self._begin = begin
         self._forget = forget
+        self._further = further
         self._underway: Underway
         self._order: InOrder[tuple[Marks, int]]
         self._delivered: dict[int, tuple[int, Noted]] = {}  # and not committed yet
@@ -236,6 +238,8 @@ class Link:
                 return
             try:
                 await self.member.commit({self.place(p): (at, note.metadata()) for p, (at, note) in marks.items()})
+                if self._further is not None:
+                    await self._further(marks)
             except BaseException:
                 self._delivered = {**marks, **self._delivered}  # a stop, which comes in between, commits them
                 raise

@@ -9,14 +9,17 @@ from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.commit import OffsetCommitRequest
 
 from stream_lsh.errors import StateError
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import all_committed
 
 LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in between
 
 Place = TypeVar("Place")
+Answer = TypeVar("Answer")
 Bounds = tuple[int, int]
 """Offset of the first record that is there, and behind the last."""
 
@@ -63,9 +66,34 @@ class Reading:
 
 async def committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:
     """What a group has committed, see `connection.all_committed`; a coordinator that is moving is waited for."""
+    return await _patiently(lambda: all_committed(client, group))
+
+
+async def commit_alone(
+    client: AIOKafkaAdminClient, group: str, topic: str, positions: Mapping[int, tuple[int, str]]
+) -> None:
+    """Commit positions with their metadata for a group that nobody is a member of; likewise.
+
+    Raises:
+        KafkaError: it is refused.
+    """
+    partitions = [(partition, at, metadata) for partition, (at, metadata) in positions.items()]
+    request = OffsetCommitRequest(group, -1, "", -1, [(topic, partitions)])
+
+    async def commit() -> None:
+        response = await private.ask(client, request, await client.find_coordinator(group))
+        for _, answers in response.topics:
+            for partition, code in answers:
+                if code:
+                    raise for_code(code)(f"a commit of the group {group} for {topic}, partition {partition}")
+
+    await _patiently(commit)
+
+
+async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     while True:
         try:
-            return await all_committed(client, group)
+            return await ask()
         except KafkaError as error:
             if not error.retriable:
                 raise

@@ -42,6 +42,7 @@ from stream_lsh.wire.replies import Reply, carries, named
 FORMAT = 2
 REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # of the matches in a reply; of one of them beside its name
 APPLIED_BYTES = 8 << 20  # of changes written at a time
+KEPT_FRAMES = 256  # answers that are kept whatever their rows
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
@@ -402,11 +403,14 @@ class Replica:
         """The value that keeps an answer; old ones go, out of `fresh` if they are not written yet.
 
         The sequencer lets so many documents be under way: nobody can ask for an answer behind which there are as many
-        frames, or rows.
+        frames, or rows. One of version 0.1 counts frames only; but not more of a shard than `Flow` takes at a time are
+        without their answer.
         """
-        under_way = self.settings.decided_after
+        under_way, most = self.settings.decided_after, max(self.settings.decided_after + 1, KEPT_FRAMES)
         self._answers.append((change.offset, change.last))
-        while len(self._answers) > under_way + 1 or change.last - self._answers[0][1] > under_way + MOST_ROWS:
+        while len(self._answers) > most or (
+            len(self._answers) > KEPT_FRAMES and change.last - self._answers[0][1] > under_way + MOST_ROWS
+        ):
             old = rows_key(ANSWERS, self.number, 0, self._answers.popleft()[0])
             if fresh.pop(old, None) is None:
                 deleted.append(old)

@@ -24,7 +24,10 @@ READING = Reading(
     "Which documents were judged cannot be told any more: read it under another topic_prefix.",
     "To go on without them start the worker with --accept-loss once; raise the topic's retention.ms.",
 )  # fmt: skip
-VERSION = 2  # 1 was the bare fingerprint of the settings
+NOTES = "sign-notes"
+"""The group that reads nothing: a note for each position that the signers have committed, as its metadata. Signers of
+version 0.1 take whatever else than the fingerprint stands beside the position itself for other settings."""
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,11 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What stands beside a position.
+    """What is known of a position.
 
-    fingerprint: of the settings. format: `document_format`; None where version 1 has not said. last: the last record
-    before the position, if one was read. begun: nothing of this partition was sent yet when this was committed.
-    paused: the pause (its `since`) in which nothing more is read, and all that was read is delivered; 0 = none.
+    fingerprint: of the settings. format: `document_format`; None where nobody has said. last: the last record before
+    the position, if one was read. begun: nothing of this partition was sent yet when this was committed. paused: the
+    pause (its `since`) in which nothing more is read, and all that was read is delivered; 0 = none.
     """
 
     fingerprint: str
@@ -59,7 +62,11 @@ class Note:
     paused: int = 0
 
     def metadata(self) -> str:
-        """As text for an offset commit."""
+        """What stands beside the position."""
+        return self.fingerprint
+
+    def text(self) -> str:
+        """What stands in the group of notes."""
         found: dict[str, Any] = {"version": VERSION, "fingerprint": self.fingerprint, "format": self.format}
         if self.last is not None:
             found["last"] = [self.last.offset, self.last.timestamp, self.last.crc]
@@ -71,23 +78,23 @@ class Note:
 
     @classmethod
     def of(cls, text: str, group: str) -> Note:
-        """What `metadata` has given, or version 1.
+        """What `text` has given.
 
         Raises:
-            StateError: neither has; or a newer version.
+            StateError: a newer version has written it, or nobody that is known.
         """
         with suppress(orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             found = orjson.loads(text)
             if found["version"] > VERSION:
                 raise StateError(
-                    f"the committed offsets of the consumer group {group} were written by version {found['version']}, "
+                    f"the commits of the consumer group {group} were written by version {found['version']}, "
                     f"this is {VERSION}: upgrade this worker"
                 )
             last = Last(*found["last"]) if "last" in found else None
             return cls(
                 found["fingerprint"], found["format"], last, found.get("begun", False), found.get("paused", 0)
             )  # fmt: skip
-        return cls(text, None)
+        raise StateError(f"the commits of the consumer group {group} are no signers' notes ({text[:80]!r}): delete it")
 
     def check(self, fingerprint: str, format: str, source: str) -> None:
         """Whether a signer with these settings may go on. One with others would put frames into the log that no
@@ -124,6 +131,26 @@ class Beginning:
     again: bool = False
     new: bool = False
     warning: str = ""
+
+
+def known(
+    positions: Mapping[int, tuple[int, str]], notes: Mapping[int, tuple[int, Note]]
+) -> dict[int, tuple[int, Note]]:
+    """What is known of each partition.
+
+    Args:
+        positions: as they are committed, with the fingerprint. notes: those that are there. One of another position is
+        older: since then a signer of version 0.1 has committed, or one has died in between. One without a position says
+        that a partition was begun, and nothing of it delivered yet.
+    """
+    found = {partition: place for partition, place in notes.items() if place[1].begun}
+    for partition, (position, fingerprint) in positions.items():
+        at, note = notes.get(partition, (position, Note(fingerprint, None)))
+        same = at == position
+        found[partition] = position, Note(
+            fingerprint, note.format, note.last if same else None, paused=note.paused if same else 0
+        )  # fmt: skip
+    return found
 
 
 def beginning(

@@ -17,16 +17,17 @@ from typing import ClassVar
 from stream_lsh.errors import StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.group.link import Link
-from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.group.link import Link, Marks
+from stream_lsh.kafka.group.output import ANSWER_SECONDS
+from stream_lsh.kafka.group.position import commit_alone, committed
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
-from stream_lsh.kafka.run.lives import Stage
+from stream_lsh.kafka.run.lives import Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
 from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
-from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning
+from stream_lsh.kafka.sign.position import NOTES, Beginning, Last, Note, another_topic, beginning, known
 from stream_lsh.kafka.sign.records import Record
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
@@ -36,6 +37,7 @@ GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
 HOLES_SECONDS = 1.0  # after which what follows the last record (transaction markers) counts as read, too
 WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # fetched and not signed yet; then no more is fetched
 HELD_SECONDS = 2.0  # between two looks whether there is a pause, and whether the outputs have what is left out
+NOTED_SECONDS = 3600.0  # between two times that notes are written again: Kafka forgets them (offsets.retention.minutes)
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two looks for the key, and two lines that say so
 REQUEST_BYTES = 100 * 2**20
 """socket.request.max.bytes as brokers have it by default: a larger request would only lose the connection."""
@@ -50,7 +52,7 @@ class SignStage(Stage):
         super().__init__(settings, watch)
         self.topics = topics = Topics.of(settings)
         self.log = logging.getLogger("stream_lsh.kafka.sign")
-        self._link = Link(settings, watch, topics.documents, topics.signatures, self._begin, self._forget)
+        self._link = Link(settings, watch, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -59,6 +61,7 @@ class SignStage(Stage):
         self._pause = self._at_rest = Pause()  # as it was seen last; that for which everything read is committed
         self._signing = False
         self._lasts: dict[int, Last] = {}  # of each partition the last record that was handed over
+        self._notes: dict[int, tuple[int, Note]] = {}  # as they were written
         self._again: dict[int, Last] = {}  # those that were read before, and are to be found again
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -90,12 +93,13 @@ class SignStage(Stage):
 
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)
-        for partition, place in places.items():
+        for place in places.values():
             if place.warning:
                 self.log.warning("%s", place.warning)
-            if place.new:
-                self._link.reached({partition: (place.position, self._noted(None, begun=True))})
-        await self._link.commit()  # before anything is sent: so a position that is missing is one that was lost
+        self._at_rest = Pause()  # what is said of some partitions says nothing of others
+        # Before anything is sent: so a position that is missing is one that was lost.
+        found = {p: place for p, place in places.items() if place.new or place.last is not None}
+        await self._note({p: (place.position, self._noted(place.last, begun=place.new)) for p, place in found.items()})
         pause = await pause_of(self._marks())
         have = await output_partitions(self._link.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
@@ -107,25 +111,36 @@ class SignStage(Stage):
         self._link.seek({partition: place.position for partition, place in places.items()})
         for partition, last in self._again.items():
             self._link.member.consumer.seek(self._link.place(partition), last.offset)
-        self._at_rest = Pause()  # what is said of some partitions says nothing of others
         self._hold(have, pause)
         self._wake()
 
+    async def _note(self, marks: Marks) -> None:
+        """Write down what is known of positions."""
+        self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
+        group, texts = self.topics.group(NOTES), {p: (at, note.text()) for p, (at, note) in notes.items()}
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                if texts:
+                    await commit_alone(self._link.admin, group, self.topics.documents, texts)
+        except TimeoutError:
+            raise Unanswered(f"a commit of the group {group} was not answered within {ANSWER_SECONDS:.0f} s") from None
+
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
-        source, group = self.topics.documents, self.topics.group(self.role)
-        commits = await committed(self._link.admin, group)
-        if (error := another_topic(source, self.topics.prefix, commits)) is not None:
+        source, group = self.topics.documents, self.topics.group(NOTES)
+        commits = await committed(self._link.admin, self.topics.group(self.role))
+        notes = await committed(self._link.admin, group)
+        if (error := another_topic(source, self.topics.prefix, {**notes, **commits})) is not None:
             raise error
-        found = {
-            partition: (offset, Note.of(metadata, group))
-            for partition, (offset, metadata) in commits.get(source, {}).items()
-        }
+        found = known(
+            commits.get(source, {}),
+            {partition: (at, Note.of(text, group)) for partition, (at, text) in notes.get(source, {}).items()},
+        )
         for _, note in found.values():
             note.check(self.settings.fingerprint, self.settings.document_format, source)
         sequenced = await self._sequenced()
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
-        known = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
-        bounds = await self._link.bounds({p: known.get(p, 0) for p in partitions})
+        reached = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
+        bounds = await self._link.bounds({p: reached.get(p, 0) for p in partitions})
         return {
             p: beginning(
                 f"{source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
@@ -185,7 +200,7 @@ class SignStage(Stage):
             )
 
     def _forget(self) -> None:
-        self._left_out = set()
+        self._left_out, self._notes = set(), {}
         self._pending.clear()
         self._came.clear()
         self._full.clear()
@@ -208,7 +223,7 @@ class SignStage(Stage):
             self._hungry.set()
 
     async def _fetch(self) -> None:
-        looked = time.monotonic()
+        looked = noted = time.monotonic()
         while True:
             await self._hungry.wait()
             got = await self._link.poll()
@@ -220,6 +235,9 @@ class SignStage(Stage):
                 looked = now
                 for partition in self._link.positions.keys() - got.keys():
                     await self._take(partition, [])
+            if now - noted >= NOTED_SECONDS:
+                noted = now
+                await self._note(self._notes)
             await self._rest()
 
     def _pace(self, busy: bool) -> None:

@@ -18,7 +18,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
-from stream_lsh.kafka.sign.position import Note
+from stream_lsh.kafka.sign.position import NOTES, Note, known
 from stream_lsh.kafka.tools.commits import commit, committed_by
 from stream_lsh.kafka.tools.reindex import partitions_of, passed, read_from, reading
 from stream_lsh.kafka.topics import check
@@ -184,14 +184,15 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
             ends = await consumer.end_offsets(places)
         return {place.partition: (found.get(place.partition, (0, ""))[0], ends[place]) for place in places}
 
-    group = topics.group("sign")
+    group, noted = topics.group("sign"), topics.group(NOTES)
     sources = [place.partition for place in await partitions_of(client, topics.documents)]
     commits = (await committed_by(client, group)).get(topics.documents, {})
-    notes = {partition: Note.of(metadata, group) for partition, (_, metadata) in commits.items()}
+    notes = (await committed_by(client, noted)).get(topics.documents, {})
+    found = known(commits, {partition: (at, Note.of(text, noted)) for partition, (at, text) in notes.items()})
     reads: tuple[int, ...] = ()
     if await _has_members(client, group):
-        reads = tuple(p for p in sources if p not in notes or notes[p].paused != pause.since)
-    signed = {partition: to for partition, (to, _) in commits.items() if not notes[partition].begun}
+        reads = tuple(p for p in sources if p not in found or found[p][1].paused != pause.since)
+    signed = {partition: to for partition, (to, note) in found.items() if not note.begun}
 
     # Its end first: what is sent meanwhile is not signed by those who have stopped.
     ways_in = await ways(topics.signatures, "sequence")

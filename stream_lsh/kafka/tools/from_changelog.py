@@ -31,7 +31,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.sign.pause import Pause
-from stream_lsh.kafka.sign.position import Note
+from stream_lsh.kafka.sign.position import NOTES, Note
 from stream_lsh.kafka.tools.commits import commit, committed_by
 from stream_lsh.kafka.tools.drain import mark, paused
 from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading
@@ -240,14 +240,15 @@ class _Restoring:
             StateError: there are workers already.
         """
         new, topics, positions = self._new, self._topics, self._segments.positions
-        note = Note(new.fingerprint, new.document_format).metadata()
+        note = Note(new.fingerprint, new.document_format)
         documents = {partition: TopicPartition(topics.documents, partition) for partition in positions}
         verdicts = [TopicPartition(topics.verdicts, partition) for partition in positions]
         # Behind what is written, though the marks of its transaction may not stand there yet.
         async with reading(new, isolation_level="read_uncommitted") as consumer:
             ends = await consumer.end_offsets(verdicts)
-        signed = {documents[partition]: (to, note) for partition, to in positions.items()}
-        await commit(new, topics.group("sign"), signed)
+        for group, text in (("sign", note.metadata()), (NOTES, note.text())):
+            signed = {documents[partition]: (to, text) for partition, to in positions.items()}
+            await commit(new, topics.group(group), signed)
         forwarded = {documents[partition]: (to, "") for partition, to in positions.items()}
         await commit(new, topics.group("forward"), forwarded | {place: (end, "") for place, end in ends.items()})
         await mark(new, Pause())

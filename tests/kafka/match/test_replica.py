@@ -397,6 +397,25 @@ def test_what_is_gone_is_not_said_again(tmp_path: Path) -> None:
     replica.close()
 
 
+@pytest.mark.parametrize(("rows", "kept"), [(0, 5), (10**6, 9)])
+def test_as_many_answers_are_kept_as_may_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, kept: int
+) -> None:
+    """Also by a sequencer of version 0.1, which counts frames, whatever is in them."""
+    monkeypatch.setattr(replica_module, "KEPT_FRAMES", 5)
+    monkeypatch.setattr(replica_module, "MOST_ROWS", rows)
+    settings = settings_of(decided_after=8)
+    log = frames(settings, DOCUMENTS[:500])
+    replica = Replica(settings, 0, tmp_path / "a")
+    replica.activate()
+    whole = [answer(replica, data) for data in log]
+    assert len(log) > 12
+    assert [replica.match(data) for data in log[-kept:]] == whole[-kept:]
+    gone = replica.match(log[-kept - 1])
+    assert gone is not None and gone.reply is None
+    replica.close()
+
+
 @pytest.mark.parametrize(("version", "remedy"), [(1, "start under a new topic_prefix"), (3, "upgrade this worker")])
 def test_a_folder_of_another_version_is_refused_with_the_remedy(tmp_path: Path, version: int, remedy: str) -> None:
     store = Store(tmp_path / "a" / "db", sync=False)

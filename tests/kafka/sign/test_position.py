@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning
+from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning, known
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 
 PRINT = KafkaSettings().fingerprint
@@ -35,18 +35,35 @@ def begin(
 )  # fmt: skip
 def test_a_note_comes_back(fingerprint: str, format: str | None, begun: bool, last: Last | None) -> None:
     note = Note(fingerprint, format, last, begun)
-    assert Note.of(note.metadata(), "group") == note
-    assert len(note.metadata()) < 200  # brokers take 4096
+    assert Note.of(note.text(), "group") == note
+    assert len(note.text()) < 200  # brokers take 4096
 
 
 @pytest.mark.parametrize("text", ["", PRINT, "1234567890123456", "12345678e0123456", "hello"])
-def test_a_note_of_version_1_is_a_fingerprint(text: str) -> None:
-    assert Note.of(text, "group") == Note(text, None)
+def test_what_is_no_note(text: str) -> None:
+    with pytest.raises(StateError, match=r"group news\.sign-notes are no signers' notes .*delete it"):
+        Note.of(text, "news.sign-notes")
 
 
 def test_a_note_of_a_later_version_is_refused() -> None:
-    with pytest.raises(StateError, match=r"group news\.sign were written by version 3, this is 2: upgrade this worker"):
-        Note.of('{"version":3,"what":1}', "news.sign")
+    with pytest.raises(StateError, match=r"news\.sign-notes were written by version 3, this is 2: upgrade this worker"):
+        Note.of('{"version":3,"what":1}', "news.sign-notes")
+
+
+def test_version_0_1_reads_the_fingerprint_and_nothing_else_beside_a_position() -> None:
+    assert READ.metadata() == BEGUN.metadata() == PRINT
+
+
+def test_a_note_counts_at_its_own_position() -> None:
+    assert known({3: (10, PRINT)}, {3: (10, READ)}) == {3: (10, READ)}
+    # A signer of version 0.1 was here since; of the format nobody has said anything else.
+    assert known({3: (12, PRINT)}, {3: (10, READ)}) == {3: (12, Note(PRINT, "json"))}
+    assert known({3: (12, PRINT)}, {}) == {3: (12, Note(PRINT, None))}
+    # Begun, but nothing delivered; then something was, by whomever.
+    assert known({}, {3: (4, BEGUN)}) == {3: (4, BEGUN)}
+    assert known({3: (4, PRINT)}, {3: (4, BEGUN)}) == {3: (4, Note(PRINT, "json"))}
+    # Kafka has forgotten the position.
+    assert known({}, {3: (10, READ)}) == {}
 
 
 def test_other_settings_are_refused() -> None:

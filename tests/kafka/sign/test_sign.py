@@ -44,7 +44,7 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk
-from stream_lsh.kafka.sign.position import Last, Note
+from stream_lsh.kafka.sign.position import NOTES, Last, Note
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
@@ -365,10 +365,10 @@ async def sign_ten(settings: KafkaSettings) -> None:
 
 
 async def note(settings: KafkaSettings) -> tuple[int, str]:
-    """What is committed for partition 0."""
+    """What is written down of partition 0."""
     topics = Topics.of(settings)
     async with admin(settings) as client:
-        return (await commits(client, topics.group("sign"), topics.documents))[0]
+        return (await commits(client, topics.group(NOTES), topics.documents))[0]
 
 
 @pytest.mark.parametrize("documents", [5, 20])
@@ -441,8 +441,9 @@ def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplo
         await settled(settings.bootstrap_servers, topics.documents)  # brokers write the marker a little later
         await produce(settings, [line(i) for i in range(1, 5)], 1)
         # What the marker of the transaction, which is no record, leaves where it stands, compaction leaves as well.
-        gone = Note(settings.fingerprint, "json", Last(1, 1000, 7)).metadata()
-        await commit(settings, "sign", topics.documents, 2, gone)
+        gone = Note(settings.fingerprint, "json", Last(1, 1000, 7))
+        await commit(settings, "sign", topics.documents, 2, gone.metadata())
+        await commit(settings, NOTES, topics.documents, 2, gone.text())
         await refused(settings, rf"{topics.documents}, partition 0, has no record at offset 1, .*topic_prefix")
         async with admin(settings) as client:
             resource = ConfigResource(ConfigResourceType.TOPIC, topics.documents, {"cleanup.policy": "compact"})
@@ -531,7 +532,7 @@ def test_a_first_life_that_ended_between_its_first_frame_and_its_commit(make: Ma
 
     async def body() -> None:
         await produce(settings, [line(i) for i in range(20)], 1)
-        await commit(settings, "sign", topics.documents, 0, Note(settings.fingerprint, "json", begun=True).metadata())
+        await commit(settings, NOTES, topics.documents, 0, Note(settings.fingerprint, "json", begun=True).text())
         await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, accepted).metadata())
         async with running(SignStage, settings):
             await until_signed(settings, 20)

@@ -46,8 +46,8 @@ def test_who_still_has_what() -> None:
 
 def test_a_pause_beside_a_position() -> None:
     note = Note("f", "json", Last(1, 2, 3), paused=1234)
-    assert Note.of(note.metadata(), "group") == note
-    assert "paused" not in Note("f", "json").metadata()
+    assert Note.of(note.text(), "group") == note
+    assert "paused" not in Note("f", "json").text()
     assert not Pause() and Pause("somebody", 5)
 
 
