@@ -55,7 +55,7 @@ async def watch_name(consumer: AIOKafkaConsumer, settings: KafkaSettings, group:
         "worker its own, which stays the same when it is started again"
     )
     log.error("%s", error)
-    consumer._coordinator._push_error_to_user(error)  # as it does with what no repetition helps against
+    await consumer._coordinator._push_error_to_user(error)  # as it does with what no repetition helps against
 
 
 async def _replaced(consumer: AIOKafkaConsumer, client: AIOKafkaAdminClient, group: str, name: str) -> bool:
