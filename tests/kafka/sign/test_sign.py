@@ -404,7 +404,8 @@ def test_other_records_in_the_places_of_those_that_were_read(make: Make, documen
         assert await note(settings) == (position, metadata)
         await make_again(settings)
         await produce(settings, [line(100 + i) for i in range(documents)], 1)
-        await commit(settings, "sign", topics.documents, position, metadata)
+        await commit(settings, "sign", topics.documents, position, settings.fingerprint)
+        await commit(settings, NOTES, topics.documents, position, metadata)
         await refused(settings, rf"{topics.documents}, partition 0, has another record at offset 9, .*topic_prefix")
         assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 10
 
