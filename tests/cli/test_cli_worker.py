@@ -85,8 +85,8 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "need a port each" in result.output
     result = run("worker", "--shards", "0")
     assert result.exit_code == 2 and "shards" in result.output
-    result = run("worker", "--shards", "2")
-    assert result.exit_code == 2 and "against = 'unique' with shards = 2 is not possible on Kafka yet" in result.output
+    result = run("worker", "--shards", "2", "--decided-after", "1000")
+    assert result.exit_code == 2 and "lower frame_documents from 1000 to 500" in result.output
 
 
 def test_every_setting_but_a_password_is_an_option() -> None:
