@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.generation import post_undecided_rows
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import DROPPED, FLAGS, GROUP, KIND_BITS, OF, SEQ, SIMILARITY, UNIQUE, Rows
+from stream_lsh.index.layout import FLAGS, GROUP, KIND_BITS, SEQ, SIMILARITY, Rows
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.rows import Shape
 from stream_lsh.index.settling import Fates
+from stream_lsh.index.told import tell
 from stream_lsh.settings import Settings
-
-_KIND_MASK = np.uint64(0xFF) << KIND_BITS
 
 
 def facts(block: int, first: int, second: int) -> dict[str, Any]:
@@ -68,12 +67,8 @@ class Late:
         self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
         similarities: NDArray[np.float64], groups: NDArray[np.int64],
     ) -> None:  # fmt: skip
-        """What became of undecided rows; of: the hashes of the ids that they were dropped for, 0 of what was kept."""
-        recent, at = self._rows.recent, rows - int(self._rows.base)
-        flags = recent[at, FLAGS] & ~_KIND_MASK
-        recent[at, FLAGS] = flags | kinds.astype(np.uint64) << KIND_BITS | (kinds != UNIQUE) * np.uint64(DROPPED)
-        recent[at, OF], recent[at, SIMILARITY] = of, similarities.view(np.uint64)
-        recent[at, GROUP] = groups.view(np.uint64)
+        """What became of undecided rows, see `told.tell`."""
+        tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
     def fates(self) -> Fates:
         """What became of the undecided rows; their numbers are their places, as nothing else is known of these."""

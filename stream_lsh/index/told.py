@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.keys import ends_of
-from stream_lsh.index.layout import DROPPED, FLAGS, GROUP, KIND_BITS, OF, SEQ, SIMILARITY, UNKNOWN
+from stream_lsh.index.layout import DROPPED, FLAGS, GROUP, KIND_BITS, OF, SEQ, SIMILARITY, UNIQUE, UNKNOWN
 from stream_lsh.index.store import TOLD, Store
 
 _HEAD = struct.Struct("<QQ")  # row after the last one, number of rows that were dropped
@@ -78,14 +78,21 @@ class Told(NamedTuple):
     def lay_over(self, block: NDArray[np.uint64], first: int) -> None:
         """Have it in rows uint64[n, width] in memory, those from `first` on of the shard, as far as they are there."""
         mine = self.between(max(self.first, first), min(self.last, first + len(block)))
-        rows = block[mine.first - first : mine.last - first]
-        untell(rows)
-        rows[:, FLAGS] &= ~_KIND_MASK  # all kept (`UNIQUE` is 0), but for:
-        dropped = block[mine.rows - first]
-        dropped[:, FLAGS] |= mine.kinds.astype(np.uint64) << KIND_BITS | _DROPPED
-        dropped[:, OF], dropped[:, SIMILARITY] = mine.of, mine.similarities.view(np.uint64)
-        dropped[:, GROUP] = mine.groups.view(np.uint64)
-        block[mine.rows - first] = dropped
+        kept = block[mine.first - first : mine.last - first]
+        untell(kept)
+        kept[:, FLAGS] &= ~_KIND_MASK  # all of them (`UNIQUE` is 0), but for:
+        tell(block, mine.rows - first, mine.kinds, mine.of, mine.similarities, mine.groups)
+
+
+def tell(
+    rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
+    similarities: NDArray[np.float64], groups: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """What became of the rows at some places of uint64[n, width]; of: the hashes of the ids that they were dropped for,
+    0 of what was kept."""
+    flags = rows[at, FLAGS] & ~(_KIND_MASK | _DROPPED)
+    rows[at, FLAGS] = flags | kinds.astype(np.uint64) << KIND_BITS | (kinds != UNIQUE) * _DROPPED
+    rows[at, OF], rows[at, SIMILARITY], rows[at, GROUP] = of, similarities.view(np.uint64), groups.view(np.uint64)
 
 
 def untell(rows: NDArray[np.uint64]) -> None:

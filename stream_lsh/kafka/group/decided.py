@@ -127,9 +127,13 @@ class DecisionLog:
                 raise self.decided.missing(f"on the frame at offset {last} of signatures, which was judged")
             await self.read()
 
+    def forget(self) -> int:
+        """Forget what nobody can need any more; the offset of the first record that somebody can."""
+        return self.decided.trim(BEHIND * self._settings.decided_after)
+
     async def trim(self, client: AIOKafkaAdminClient) -> None:
-        """Forget, and delete, what nobody can need any more."""
-        first = self.decided.trim(BEHIND * self._settings.decided_after)
+        """Forget that, and delete it."""
+        first = self.forget()
         if first <= self._trimmed:
             return
         self._trimmed = first

@@ -89,11 +89,11 @@ class SequenceStage(Stage):
         self._unreadable = Unreadable(settings, watch)
         self._done = -1  # offset of the last frame that every shard had answered when this life began
         self._log: DecisionLog | None = None  # where several shards keep
-        self._following: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self._link.run(stop, self._work, self._look)
+        following = [self._follow] if self.settings.late else []
+        await self._link.run(stop, self._work, self._look, *following)
 
     async def _begin(self, partitions: list[int]) -> None:
         source = self.topics.signatures
@@ -116,8 +116,6 @@ class SequenceStage(Stage):
             self._window.sent(self._accepted.last, ahead)
         if known is None:  # nobody signs before it is committed
             self._link.reached({0: (position, self._accepted)})
-        if self.settings.late:
-            self._following = asyncio.create_task(self._follow())
         self._link.seek({0: position})
 
     def _first(self, end: int) -> Accepted:
@@ -139,10 +137,9 @@ class SequenceStage(Stage):
             await self._read()
         finally:
             self.watch.in_flight(0)  # what is on its way is for whoever works now to tell
-            for task in (self._asking, self._following):
-                if task is not None:
-                    task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
+            if self._asking is not None:
+                self._asking.cancel()
+                await asyncio.gather(self._asking, return_exceptions=True)
 
     async def _read(self) -> None:
         while True:
@@ -214,8 +211,6 @@ class SequenceStage(Stage):
         while self._log is None or self._log.decided.documents < places[1]:
             if not self._link.positions:  # it is another member's now
                 return nothing
-            if self._following is not None and self._following.done():
-                self._following.result()  # what it has raised
             self._told.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), LATEST)
@@ -224,11 +219,12 @@ class SequenceStage(Stage):
         return told
 
     async def _follow(self) -> None:
-        """Hear what is decided."""
+        """Hear what is decided, also while standing by: who takes over knows it then."""
         async with DecisionLog.open(self.settings, self.watch) as log:
             self._log = log
             while True:
                 await log.read()
+                log.forget()
                 self._told.set()
 
     def _warn(self, gap: Gap) -> None:
@@ -255,9 +251,6 @@ class SequenceStage(Stage):
 
     def _forget(self) -> None:
         self._window = Window(self.settings.decided_after)
-        self._log = None
-        if self._following is not None:
-            self._following.cancel()
 
     def _asked_for(self) -> None:
         """Be done with an answer of the judge's that has come. Raises what asking has raised."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
 import orjson
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError
+
+from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.names import Topics
 
 GROUP = "pause"
 """The group that reads nothing: the metadata of its commit for partition 0 of the documents are the mark."""
@@ -28,11 +31,14 @@ class Pause:
         return orjson.dumps({"by": self.by, "since": self.since}).decode()
 
 
-async def pause_of(commits: Awaitable[Mapping[int, tuple[int, str]]]) -> Pause:
-    """The pause as it stands, by what the group has committed for the documents. Who may not look at that is not
-    paused: nobody can have written the mark."""
+async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause:
+    """The pause as it stands. Who may not look at the mark is not paused: nobody can have written it.
+
+    Raises:
+        KafkaError: as `position.committed`.
+    """
     try:
-        found = (await commits).get(0)
+        found = (await committed(client, topics.group(GROUP))).get(topics.documents, {}).get(0)
     except GroupAuthorizationFailedError:
         return Pause()
     return Pause() if found is None else Pause(**orjson.loads(found[1]))

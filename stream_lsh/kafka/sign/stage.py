@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -26,7 +26,7 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
-from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
+from stream_lsh.kafka.sign.pause import Pause, pause_of
 from stream_lsh.kafka.sign.position import NOTES, Beginning, Last, Note, another_topic, beginning, known
 from stream_lsh.kafka.sign.records import Record
 from stream_lsh.kafka.topics import configs_of, output_partitions
@@ -100,7 +100,7 @@ class SignStage(Stage):
         # Before anything is sent: so a position that is missing is one that was lost.
         found = {p: place for p, place in places.items() if place.new or place.last is not None}
         await self._note({p: (place.position, self._noted(place.last, begun=place.new)) for p, place in found.items()})
-        pause = await pause_of(self._marks())
+        pause = await pause_of(self._link.admin, self.topics)
         have = await output_partitions(self._link.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
@@ -173,15 +173,12 @@ class SignStage(Stage):
             self._at_rest = pause
         self._pause = pause
 
-    async def _marks(self) -> Mapping[int, tuple[int, str]]:
-        return (await committed(self._link.admin, self.topics.group(GROUP))).get(self.topics.documents, {})
-
     async def _watch_holds(self) -> None:
         """Beside reading, which a coordinator that moves must not hold up."""
         while True:
             await asyncio.sleep(HELD_SECONDS)
             epoch, have = self._link.epoch, max(self._link.positions, default=0) + 1
-            pause = await pause_of(self._marks())
+            pause = await pause_of(self._link.admin, self.topics)
             if self._left_out:
                 have = await output_partitions(self._link.admin, self.settings)
             if epoch == self._link.epoch:

@@ -19,7 +19,7 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
 from stream_lsh.kafka.sign.position import NOTES, Note, known
-from stream_lsh.kafka.tools.commits import commit, committed_by
+from stream_lsh.kafka.tools.commits import PATIENCE, commit, committed_by
 from stream_lsh.kafka.tools.reindex import partitions_of, passed, read_from, reading
 from stream_lsh.kafka.topics import check
 from stream_lsh.wording import count
@@ -94,12 +94,8 @@ async def mark(settings: KafkaSettings, pause: Pause) -> None:
 
 async def paused(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
     """The pause as it stands. Raises as `committed_by`."""
-    topics = Topics.of(settings)
-
-    async def commits() -> Mapping[int, tuple[int, str]]:
-        return (await committed_by(client, topics.group(GROUP))).get(topics.documents, {})
-
-    return await pause_of(commits())
+    async with asyncio.timeout(PATIENCE):
+        return await pause_of(client, Topics.of(settings))
 
 
 async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:

@@ -13,7 +13,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,7 @@ from stream_lsh.kafka.sign.pause import Pause
 from stream_lsh.kafka.sign.position import NOTES, Note
 from stream_lsh.kafka.tools.commits import commit, committed_by
 from stream_lsh.kafka.tools.drain import mark, paused
-from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading
+from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading, wait_unless
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import Frame, Source
@@ -142,13 +141,8 @@ async def restore(
         except (errors.KafkaError, OSError, TimeoutError) as error:
             # How long to wait for a broker that is away the workers decide.
             log.info("beginning again: %s", error)
-            await _pause(stop)
+            await wait_unless(stop, LOOK)
     return False
-
-
-async def _pause(stop: asyncio.Event) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), LOOK)
 
 
 class _Restoring:
@@ -185,7 +179,7 @@ class _Restoring:
     async def send(self) -> bool:
         """Send every frame that is not accepted yet; False if it is not wanted any more."""
         while (accepted := await self._accepted()) is None:
-            await _pause(self._stop)
+            await wait_unless(self._stop, LOOK)
             if self._stop.is_set():
                 return False
         old, ends = self._changelogs.old, self._changelogs.ends
@@ -230,7 +224,7 @@ class _Restoring:
                     return True
             elif time.monotonic() > self._looked + LOOK:
                 await self._judge()
-            await _pause(self._stop)
+            await wait_unless(self._stop, LOOK)
         return False
 
     async def hand_over(self) -> None:

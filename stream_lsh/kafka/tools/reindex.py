@@ -194,17 +194,18 @@ async def follow(
                     if not rest or (still >= STILL and not await _anything(settings, goal, rest, stop)):
                         return True
                     still %= STILL
-                    await _pause(stop)
+                    await wait_unless(stop)
         except (errors.KafkaError, OSError, TimeoutError) as error:
             # How long to wait for a broker that is away the workers decide.
             log.debug("how far it is cannot be told: %s", error)
-            await _pause(stop)
+            await wait_unless(stop)
     return False
 
 
-async def _pause(stop: asyncio.Event) -> None:
+async def wait_unless(stop: asyncio.Event, seconds: float = LOOK) -> None:
+    """Wait between two looks, but not for longer than until the stop."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), LOOK)
+        await asyncio.wait_for(stop.wait(), seconds)
 
 
 async def _anything(
