@@ -2,7 +2,8 @@
 
 A process of its own sends documents one by one, at even distances. One in ten is a near-copy of a document that was
 sent some seconds before. The clock runs from just before the producer's `send` until a consumer that sees only what is
-committed has the pair of the near-copy. Workers run as a user starts them; Kafka runs on the same machine.
+committed has the pair of the near-copy. Workers run as a user starts them; Kafka runs on the same machine. The first
+row is the same feed while nobody works on it.
 """
 
 from __future__ import annotations
@@ -114,6 +115,30 @@ async def measure(
         return row(delivery, partitions, pairs, read_sent(sent_file), processes, given, warm_up)
 
 
+async def alone(rig: Rig, given: argparse.Namespace) -> dict[str, Any]:
+    """The same feed while nobody works on it: what the broker takes for that alone."""
+    async with rig.run("feed", verify="signature", partitions=1) as run:
+        processes = rig.watch()
+        warm_up = max(given.warm_up, given.java)
+        length = warm_up + given.seconds
+        feed = start(rig.bootstrap, run.topics.documents, 1, given.rate, length, run.folder / "sent", given)
+        try:
+            while feed.poll() is None:
+                processes.look()
+                await asyncio.sleep(0.5)
+        finally:
+            if feed.poll() is None:
+                feed.kill()
+        sent = read_sent(run.folder / "sent")
+    first = min(sent.values()) + warm_up
+    end = first + given.seconds
+    cpu = {name: used for name, used in cpu_between(processes.looks, first, end).items() if name != MYSELF}
+    return {
+        "kind": "latency", "name": "the feed alone", "reached": round(len(sent) / length),
+        "others": others_between(processes.looks, first, end), "cores": sum(cpu.values()) / given.seconds,
+    }  # fmt: skip
+
+
 async def until_up(run: Run, pairs: list[Pair]) -> None:
     """Send documents that are copies of each other until the first pair comes."""
     producer = AIOKafkaProducer(**client_options(run.settings), acks="all")
@@ -172,9 +197,11 @@ async def run(given: argparse.Namespace) -> None:
     where = report.environment(PACKAGES)
     rows: list[dict[str, Any]] = []
     with rig(given) as here:
+        rows.append(await alone(here, given))
+        print(report.table(COLUMNS, rows), flush=True)
         for delivery in given.delivery:
             for partitions in given.partitions:
-                warm_up = given.warm_up if rows else max(given.warm_up, given.java)
+                warm_up = given.warm_up if len(rows) > 1 else max(given.warm_up, given.java)
                 rows.append(await measure(here, delivery, partitions, given, warm_up))
                 print(report.table(COLUMNS, rows[-1:]), flush=True)
                 print(f"  cores: {in_words(rows[-1]['cores_by_process'])}", flush=True)

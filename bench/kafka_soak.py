@@ -1,13 +1,15 @@
 """The whole pipeline under a steady feed for long: whether memory stops growing, and latency stays what it was.
 
 As bench/kafka_latency.py, but for an hour or a night, with a row for every minute: documents so far, how late the pairs
-of that minute were, what each process has resident, and what the index takes.
+of that minute were, what each process has resident, what the index and the broker's topics take on disk, and how many
+files there are and are open.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -29,7 +31,7 @@ SHOWN = 12  # rows of the printed table
 COLUMNS = {
     "minute": "minute", "documents": "documents", "p50": "p50 ms", "p99": "p99 ms", "slowest": "slowest ms",
     "sign": "sign MB", "match": "match MB", "rest": "sequence, judge, forward MB", "broker": "broker MB",
-    "index_mb": "index MB",
+    "index_mb": "index MB", "files": "its files", "open": "open files", "topics_mb": "topics MB",
 }  # fmt: skip
 
 
@@ -63,7 +65,12 @@ async def soak(rig: Rig, given: argparse.Namespace) -> list[dict[str, Any]]:
                 run.check()
                 documents += len(part)
                 rows.append(row(minute, documents, pairs, sent, processes, began))
-                rows[-1]["index_mb"] = disk_bytes(run.folder / "data-worker") / 1e6
+                index = run.folder / "data-worker"
+                rows[-1] |= {
+                    "index_mb": disk_bytes(index) / 1e6, "files": sum(len(names) for *_, names in os.walk(index)),
+                    "open": open_files(processes),
+                    "topics_mb": rig.broker and disk_bytes(rig.broker.folder) / 1e6,
+                }  # fmt: skip
                 print(report.table(COLUMNS, rows[-1:]), flush=True)
                 # Copies are of documents of the last seconds.
                 pairs.clear()
@@ -74,6 +81,12 @@ async def soak(rig: Rig, given: argparse.Namespace) -> list[dict[str, Any]]:
                 task.cancel()
             await asyncio.wait([reading, looking])
     return rows
+
+
+def open_files(processes: Processes) -> int:
+    """Files and sockets that the worker's processes have open."""
+    names = {name for look in processes.looks[-1:] for name in look.usage} - {"broker", MYSELF}
+    return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for name in names for pid in processes.pids(name))
 
 
 async def look(processes: Processes) -> None:

@@ -38,7 +38,7 @@ POLL_SECONDS = 0.2
 FETCH_WAIT_MS = 100  # one request is under way at a time: what is wanted meanwhile waits for its end
 FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # else each document is a request of its own
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
-PAUSE, LONGEST_PAUSE = 0.03, 0.3  # seconds between two small transactions: by partition, and at most
+PAUSE, LONGEST_PAUSE = 0.1, 0.3  # seconds between two small transactions: by partition, and at most
 QUIET_SECONDS = 3.0  # after which positions are committed that only the ends of transactions have moved
 HOLE_SECONDS = 10.0  # until both are read again where a document has no verdict and later ones have
 

@@ -20,7 +20,7 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 
 POLL_SECONDS = 0.2
-COMMIT_SECONDS, LOOK_SECONDS = 0.2, 1.0  # between two commits, and two looks at the lag
+COMMIT_SECONDS, LOOK_SECONDS = 0.5, 1.0  # between two commits, and two looks at the lag
 MOST_FRAMES = 256  # on their way, as MOST_BYTES
 
 

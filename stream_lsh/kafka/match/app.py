@@ -51,7 +51,7 @@ READING = Reading(
     "Rebuild from the documents under another topic_prefix (stream-lsh reindex), with a longer retention_hours if it "
     "was too short",
 )  # fmt: skip
-COMMIT_SECONDS = 0.25
+COMMIT_SECONDS = 0.5
 TICK_SECONDS = 1.0
 SIZE_TICKS = 15  # between two looks at the size of the shards' folders
 # Faust would keep 1,000 records of the changelog that the shards have had, whatever their size; with 1, it would go on

@@ -40,6 +40,7 @@ def metrics(found: Report) -> bytes:
     gauge("undecided_documents", "Documents without a verdict.").set(found.undecided)
     gauge("oldest_undecided_seconds", "Since when the first of them is there.").set(found.oldest)
     gauge("window_limit_documents", "Documents that may be compared at a time (decided_after).").set(found.window)
+    gauge("paused_seconds", "Since when signers read nothing (drain), 0 if they read.").set(found.paused or 0)
     if found.under_way is not None:
         gauge("window_documents", "Documents that are being compared.").set(found.under_way)
     return generate_latest(registry)

@@ -21,6 +21,7 @@ from stream_lsh.kafka.judge.judged import decided_of
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.sign.pause import pause_of
 from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
@@ -87,6 +88,7 @@ class Observer:
             sources=len(partitions["documents"]),
             outputs=await output_partitions(self._client, self._settings),
             answers=await self._answers(groups),
+            pause=await _patient(partial(pause_of, self._client, self._topics)),
         )
 
     def _place(self, topic: str, partition: int) -> TopicPartition:

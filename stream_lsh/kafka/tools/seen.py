@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.sign.pause import Pause
 from stream_lsh.kafka.tools.workers import Answer
+
+NO_PAUSE = Pause()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class Seen:
     documents without a verdict, and the timestamp of the first of them. accepted: by the sequencer; decided: documents
     that have their verdict; firsts: documents before the frame that each shard is to read next; None: not known. kept:
     seconds that records are kept; None: for ever. sources, outputs: partitions that documents and all outputs have.
-    answers: of the workers; None if it is not known where to ask. unread: why frames cannot be read.
+    answers: of the workers; None if it is not known where to ask. unread: why frames cannot be read. pause: of the
+    signers.
     """
 
     now: float
@@ -81,3 +85,4 @@ class Seen:
     outputs: int
     answers: Sequence[Answer] | None = None
     unread: str | None = None
+    pause: Pause = NO_PAUSE

@@ -65,6 +65,7 @@ class Trouble:
 class Report:
     """undecided: documents without a verdict; oldest: seconds since the first of them came. under_way: from the
     sequencer to the judge, of at most `window`. unread: why frames cannot be read, so that waiting is counted in them.
+    paused: seconds since which the signers read nothing; None: they read.
     """
 
     time: float
@@ -77,6 +78,7 @@ class Report:
     shards: Sequence[Shard]
     workers: Sequence[Answer] | None
     unread: str | None
+    paused: float | None = None
     troubles: Sequence[Trouble] = ()
 
     @property
@@ -103,6 +105,7 @@ def report(seen: Seen, window: int) -> Report:
         shards=shards,
         workers=seen.answers,
         unread=seen.unread,
+        paused=_age(seen, seen.pause.since / 1000) if seen.pause else None,
     )
     return replace(found, troubles=sorted(_troubles(seen, found), key=lambda trouble: not trouble.critical))
 
@@ -190,7 +193,10 @@ def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
     yield from _nobody(seen, found)
     yield from _told(found)
     yield from _overtaken(seen)
-    if found.oldest >= LATE:
+    if found.paused is not None:
+        text = f"nothing is read of {seen.names['documents']} for {duration(found.paused)}: {seen.pause.by}"
+        yield Trouble(False, "StreamLshVerdictsLate", text)
+    elif found.oldest >= LATE:
         text = f"the oldest document without a verdict came {duration(found.oldest)} ago"
         yield Trouble(False, "StreamLshVerdictsLate", text)
     if seen.outputs < seen.sources:

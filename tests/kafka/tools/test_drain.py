@@ -87,6 +87,9 @@ def test_a_feed_is_stopped_and_goes_on(
         ]
         assert sum(kinds) == len(found.unique) + len(found.dead_letters)
 
+        shown = CliRunner().invoke(main, ["status", "--json", "--config", str(pipeline.workers[0].config)])
+        assert "nothing is read of" in shown.output and "drain --resume" in shown.output
+
         # Neither time nor another worker changes that; what the command says does not either.
         first.terminate()
         assert first.wait() == 0

@@ -23,6 +23,7 @@ from stream_lsh.errors import UsageError
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.sign.pause import Pause
 from stream_lsh.kafka.tools.exporter import metrics
 from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
 from stream_lsh.kafka.tools.status import INPUTS, Report, report
@@ -172,6 +173,9 @@ STILL = {"judge": {"alive": False, "seconds_since": {}}}
          False, "StreamLshVersions", "workers have different versions: 0.1.0, 0.2.0"),
         ({"undecided": {0: (3, NOW - 250)}},
          False, "StreamLshVerdictsLate", "the oldest document without a verdict came 4 min 10 s ago"),
+        ({"undecided": {0: (3, NOW - 250)}, "pause": Pause("drain (drain --resume ends it)", int(NOW - 180) * 1000)},
+         False, "StreamLshVerdictsLate",
+         "nothing is read of news.documents for 3 min 00 s: drain (drain --resume ends it)"),
         ({"sources": 5}, False, "StreamLshPartitionsLeftOut",
          "3 partitions of news.documents must wait: the outputs have fewer; `stream-lsh topics create`"),
         ({"readers": waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR)}, True, "StreamLshRetention",
@@ -237,6 +241,7 @@ def test_a_report_is_json() -> None:
 
 def test_metrics_of_a_report() -> None:
     found = seen(undecided={0: (3, NOW - 250)}, groups=nobody("judge"), decided=150,
+                 pause=Pause("drain", int(NOW - 9) * 1000),
                  readers=waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR))  # fmt: skip
     text = metrics(report(found, 16384)).decode()
     got = {
@@ -249,6 +254,7 @@ def test_metrics_of_a_report() -> None:
     assert got["role_retention_left_ratio", "sign"] == pytest.approx(0.2)
     assert got["role_retention_left_ratio", "judge"] == 1
     assert (got["undecided_documents",], got["oldest_undecided_seconds",]) == (3, 250)
+    assert got["paused_seconds",] == 9
     assert (got["window_documents",], got["window_limit_documents",], got["unanswered_shards",]) == (50, 16384, 0)
 
 
