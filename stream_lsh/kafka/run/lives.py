@@ -19,9 +19,9 @@ from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import Stopped, unless
 from stream_lsh.kafka.client.connection import FINAL, cause, explain
 from stream_lsh.kafka.run import logs
-from stream_lsh.kafka.run.copies import lacking
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import lacking
 
 log = logging.getLogger("stream_lsh.kafka.run.lives")
 
