@@ -19,14 +19,13 @@ from aiokafka import ConsumerRecord, TopicPartition
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.decided import DecisionLog
+from stream_lsh.kafka.group.decided import DecisionLog, Judged
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.member import Member
 from stream_lsh.kafka.group.position import Reading, bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
-from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
 from stream_lsh.kafka.judge.records import Record, Records
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
@@ -124,17 +123,17 @@ class JudgeStage(Stage):
             found = (await committed(client, group)).get(self._input.topic, {}).get(self._input.partition)
         if found is None:
             await self._begin()
-            found = 0, metadata(-1, decided=0)
-        position, last = found[0], last_of(found[1], group, self._topics.documents)
+            found = 0, Judged(-1, documents=0).metadata()
+        position, judged = found[0], Judged.of(found[1], group, self._topics.documents)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
         READING.missing(self._input.topic, position, bounds[self._input])
-        self._decided = decided_of(found[1])
-        self._gather = Gather(settings.shards, last)
+        self._decided = judged.documents
+        self._gather = Gather(settings.shards, judged.last)
         if settings.late:
-            self._deciding = await self._decided_before(last, self._decided or 0)
+            self._deciding = await self._decided_before(judged.last, judged.documents or 0)
         self._position, self._gap_since = position, None
         self._member.consumer.seek(self._input, position)
-        log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, last)
+        log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, judged.last)
 
     async def _decided_before(self, last: int, documents: int) -> Deciding:
         """Go on deciding after a frame, which is that many documents behind the beginning of the log."""
@@ -161,7 +160,7 @@ class JudgeStage(Stage):
                 "has expired or was deleted, and to begin again would repeat verdicts or miss some. Rebuild into a new "
                 "topic_prefix with `stream-lsh reindex`"
             )
-        await self._delivery({}, {self._input: (0, metadata(-1, self._topics.documents, 0))})
+        await self._delivery({}, {self._input: (0, Judged(-1, self._topics.documents, 0).metadata())})
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = self._deciding = None
@@ -215,7 +214,7 @@ class JudgeStage(Stage):
             position = gather.needed(self._position)
             if self._decided is not None:
                 self._decided += records.documents
-            said = metadata(gather.last, self._topics.documents, self._decided)
+            said = Judged(gather.last, self._topics.documents, self._decided).metadata()
             await delivery(outputs, {self._input: (position, said)})
             self._count(records, time.perf_counter() - began)
 

@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.errors import StateError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.judge.judged import decided_of, last_of
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -196,11 +196,11 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
     accepted = Accepted.of(sequenced[0][1]) if 0 in sequenced else None
     match = await ways(topics.frames, "match")
     judge = (await committed_by(client, topics.group("judge"))).get(topics.matches, {})
-    judged, decided = (last_of(judge[0][1], topics.group("judge")), decided_of(judge[0][1])) if 0 in judge else (-1, 0)
+    judged = Judged.of(judge[0][1], topics.group("judge")) if 0 in judge else Judged(-1, documents=0)
     forward: dict[int, Way] | None = None
     if await committed_by(client, topics.group("forward")):
         forward = await _forward(settings, await ways(topics.verdicts, "forward"))
-    return Standing(reads, signed, ways_in[0], accepted, match, judged, decided, forward)
+    return Standing(reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward)
 
 
 async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int, Way]:

@@ -24,8 +24,8 @@ from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client.clients import producing, seen
 from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.group.output import Underway
-from stream_lsh.kafka.judge.judged import decided_of, last_of
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
@@ -173,8 +173,9 @@ class _Restoring:
         self._looked = time.monotonic()
         if found is None:
             return -1
-        self._report(decided_of(found[1]) or 0)
-        return last_of(found[1], group)
+        judged = Judged.of(found[1], group)
+        self._report(judged.documents or 0)
+        return judged.last
 
     async def send(self) -> bool:
         """Send every frame that is not accepted yet; False if it is not wanted any more."""

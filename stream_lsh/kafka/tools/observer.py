@@ -17,7 +17,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, all_committed
 from stream_lsh.kafka.forward.partition import read_verdict
-from stream_lsh.kafka.judge.judged import decided_of
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
@@ -265,8 +265,8 @@ def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
 
 
 def _decided(committed: Mapping[int, tuple[int, str]]) -> int | None:
-    with suppress(ValueError, AttributeError):
-        return decided_of(committed[0][1]) if committed else 0
+    with suppress(StateError):
+        return Judged.of(committed[0][1], "judge").documents if committed else 0
     return None
 
 
