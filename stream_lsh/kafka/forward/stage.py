@@ -25,7 +25,7 @@ from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.group.member import Gone, Member
-from stream_lsh.kafka.group.position import bounds_of, committed
+from stream_lsh.kafka.group.position import all_committed, bounds_of
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.lives import Stage
@@ -161,7 +161,7 @@ class ForwardStage(Stage):
         most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
         async with admin(self.settings) as client:
-            places = await committed(client, self._group)
+            places = await all_committed(client, self._group)
         for partition in sorted(partitions):
             found = [places.get(topic, {}).get(partition) for topic in (topics.documents, topics.verdicts)]
             source = SourcePartition(

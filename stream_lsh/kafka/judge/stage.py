@@ -120,7 +120,7 @@ class JudgeStage(Stage):
             delivering(settings, self.watch, self._member, transactional_id)
         )
         async with admin(settings) as client:
-            found = (await committed(client, group)).get(self._input.topic, {}).get(self._input.partition)
+            found = (await committed(client, group, self._input.topic)).get(self._input.partition)
         if found is None:
             await self._begin()
             found = 0, Judged(-1, documents=0).metadata()

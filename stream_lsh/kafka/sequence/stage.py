@@ -21,11 +21,10 @@ from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.kafka.group.decided import DecisionLog, Judged, told_with
 from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
-from stream_lsh.kafka.group.output import ANSWER_SECONDS
 from stream_lsh.kafka.group.position import Reading, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Stage, Unanswered
+from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
@@ -95,7 +94,7 @@ class SequenceStage(Stage):
 
     async def _begin(self, partitions: list[int]) -> None:
         source = self.topics.signatures
-        found = (await committed(self._link.admin, self.topics.group(self.role))).get(source, {})
+        found = await committed(self._link.admin, self.topics.group(self.role), source)
         known = Accepted.of(found[0][1]) if 0 in found else None
         position = found[0][0] if 0 in found else 0
         bounds = (await self._link.bounds({0: position}))[0]
@@ -282,9 +281,5 @@ class SequenceStage(Stage):
     async def _judged(self) -> Judged:
         """How far the judge is."""
         group = self.topics.group("judge")
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                found = (await committed(self._link.admin, group)).get(self.topics.matches, {})
-        except TimeoutError:
-            raise Unanswered(f"the committed offset of the group {group} could not be read in time") from None
+        found = await committed(self._link.admin, group, self.topics.matches)
         return Judged.of(found[0][1], group) if 0 in found else Judged(-1, documents=0)

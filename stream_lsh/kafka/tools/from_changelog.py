@@ -23,15 +23,16 @@ from stream_lsh.documents.columns import Columns
 from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client.clients import producing, seen
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.group.output import Underway
+from stream_lsh.kafka.group.position import all_committed, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.sign.pause import Pause
 from stream_lsh.kafka.sign.position import NOTES, Note
-from stream_lsh.kafka.tools.commits import commit, committed_by
+from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.drain import mark, paused
 from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading, wait_unless
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
@@ -81,7 +82,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
                 f"Kafka at {settings.bootstrap_servers} has no topic {topics.changelog}; --topic-prefix names the "
                 "index to be rebuilt"
             )
-        found = (await committed_by(client, topics.group("sequence"))).get(topics.signatures, {})
+        found = await committed(client, topics.group("sequence"), topics.signatures)
         old = changed(settings, f"{topics.changelog} has {len(places)} partitions", shards=len(places))
         async with reading(settings) as consumer:
             begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
@@ -112,7 +113,7 @@ async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: Kafk
     if (await paused(client, new)).by == _by(settings):
         return
     for role in ROLES:
-        if await committed_by(client, Topics.of(new).group(role)):
+        if await all_committed(client, Topics.of(new).group(role)):
             raise StateError(
                 f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
                 "--to-prefix"

@@ -15,9 +15,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
-from stream_lsh.kafka.client.connection import admin, all_committed
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.group.decided import Judged
+from stream_lsh.kafka.group.position import all_committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
@@ -117,7 +118,8 @@ class Observer:
         return Group(state, [_member(host, assignment) for _, _, host, _, assignment in members])
 
     async def _committed(self, role: str) -> Commits:
-        return await _patient(partial(all_committed, self._client, self._topics.group(role)))
+        async with asyncio.timeout(READ_SECONDS):
+            return await all_committed(self._client, self._topics.group(role))
 
     async def _readers(self, partitions: Mapping[str, Sequence[int]], commits: Mapping[str, Commits]) -> list[Reader]:
         topics_read = {topic for topics in READS.values() for topic in topics}

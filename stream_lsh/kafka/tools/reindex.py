@@ -16,7 +16,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from pydantic import ValidationError
 
 from stream_lsh.errors import FormatError, StateError, UsageError
-from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import create
