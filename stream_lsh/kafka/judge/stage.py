@@ -26,7 +26,7 @@ from stream_lsh.kafka.group.position import Reading, bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
-from stream_lsh.kafka.judge.records import Record, Records
+from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
@@ -204,8 +204,8 @@ class JudgeStage(Stage):
                     await asyncio.to_thread(self._decide, records, frame.replies)
                 else:
                     self._decide(records, frame.replies)
-            outputs = {
-                (topic, partition): [_row(record) for record in found]
+            outputs: dict[tuple[str, int], Sequence[Row]] = {
+                (topic, partition): found
                 for topic, kind in ((self._topics.verdicts, records.verdicts), (self._topics.pairs, records.pairs))
                 for partition, found in kind.items()
             }
@@ -245,8 +245,3 @@ class JudgeStage(Stage):
                 self._gather.last, STUCK_SECONDS,
             )  # fmt: skip
             self._gap_since = None
-
-
-def _row(record: Record) -> Row:
-    key, value, headers = record
-    return key, value, headers, None

@@ -99,7 +99,7 @@ async def check(settings: KafkaSettings, frames: Sequence[Answered]) -> None:
     for topic, rows in ((topics.verdicts, wanted.verdicts), (topics.pairs, wanted.pairs)):
         found = await committed_records(settings, topic)
         for partition, records in found.items():
-            got = [(record.key, record.value, list(record.headers)) for record in records]
+            got = [(record.key, record.value, list(record.headers), None) for record in records]
             assert got == rows.get(partition, []), (topic, partition)
 
 
@@ -248,9 +248,9 @@ def test_at_least_once_after_a_kill_everything_is_there(make: Make, tmp_path: Pa
         wanted = expected(settings, frames)
         for partition, records in (await committed_records(settings, Topics.of(settings).verdicts)).items():
             counts = Counter(record.value for record in records)
-            assert set(counts) == {value for _, value, _ in wanted.verdicts[partition]}
+            assert set(counts) == {value for _, value, *_ in wanted.verdicts[partition]}
             assert list(dict.fromkeys(record.value for record in records)) == [
-                value for _, value, _ in wanted.verdicts[partition]
+                value for _, value, *_ in wanted.verdicts[partition]
             ]
 
     asyncio.run(body())
