@@ -12,12 +12,11 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import DecisionLog, Judged
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
@@ -53,6 +52,7 @@ class JudgeStage(Stage):
         super().__init__(settings, watch)
         self._topics = Topics.of(settings)
         self._input = TopicPartition(self._topics.matches, 0)
+        self._member = Member(settings, self.role, [self._input.topic], self._take_over, self._give_up)
         self._delivery: Delivery | None = None
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._gather: Gather[bytes] | None = None
@@ -65,22 +65,11 @@ class JudgeStage(Stage):
         self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
-        stopping = asyncio.ensure_future(stop.wait())
         options = {"isolation_level": "read_uncommitted", "max_partition_fetch_bytes": FETCH_BYTES}
-        try:
-            async with AsyncExitStack() as stack:
-                opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
-                consumer = await unless(opening, stopping)
-                topics = [self._input.topic]
-                self._member = Member(consumer, self.settings, self.role, topics, self._take_over, self._give_up)
-                async with self._member:
-                    while not stop.is_set():
-                        await self._step(stopping)
-        finally:
-            stopping.cancel()
+        await self._member.run(stop, self._step, **options)
 
-    async def _step(self, stopping: asyncio.Future[Any]) -> None:
-        found = await self._member.poll(self._patience(), stopping)
+    async def _step(self) -> None:
+        found = await self._member.poll(self._patience())
         async with self._member.working:
             if self._input not in self._member.assigned:
                 if found is not None:

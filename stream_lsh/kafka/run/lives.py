@@ -89,13 +89,6 @@ def _known(error: BaseException) -> bool:
     return may_pass(error) or isinstance(error, StreamLshError)
 
 
-def _parts(error: BaseException) -> list[BaseException]:
-    """An error, or those of a group."""
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    return [part for child in error.exceptions for part in _parts(child)]
-
-
 def _causes(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     seen: list[BaseException] = []
@@ -134,20 +127,7 @@ def _words(error: BaseException) -> str:
     return text if isinstance(error, Failed) or text.startswith(name) else f"{name}: {text}" if text else name
 
 
-def _chosen(error: BaseException) -> Exception:
-    """The error to act on. What no next life can help, and what nobody foresaw, is raised."""
-    parts = _parts(error)
-    for part in parts:
-        if isinstance(part, StreamLshError):
-            raise part
-    for part in parts:
-        if not may_pass(part):
-            raise part
-    assert isinstance(parts[0], Exception)
-    return parts[0]
-
-
-def _beneath(cancelled: asyncio.CancelledError) -> BaseException:
+def _beneath(cancelled: asyncio.CancelledError) -> Exception:
     """What really happened when nobody has cancelled the role: closing a client of a broker that is away raises what
     its tasks have left, in place of the error that it is closed for."""
     found: list[BaseException] = []
@@ -202,9 +182,11 @@ async def keep_running(
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            error = _chosen(_beneath(cancelled))
-        except (Exception, BaseExceptionGroup) as raised:
-            error = _chosen(raised)
+            error = _beneath(cancelled)
+        except Exception as raised:
+            error = raised
+        if not may_pass(error):  # no next life can help, or nobody foresaw it
+            raise error
         reason = await _reason(error, settings, stop)
         now = clock()
         if stop.is_set():
