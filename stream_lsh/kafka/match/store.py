@@ -35,9 +35,7 @@ class FrameStore(Store[bytes, bytes]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.data = cast(
-            Any, MappingProxyType({})
-        )  # for Faust: no keys, and none can be put
+        self.data = cast(Any, MappingProxyType({}))  # for Faust: no keys, and none can be put
         self.held: dict[int, Held] = {}
         self._closing: dict[int, asyncio.Task[None]] = {}
         self._reading_again: dict[int, float] = {}  # since when, by shard
