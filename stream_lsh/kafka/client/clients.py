@@ -55,6 +55,13 @@ async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any]) -> T:
     return task.result()
 
 
+async def waited(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, for so many seconds at most; whether it is set."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
+
+
 def seen(future: asyncio.Future[Any]) -> None:
     """Ask for the error of what is done, so that asyncio does not complain that nobody did: of several things that fail
     together only the first is awaited. Also a callback."""

@@ -16,7 +16,7 @@ from typing import ClassVar
 from aiokafka import errors
 
 from stream_lsh.errors import BrokerError, StreamLshError
-from stream_lsh.kafka.client.clients import Stopped, unless
+from stream_lsh.kafka.client.clients import Stopped, unless, waited
 from stream_lsh.kafka.client.connection import FINAL, cause, explain
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.metrics import Watch
@@ -140,12 +140,6 @@ def _beneath(cancelled: asyncio.CancelledError) -> Exception:
     return next(iter(ours + errors_found), None) or Failed("a call to Kafka was cancelled")
 
 
-async def _stopped(stop: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
-    return stop.is_set()
-
-
 async def keep_running(
     make: Callable[[], Stage],
     stop: asyncio.Event,
@@ -211,7 +205,7 @@ async def keep_running(
         said = said if repeated else now
         log.log(logging.DEBUG if repeated else logging.WARNING, AGAIN, words, delay, exc_info=trace)
         watch.restarted()
-        if await _stopped(stop, delay):
+        if await waited(stop, delay):
             return
 
 

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
@@ -19,6 +18,7 @@ from aiokafka import ConsumerRecord
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.group.decided import DecisionLog, Judged, told_with
 from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
 from stream_lsh.kafka.group.position import Reading, committed
@@ -210,8 +210,7 @@ class SequenceStage(Stage):
             if not self._link.positions:  # it is another member's now
                 return nothing
             self._told.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), LATEST)
+            await waited(self._told, LATEST)
         told = self._log.decided.told(*places, settings)
         await self._log.trim(self._link.admin)
         return told

@@ -22,7 +22,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_lsh.documents.columns import Columns
 from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
 from stream_lsh.families.signer import Signer
-from stream_lsh.kafka.client.clients import producing, seen
+from stream_lsh.kafka.client.clients import producing, seen, waited
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.group.output import Underway
@@ -34,7 +34,7 @@ from stream_lsh.kafka.sign.pause import Pause
 from stream_lsh.kafka.sign.position import NOTES, Note
 from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.drain import mark, paused
-from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading, wait_unless
+from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import Frame, Source
@@ -142,7 +142,7 @@ async def restore(
         except (errors.KafkaError, OSError, TimeoutError) as error:
             # How long to wait for a broker that is away the workers decide.
             log.info("beginning again: %s", error)
-            await wait_unless(stop, LOOK)
+            await waited(stop, LOOK)
     return False
 
 
@@ -181,7 +181,7 @@ class _Restoring:
     async def send(self) -> bool:
         """Send every frame that is not accepted yet; False if it is not wanted any more."""
         while (accepted := await self._accepted()) is None:
-            await wait_unless(self._stop, LOOK)
+            await waited(self._stop, LOOK)
             if self._stop.is_set():
                 return False
         old, ends = self._changelogs.old, self._changelogs.ends
@@ -226,7 +226,7 @@ class _Restoring:
                     return True
             elif time.monotonic() > self._looked + LOOK:
                 await self._judge()
-            await wait_unless(self._stop, LOOK)
+            await waited(self._stop, LOOK)
         return False
 
     async def hand_over(self) -> None:

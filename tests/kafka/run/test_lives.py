@@ -71,7 +71,7 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         found.append(seconds)
         return stop.is_set()
 
-    monkeypatch.setattr(stage, "_stopped", noted)
+    monkeypatch.setattr(stage, "waited", noted)
     monkeypatch.setattr(stage.random, "uniform", lambda low, high: 1.0)
     yield found
 
