@@ -27,9 +27,8 @@ FLOORS = (
     ("kafka.topics",),
     ("kafka.run",),
     ("kafka.group",),
-    ("kafka.match", "kafka.judge", "kafka.forward"),
-    ("kafka.sequence",),  # who waits for the judge reads what he commits
-    ("kafka.sign",),  # and signers read what the sequencer has accepted
+    ("kafka.match", "kafka.judge", "kafka.forward", "kafka.sequence"),
+    ("kafka.sign",),  # signers read what the sequencer has accepted
     ("kafka.tools",),
     ("evaluation",),
     ("demo",),

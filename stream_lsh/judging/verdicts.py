@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -142,6 +142,28 @@ def judge(
         ids, seqs, kinds, first_kinds, reused, of, similarities, groups, starts, numbers, row, seq, similarity,
         truncated, incomplete, names,
     )  # fmt: skip
+
+
+def shortlist(matches: Matches, most: int) -> Matches:
+    """Of each document's matches in a shard the best `most`; the others count as `more`. In a crowd of copies there are
+    many thousands.
+
+    `judge` with `max_matches` <= most says the same of it as of all of them, whatever other shards have found: kind,
+    group and oldest match are columns of their own.
+    """
+    n, document = len(matches.more), matches.document
+    counts = np.bincount(document, minlength=n)
+    if not len(document) or counts.max() <= most:
+        return matches
+    starts = np.cumsum(counts) - counts
+    best = np.lexsort((matches.seq, -matches.similarity, document))
+    keep = np.zeros(len(document), np.bool_)
+    keep[best[np.arange(len(best)) - starts[document[best]] < most]] = True
+    columns = {
+        name: getattr(matches, name)[keep] for name in ("document", "row", "seq", "similarity", "same_text")
+    }  # fmt: skip
+    left = np.bincount(columns["document"], minlength=n)
+    return replace(matches, **columns, more=matches.more + counts - left)
 
 
 def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

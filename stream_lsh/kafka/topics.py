@@ -1,4 +1,4 @@
-"""The topics of the pipeline as they are: making, comparing and checking them."""
+"""The topics of the pipeline as they are: making, comparing and checking them, and whether they have their copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from stream_lsh.errors import BrokerError
+from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, Topics, TopicSpec, wanted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -21,6 +21,11 @@ from stream_lsh.kafka.settings import KafkaSettings
 logger = logging.getLogger("stream_lsh.kafka.topics")
 
 _VISIBLE_SECONDS = 30
+_WRITTEN = ("__consumer_offsets", "__transaction_state")
+"""Kafka's own topics that the pipeline needs."""
+_LEAST = "min.insync.replicas"
+_TRIES = 3  # aiokafka asks any broker that it knows of: of three, two may be away
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,44 @@ async def output_partitions(client: AIOKafkaAdminClient, settings: KafkaSettings
     if not set(names) <= set(await client.list_topics()):  # asking for one that is missing may make it
         return 0
     return min(len(topic["partitions"]) for topic in await client.describe_topics(names))
+
+
+async def lacking(settings: KafkaSettings, seconds: float = 5.0) -> str:
+    """Which partitions have fewer copies in step than they need, or no leader; empty if none, or if nobody answers."""
+    try:
+        async with asyncio.timeout(seconds):
+            for _ in range(_TRIES):
+                try:
+                    return await _look(settings)
+                except (errors.KafkaError, OSError) as error:
+                    logger.debug("the copies of the topics cannot be asked for: %r", error)
+    except (TimeoutError, StreamLshError) as error:
+        logger.debug("the copies of the topics cannot be asked for: %r", error)
+    return ""
+
+
+async def _look(settings: KafkaSettings) -> str:
+    async with admin(settings, timeout_ms=2000) as client:
+        known = set(await client.list_topics())
+        names = [name for name in (*(spec.name for spec in wanted(settings)), *_WRITTEN) if name in known]
+        configs = await configs_of(client, names)
+        found = [
+            text
+            for topic in await client.describe_topics(names)
+            for text in _short(topic, int(configs.get(topic["topic"], {}).get(_LEAST, 1)))
+        ]
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return ", ".join(found[:_SHOWN]) + more
+
+
+def _short(topic: dict[str, Any], least: int) -> list[str]:
+    """The partitions of a topic, as the metadata tell it, that cannot be written."""
+    return [
+        f"{topic['topic']}-{partition['partition']} has "
+        + (f"{len(partition['isr'])} of {least} that it needs" if partition["leader"] >= 0 else "no leader")
+        for partition in sorted(topic["partitions"], key=lambda partition: int(partition["partition"]))
+        if partition["leader"] < 0 or len(partition["isr"]) < least
+    ]
 
 
 def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged: int) -> list[str]:

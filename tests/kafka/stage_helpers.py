@@ -15,7 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, keep_running
 from stream_lsh.kafka.run.metrics import Watch

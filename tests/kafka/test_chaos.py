@@ -21,7 +21,7 @@ from proxy import Proxied
 from stage_helpers import commits
 
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.judge.judged import decided_of
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.sequence.order import Accepted
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
@@ -91,7 +91,7 @@ def documents_ahead(pipeline: Pipeline) -> int:
         async with admin(pipeline.settings) as client:
             sequenced = await commits(client, topics.group("sequence"), topics.signatures)
             judged = await commits(client, topics.group("judge"), topics.matches)
-        return Accepted.of(sequenced[0][1]).documents - (decided_of(judged[0][1]) or 0)
+        return Accepted.of(sequenced[0][1]).documents - (Judged.of(judged[0][1], "judge").documents or 0)
 
     return pipeline.run(look())
 

@@ -16,9 +16,9 @@ from kafka_helpers import VERSION, missing
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.run.copies import lacking
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.broker import KafkaBroker
+from stream_lsh.kafka.topics import lacking
 
 pytestmark = pytest.mark.long
 

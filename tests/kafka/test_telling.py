@@ -14,8 +14,7 @@ import pytest
 
 from stream_lsh.errors import StateError
 from stream_lsh.index.settling import Fates
-from stream_lsh.kafka.group.decided import Decided
-from stream_lsh.kafka.sequence.telling import telling, told_with
+from stream_lsh.kafka.group.decided import Decided, told_with
 from stream_lsh.settings import Settings
 from stream_lsh.wire.decisions import Decisions
 
@@ -70,7 +69,7 @@ def decided(records: tuple[tuple[int, tuple[str, ...]], ...]) -> Decided:
 
 @lru_cache(None)
 def told_by(records: tuple[tuple[int, tuple[str, ...]], ...], begin: int, end: int) -> tuple[bytes, ...]:
-    return tuple(telling(decided(records), begin, end, SETTINGS))
+    return tuple(decided(records).told(begin, end, SETTINGS))
 
 
 def applied(state: State) -> list[tuple[bytes, ...]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
+from aiokafka.admin import AIOKafkaAdminClient
 
+from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.connection import cause, client_options
-from stream_lsh.kafka.client.names import alone
+from stream_lsh.kafka.client.connection import admin, cause, client_options
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -24,6 +25,9 @@ METADATA_MS = 5_000  # how soon partitions that were added are seen
 START_SECONDS = 2 * ANSWER_MS / 1000
 CLOSE_SECONDS = 5.0
 NEVER_MS = 2**31 - 1
+NAME_SECONDS = 2.0  # between two looks whether another worker has our name
+NAME_SEEN = 2  # so often one must have been seen
+_UNIQUE = 37  # what brokers put behind the name of a static member to make its id: a hyphen and a UUID
 
 T = TypeVar("T")
 
@@ -49,6 +53,13 @@ async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any]) -> T:
     if task.cancelled() and any(end.done() for end in ends):
         raise Stopped
     return task.result()
+
+
+async def waited(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, for so many seconds at most; whether it is set."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 def seen(future: asyncio.Future[Any]) -> None:
@@ -92,10 +103,57 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
     )
     try:
         await _started(consumer.start, settings)
-        async with alone(consumer, settings, group):
+        async with _alone(consumer, settings, group):
             yield consumer
     finally:
         await stop_consumer(consumer)
+
+
+@asynccontextmanager
+async def _alone(consumer: AIOKafkaConsumer, settings: KafkaSettings, group: str | None) -> AsyncIterator[None]:
+    """While this lasts, see whether somebody else takes our name in the group; the consumer raises UsageError then."""
+    if settings.instance is None or group is None:
+        yield
+        return
+    looking = asyncio.create_task(watch_name(consumer, settings, group, settings.instance))
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
+
+
+async def watch_name(consumer: AIOKafkaConsumer, settings: KafkaSettings, group: str, name: str) -> None:
+    """Return when another worker with our name (`instance`) was seen, and the consumer has the error.
+
+    What a worker with a name was given it finds again after a restart, as long as the group has not missed it. But to
+    Kafka the one who came last is the one of that name, and aiokafka just joins again when it is told that it is not a
+    member any more: two would take everything from each other for ever.
+    """
+    times = 0
+    while times < NAME_SEEN:
+        with suppress(errors.KafkaError, OSError, TimeoutError):  # the consumer sees for itself
+            async with admin(settings) as client:
+                while times < NAME_SEEN:
+                    await asyncio.sleep(NAME_SECONDS)
+                    times += await _replaced(consumer, client, group, name)
+        await asyncio.sleep(NAME_SECONDS)
+    error = UsageError(
+        f"another worker is a member of the group {group} under the name of this one (instance = {name!r}): give each "
+        "worker its own, which stays the same when it is started again"
+    )
+    logger.error("%s", error)
+    await private.end_reading(consumer, error)
+
+
+async def _replaced(consumer: AIOKafkaConsumer, client: AIOKafkaAdminClient, group: str, name: str) -> bool:
+    """Whether the group knows another member under our name than us, who believe to be one."""
+    ours = private.member_id(consumer)
+    [response] = await client.describe_consumer_groups([group])
+    if ours is None or private.member_id(consumer) != ours:
+        return False
+    ids = [str(member[0]) for found in response.groups for member in found[5]]
+    return any(id != ours and id[:-_UNIQUE] == name for id in ids)
 
 
 @asynccontextmanager

@@ -17,7 +17,6 @@ from aiokafka import errors
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import collect_hosts, create_conn
-from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from stream_lsh.errors import BrokerError, UsageError
@@ -193,33 +192,6 @@ async def cause(error: BaseException, settings: KafkaSettings, timeout: float = 
             found.append(reason)
     # A refused login says more than a machine that is down.
     return next((reason for reason in found if isinstance(reason, FINAL)), found[0] if found else error)
-
-
-async def committed(client: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, tuple[int, str]]:
-    """What a consumer group has committed for a topic: partition -> offset and metadata; see `all_committed`."""
-    return (await all_committed(client, group)).get(topic, {})
-
-
-async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:
-    """What a consumer group has committed: topic -> partition -> offset and metadata; others are left out.
-
-    Raises:
-        KafkaError: among them those of a coordinator that is not ready yet, which go away by themselves.
-    """
-    coordinator = await client.find_coordinator(group)
-    # Not the client's own list_consumer_group_offsets: while a coordinator is loading or moving, the error stands at
-    # the top of the answer, where that does not look, and "nothing committed" would mean to begin again.
-    response = await private.ask(client, OffsetFetchRequest(group, None), coordinator)
-    if response.error_code:
-        raise errors.for_code(response.error_code)(f"committed offsets of the group {group}")
-    found: dict[str, dict[int, tuple[int, str]]] = {}
-    for topic, partitions in response.topics:
-        for partition, offset, metadata, code in partitions:
-            if code:
-                raise errors.for_code(code)(f"committed offset of the group {group} for {topic}, partition {partition}")
-            if offset >= 0:
-                found.setdefault(topic, {})[partition] = (offset, metadata or "")
-    return found
 
 
 @contextmanager

@@ -27,6 +27,17 @@ def is_member(consumer: AIOKafkaConsumer) -> bool:
     return bool(consumer._coordinator.generation >= 0)
 
 
+def member_id(consumer: AIOKafkaConsumer) -> str | None:
+    """What its group calls a consumer; None while it does not belong to it."""
+    coordinator = consumer._coordinator
+    return coordinator.member_id if coordinator.generation > 0 else None
+
+
+async def end_reading(consumer: AIOKafkaConsumer, error: Exception) -> None:
+    """Have whoever reads next get this error, as aiokafka does with what no repetition helps against."""
+    await consumer._coordinator._push_error_to_user(error)
+
+
 def check_group(consumer: AIOKafkaConsumer) -> None:
     """Raise the error of its group that aiokafka leaves for the next `getmany`."""
     if consumer._coordinator is not None:

@@ -18,14 +18,13 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
 from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.group.member import Gone, Member
-from stream_lsh.kafka.group.position import bounds_of, committed
+from stream_lsh.kafka.group.position import all_committed, bounds_of
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.lives import Stage
@@ -52,6 +51,8 @@ class ForwardStage(Stage):
         super().__init__(settings, watch)
         self._topics = Topics.of(settings)
         self._group = self._topics.group(self.role)
+        read = [self._topics.documents, self._topics.verdicts]
+        self._member = Member(settings, self.role, read, self._take_over, self._give_up)
         # Topics with a small limit do not take batches of the usual size.
         limits = {topic.name: topic.max_message_bytes for topic in wanted(settings)}
         self._batch_bytes = min(BATCH_BYTES, limits[self._topics.unique] - 1024)
@@ -62,33 +63,22 @@ class ForwardStage(Stage):
         self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
-        stopping = asyncio.ensure_future(stop.wait())
         options = {
             "isolation_level": "read_committed",
             "partition_assignment_strategy": [PairedAssignor],
             "fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": FETCH_LEAST, "fetch_max_bytes": FETCH_BYTES,
             "max_partition_fetch_bytes": PARTITION_BYTES,
         }  # fmt: skip
-        try:
-            async with AsyncExitStack() as stack:
-                opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
-                consumer = await unless(opening, stopping)
-                topics = [self._topics.documents, self._topics.verdicts]
-                self._member = Member(consumer, self.settings, self.role, topics, self._take_over, self._give_up)
-                async with self._member:
-                    while not stop.is_set():
-                        await self._step(stopping)
-        finally:
-            stopping.cancel()
+        await self._member.run(stop, self._step, **options)
 
     @property
     def _consumer(self) -> AIOKafkaConsumer:
         return self._member.consumer
 
-    async def _step(self, stopping: asyncio.Future[Any]) -> None:
+    async def _step(self) -> None:
         tasks = [source.task for source in self._sources.values() if source.task is not None]
         try:
-            found = await self._member.poll(POLL_SECONDS, stopping, *tasks)
+            found = await self._member.poll(POLL_SECONDS, *tasks)
         except Gone as gone:
             await self._out_of_range(gone.positions)
             return
@@ -161,7 +151,7 @@ class ForwardStage(Stage):
         most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
         async with admin(self.settings) as client:
-            places = await committed(client, self._group)
+            places = await all_committed(client, self._group)
         for partition in sorted(partitions):
             found = [places.get(topic, {}).get(partition) for topic in (topics.documents, topics.verdicts)]
             source = SourcePartition(
@@ -189,9 +179,12 @@ class ForwardStage(Stage):
             found[partition] = await stacks[partition].enter_async_context(self._delivery(partition))
 
         stacks = {partition: await self._open.enter_async_context(AsyncExitStack()) for partition in partitions}
-        async with asyncio.TaskGroup() as group:
-            for partition in partitions:
-                group.create_task(start(partition))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for partition in partitions:
+                    group.create_task(start(partition))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
         return found
 
     def _delivery(self, partition: int) -> Any:

@@ -1,8 +1,8 @@
-"""What was decided, where several shards have to say what is kept: the log of the decisions, read from its beginning.
+"""How far the judge is; and where several shards have to say what is kept, what was decided, and when they are told.
 
-The judge writes it in the transaction of his verdicts, the sequencer follows it and tells the shards, and a judge that
-takes over reads what is not told yet. It is state, no queue: never deleted by time, but by the sequencer, once nobody
-can need it any more.
+The judge writes the log of the decisions in the transaction of his verdicts, the sequencer follows it and tells the
+shards, and a judge that takes over reads what is not told yet. It is state, no queue: never deleted by time, but by the
+sequencer, once nobody can need it any more.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
+import orjson
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
@@ -25,11 +27,77 @@ from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.decisions import Decisions
+from stream_lsh.settings import Settings
+from stream_lsh.wire.decisions import Decisions, dropped_of
+from stream_lsh.wire.envelope import OLDER
 
+VERSION = 2
 POLL_MS = 200
 BEHIND = 4  # times `decided_after` documents stay: who takes over asks for two blocks, behind a round of the judge
 log = logging.getLogger("stream_lsh.kafka.group")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the judge commits beside its position.
+
+    last: offset of the last complete frame, -1 before the first. topic: the documents topic. documents: how many have
+    their verdict; None where a judge before this version has committed.
+    """
+
+    last: int
+    topic: str | None = None
+    documents: int | None = None
+
+    def metadata(self) -> str:
+        """As text for an offset commit; without what is not known."""
+        facts = {"documents": self.topic, "decided": self.documents}
+        known = {name: value for name, value in facts.items() if value is not None}
+        return orjson.dumps({"version": VERSION, "last": self.last} | known).decode()
+
+    @classmethod
+    def of(cls, text: str, group: str, topic: str | None = None) -> Judged:
+        """What `metadata` has given.
+
+        Args:
+            group: the judge's. topic: that the verdicts are to be about.
+
+        Raises:
+            StateError: somebody else has committed, or another version, or a judge of another documents topic.
+        """
+        with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+            found = orjson.loads(text)
+            last, version, decided = found["last"], found.get("version", 1), found.get("decided")
+            if isinstance(last, int) and isinstance(version, int):
+                if version == VERSION:
+                    if topic and found.get("documents", topic) != topic:
+                        raise StateError(
+                            f"the group {group} has judged {found['documents']} so far, and documents_topic is {topic} "
+                            "now: use one topic_prefix for one documents topic"
+                        )
+                    return cls(last, found.get("documents"), decided if isinstance(decided, int) else None)
+                raise StateError(
+                    f"the committed offset of the consumer group {group} was written by version {version}, this is "
+                    f"{VERSION}: {'upgrade this worker' if version > VERSION else OLDER}"
+                )
+        raise StateError(
+            f"the committed offset of the consumer group {group} does not say after which frame it stands "
+            f"({text[:80]!r}): it was set by hand. Rebuild into a new topic_prefix with `stream-lsh reindex`"
+        )
+
+
+def told_with(first: int, documents: int, block: int) -> tuple[int, int] | None:
+    """The places of the log whose fate is told with a frame of so many documents (at most a block), which come after
+    `first` others; None: nothing is.
+
+    The log is cut into blocks of documents. With the frame with which a block begins, each shard learns what was
+    dropped of its rows of the block before the last. So a frame waits until all before the last block are decided, and
+    at most two blocks are under way.
+    """
+    number = -(-first // block)
+    if number < 2 or number * block >= first + documents:
+        return None
+    return (number - 2) * block, (number - 1) * block
 
 
 class Decided:
@@ -60,6 +128,15 @@ class Decided:
         if found and found[0].documents > place and found[0].predecessor >= 0:
             raise self.missing(f"on documents from number {place} on")
         return [decisions for decisions in found if decisions.documents > place]
+
+    def told(self, begin: int, end: int, settings: Settings) -> list[bytes]:
+        """What a frame tells each shard of the documents at the places [begin, end), which are decided.
+
+        Raises:
+            StateError: decisions are missing.
+        """
+        known = self.since(begin)
+        return [dropped_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
 
     def trim(self, documents: int) -> int:
         """Forget what is so many documents behind the last one; the offset of the first record that stays."""

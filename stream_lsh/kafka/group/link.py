@@ -48,7 +48,6 @@ class Link:
     """
 
     admin: AIOKafkaAdminClient
-    member: Member
 
     def __init__(
         self,
@@ -67,6 +66,7 @@ class Link:
         self._settings = settings
         self._watch = watch
         self._source, self._target = source, target
+        self.member = Member(settings, watch.role, [source], self._take_over, self._give_up)
         self._begin = begin
         self._forget = forget
         self._further = further
@@ -111,8 +111,7 @@ class Link:
                 raise errors.UnknownTopicOrPartitionError(topic)
         self._underway = Underway(await stack.enter_async_context(producing(settings, role)))
         self._order = InOrder(self._underway.send, self._done, self._fail)
-        consumer = await stack.enter_async_context(consuming(settings, role, isolation_level=isolation))
-        self.member = Member(consumer, settings, role, [self._source], self._take_over, self._give_up)
+        self.member.consumer = await stack.enter_async_context(consuming(settings, role, isolation_level=isolation))
 
     async def _live(self, asked: asyncio.Task[bool], parts: Sequence[Callable[[], Awaitable[None]]]) -> None:
         tasks = [asyncio.ensure_future(part()) for part in parts]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
@@ -15,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.clients import ANSWER_MS, Stopped, seen, unless
+from stream_lsh.kafka.client.clients import ANSWER_MS, Stopped, consuming, seen, unless
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
@@ -51,24 +51,27 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
     """Reads what the group assigns, from where `set_up` seeks to.
 
     Args:
-        consumer: started, not subscribed; somebody else's to stop.
         set_up: called with partitions that were assigned, before anything of them is read; it has to `seek` them all.
         tear_down: called before they go to another member, and at the end; what is in flight is to be finished.
+
+    Attributes:
+        consumer: started, not subscribed, set before the group is joined; `run` does so.
     """
+
+    consumer: AIOKafkaConsumer
 
     def __init__(
         self,
-        consumer: AIOKafkaConsumer,
         settings: KafkaSettings,
         role: str,
         topics: Sequence[str],
         set_up: Callable[[frozenset[TopicPartition]], Awaitable[None]],
         tear_down: Callable[[], Awaitable[None]],
     ) -> None:
-        self.consumer = consumer
         self.working = asyncio.Lock()  # held while something is in flight, which a revocation has to wait for
         self.role, self.group = role, Topics.of(settings).group(role)
         self.log = logging.getLogger(f"stream_lsh.kafka.{role}")
+        self._settings = settings
         self._topics = topics
         self._patience = max(SILENCE, SESSIONS * settings.session_timeout_ms / 1000)
         self._set_up = set_up
@@ -80,6 +83,20 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         self._asked = -RECENT
         self._failure: Exception | None = None
         self._over = False
+        self._stopping: list[asyncio.Future[Any]] = []
+
+    async def run(self, stop: asyncio.Event, step: Callable[[], Awaitable[None]], **options: Any) -> None:
+        """The life of a stage that goes step by step, each with a `poll`: see `Stage.run`. options: as `consuming`."""
+        self._stopping = [asyncio.ensure_future(stop.wait())]
+        try:
+            async with AsyncExitStack() as stack:
+                opening = stack.enter_async_context(consuming(self._settings, self.role, **options))
+                self.consumer = await unless(opening, *self._stopping)
+                async with self:
+                    while not stop.is_set():
+                        await step()
+        finally:
+            self._stopping.pop().cancel()
 
     async def __aenter__(self) -> Self:
         """Join the group."""
@@ -126,7 +143,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
 
         Args:
             seconds: how long to wait for some. others: return earlier if one of these is done, which is to end the
-                life: a set-up that is under way is left unfinished.
+                life, or if that is to stop; a set-up that is under way is left unfinished.
 
         Returns:
             None: there are none, but Kafka has not said so of all of them; {}: it has.
@@ -138,6 +155,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         """
         if self._failure is not None:
             raise self._failure
+        others = *others, *self._stopping
         found: dict[TopicPartition, list[ConsumerRecord]] | None = None
         reading = asyncio.ensure_future(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
         try:

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, for_code
-from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.connection import all_committed
+from stream_lsh.kafka.client.clients import ANSWER_MS
 
 LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in between
 
@@ -64,40 +64,70 @@ class Reading:
         )
 
 
-async def committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:
-    """What a group has committed, see `connection.all_committed`; a coordinator that is moving is waited for."""
-    return await _patiently(lambda: all_committed(client, group))
+async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:
+    """What a group has committed: topic -> partition -> offset and metadata; others are left out.
+
+    Raises:
+        KafkaError: it is refused, or not answered in time.
+    """
+
+    async def ask() -> dict[str, dict[int, tuple[int, str]]]:
+        # Not the client's own list_consumer_group_offsets: while a coordinator is loading or moving, the error stands
+        # at the top of the answer, where that does not look, and "nothing committed" would mean to begin again.
+        response = await private.ask(client, OffsetFetchRequest(group, None), await client.find_coordinator(group))
+        if response.error_code:
+            raise for_code(response.error_code)(f"committed offsets of the group {group}")
+        found: dict[str, dict[int, tuple[int, str]]] = {}
+        for topic, partitions in response.topics:
+            for partition, offset, metadata, code in partitions:
+                if code:
+                    raise for_code(code)(f"committed offset of the group {group} for {topic}, partition {partition}")
+                if offset >= 0:
+                    found.setdefault(topic, {})[partition] = (offset, metadata or "")
+        return found
+
+    return await _patiently(ask, f"the committed offsets of the group {group} could not be read")
+
+
+async def committed(client: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, tuple[int, str]]:
+    """What a group has committed for a topic: partition -> offset and metadata; see `all_committed`."""
+    return (await all_committed(client, group)).get(topic, {})
 
 
 async def commit_alone(
     client: AIOKafkaAdminClient, group: str, topic: str, positions: Mapping[int, tuple[int, str]]
 ) -> None:
-    """Commit positions with their metadata for a group that nobody is a member of; likewise.
+    """Commit positions with their metadata for a group that nobody is a member of.
 
     Raises:
-        KafkaError: it is refused.
+        KafkaError: it is refused, or not answered in time.
     """
     partitions = [(partition, at, metadata) for partition, (at, metadata) in positions.items()]
     request = OffsetCommitRequest(group, -1, "", -1, [(topic, partitions)])
 
-    async def commit() -> None:
+    async def ask() -> None:
         response = await private.ask(client, request, await client.find_coordinator(group))
         for _, answers in response.topics:
             for partition, code in answers:
                 if code:
                     raise for_code(code)(f"a commit of the group {group} for {topic}, partition {partition}")
 
-    await _patiently(commit)
+    await _patiently(ask, f"a commit of the group {group} was not answered")
 
 
-async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    while True:
-        try:
-            return await ask()
-        except KafkaError as error:
-            if not error.retriable:
-                raise
-            await asyncio.sleep(0.1)
+async def _patiently(ask: Callable[[], Awaitable[Answer]], failed: str) -> Answer:
+    """An answer; a coordinator that has only just started, or is moving, is asked again for a while."""
+    try:
+        async with asyncio.timeout(ANSWER_MS / 1000):
+            while True:
+                try:
+                    return await ask()
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise KafkaTimeoutError(f"{failed} within {ANSWER_MS // 1000} s") from None
 
 
 async def bounds(

@@ -17,7 +17,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import ForeignError, StateError
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import FOREIGN, Watch
 from stream_lsh.kafka.settings import KafkaSettings
@@ -33,7 +34,7 @@ async def named(client: AIOKafkaAdminClient, settings: KafkaSettings, topic: str
     """The offsets that an operator has named, ascending.
 
     Raises:
-        KafkaError: see `connection.committed`.
+        KafkaError: as `position.all_committed`.
     """
     found = (await committed(client, Topics.of(settings).group(GROUP), topic)).get(partition)
     offsets: list[int] = [] if found is None else orjson.loads(found[1])

@@ -18,7 +18,7 @@ from stream_lsh.wire.replies import Reply, ReplyNames, source_of
 
 VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
 
-Record = tuple[bytes | None, bytes, Headers]  # key, value, headers
+Record = tuple[bytes | None, bytes, Headers, None]  # key, value, headers, timestamp (now), as in `Delivery`
 _NONE: Headers = []
 
 
@@ -69,12 +69,12 @@ class Records:
             records = self.verdicts.get(partitions[i])
             if records is None:
                 records = self.verdicts[partitions[i]] = []
-            records.append((plain(ids[i]), value, headers.get(i, _NONE)))
+            records.append((plain(ids[i]), value, headers.get(i, _NONE), None))
             self.size += len(value) + len(ids[i]) + carried.get(i, 0)
         for i, older, head in pairs(judgement, settings.verify):
             value = b"%b%b%b}" % (head, ends[i], detected)
             key = b"[%b,%b]" % (older, ids[i])
-            self.pairs.setdefault(partitions[i], []).append((key, value, headers.get(i, _NONE)))
+            self.pairs.setdefault(partitions[i], []).append((key, value, headers.get(i, _NONE), None))
             self.size += len(value) + len(key) + carried.get(i, 0)
         self.incomplete += int(judgement.incomplete.sum())
         kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]

@@ -12,22 +12,20 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.kafka.client.clients import consuming, unless
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.decided import DecisionLog
+from stream_lsh.kafka.group.decided import DecisionLog, Judged
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.member import Member
 from stream_lsh.kafka.group.position import Reading, bounds_of, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
-from stream_lsh.kafka.judge.judged import decided_of, last_of, metadata
-from stream_lsh.kafka.judge.records import Record, Records
+from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
@@ -54,6 +52,7 @@ class JudgeStage(Stage):
         super().__init__(settings, watch)
         self._topics = Topics.of(settings)
         self._input = TopicPartition(self._topics.matches, 0)
+        self._member = Member(settings, self.role, [self._input.topic], self._take_over, self._give_up)
         self._delivery: Delivery | None = None
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._gather: Gather[bytes] | None = None
@@ -66,22 +65,11 @@ class JudgeStage(Stage):
         self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
-        stopping = asyncio.ensure_future(stop.wait())
         options = {"isolation_level": "read_uncommitted", "max_partition_fetch_bytes": FETCH_BYTES}
-        try:
-            async with AsyncExitStack() as stack:
-                opening = stack.enter_async_context(consuming(self.settings, self.role, **options))
-                consumer = await unless(opening, stopping)
-                topics = [self._input.topic]
-                self._member = Member(consumer, self.settings, self.role, topics, self._take_over, self._give_up)
-                async with self._member:
-                    while not stop.is_set():
-                        await self._step(stopping)
-        finally:
-            stopping.cancel()
+        await self._member.run(stop, self._step, **options)
 
-    async def _step(self, stopping: asyncio.Future[Any]) -> None:
-        found = await self._member.poll(self._patience(), stopping)
+    async def _step(self) -> None:
+        found = await self._member.poll(self._patience())
         async with self._member.working:
             if self._input not in self._member.assigned:
                 if found is not None:
@@ -121,20 +109,20 @@ class JudgeStage(Stage):
             delivering(settings, self.watch, self._member, transactional_id)
         )
         async with admin(settings) as client:
-            found = (await committed(client, group)).get(self._input.topic, {}).get(self._input.partition)
+            found = (await committed(client, group, self._input.topic)).get(self._input.partition)
         if found is None:
             await self._begin()
-            found = 0, metadata(-1, decided=0)
-        position, last = found[0], last_of(found[1], group, self._topics.documents)
+            found = 0, Judged(-1, documents=0).metadata()
+        position, judged = found[0], Judged.of(found[1], group, self._topics.documents)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
         READING.missing(self._input.topic, position, bounds[self._input])
-        self._decided = decided_of(found[1])
-        self._gather = Gather(settings.shards, last)
+        self._decided = judged.documents
+        self._gather = Gather(settings.shards, judged.last)
         if settings.late:
-            self._deciding = await self._decided_before(last, self._decided or 0)
+            self._deciding = await self._decided_before(judged.last, judged.documents or 0)
         self._position, self._gap_since = position, None
         self._member.consumer.seek(self._input, position)
-        log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, last)
+        log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, judged.last)
 
     async def _decided_before(self, last: int, documents: int) -> Deciding:
         """Go on deciding after a frame, which is that many documents behind the beginning of the log."""
@@ -161,7 +149,7 @@ class JudgeStage(Stage):
                 "has expired or was deleted, and to begin again would repeat verdicts or miss some. Rebuild into a new "
                 "topic_prefix with `stream-lsh reindex`"
             )
-        await self._delivery({}, {self._input: (0, metadata(-1, self._topics.documents, 0))})
+        await self._delivery({}, {self._input: (0, Judged(-1, self._topics.documents, 0).metadata())})
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = self._deciding = None
@@ -205,8 +193,8 @@ class JudgeStage(Stage):
                     await asyncio.to_thread(self._decide, records, frame.replies)
                 else:
                     self._decide(records, frame.replies)
-            outputs = {
-                (topic, partition): [_row(record) for record in found]
+            outputs: dict[tuple[str, int], Sequence[Row]] = {
+                (topic, partition): found
                 for topic, kind in ((self._topics.verdicts, records.verdicts), (self._topics.pairs, records.pairs))
                 for partition, found in kind.items()
             }
@@ -215,7 +203,7 @@ class JudgeStage(Stage):
             position = gather.needed(self._position)
             if self._decided is not None:
                 self._decided += records.documents
-            said = metadata(gather.last, self._topics.documents, self._decided)
+            said = Judged(gather.last, self._topics.documents, self._decided).metadata()
             await delivery(outputs, {self._input: (position, said)})
             self._count(records, time.perf_counter() - began)
 
@@ -246,8 +234,3 @@ class JudgeStage(Stage):
                 self._gather.last, STUCK_SECONDS,
             )  # fmt: skip
             self._gap_since = None
-
-
-def _row(record: Record) -> Row:
-    key, value, headers = record
-    return key, value, headers, None

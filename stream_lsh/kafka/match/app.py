@@ -33,7 +33,7 @@ from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
-from stream_lsh.kafka.match.lock import FolderLock
+from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.health import served
@@ -100,11 +100,10 @@ class MatchApp(Host):
         self.hand_overs = 0
         self._serve = serve
         self._underway: Underway
-        self._clients = AsyncExitStack()
+        self._open = AsyncExitStack()  # the data folder, the shards in it, the producer
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
         self._unreadable = Unreadable(settings, watch)
-        self._lock = FolderLock(settings.data_folder)
         session = settings.session_timeout_ms / 1000
         self._drain_seconds = min(5.0, session / 2)
         super().__init__(
@@ -163,9 +162,10 @@ class MatchApp(Host):
     async def on_first_start(self) -> None:
         """Faust's would make folders that nobody needs."""
         await check(self.settings, ["match"])
-        self._lock.take()
+        self._open.enter_context(locked(self.settings.data_folder))
+        self._open.push_async_callback(self.store.close)
         # At the end what is not delivered is dropped: the frames that it came of are not acknowledged, and come again.
-        self._underway = Underway(await self._clients.enter_async_context(producing(self.settings, "match")))
+        self._underway = Underway(await self._open.enter_async_context(producing(self.settings, "match")))
         map_large()  # a record of 16 MB is copied some times on its way
 
     async def on_started(self) -> None:
@@ -184,11 +184,7 @@ class MatchApp(Host):
 
     async def let_go(self) -> None:
         """Close producer and shards and give the data folder back, whatever else of this life is still stopping."""
-        try:
-            await self._clients.aclose()
-            await self.store.close()
-        finally:
-            self._lock.release()
+        await self._open.aclose()
 
     # -- frames -----------------------------------------------------------------------------------------------------
 

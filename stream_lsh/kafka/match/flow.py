@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from stream_lsh.errors import FormatError, StateError
+from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.group.output import InOrder, Record, Send
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
@@ -182,8 +182,7 @@ class Flow:
         self._taking = False
         self._done(len(self._waiting), sum(frame.size for frame, _ in self._waiting))
         self._waiting.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), seconds)
+        await waited(self._idle, seconds)
 
     async def close(self) -> None:
         """Acknowledge nothing more; what is being matched is matched to its end."""

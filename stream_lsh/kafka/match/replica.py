@@ -31,7 +31,7 @@ from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import ANSWERS, ROWS, Store, name_key, parts_of, rows_key
-from stream_lsh.kafka.match.shortlist import shortlist
+from stream_lsh.judging.verdicts import shortlist
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import LATE, Change, Late
 from stream_lsh.wire.decisions import Decisions

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, cast
 
 from faust.stores.base import Store
 from faust.types import TP, EventT
@@ -34,6 +35,7 @@ class FrameStore(Store[bytes, bytes]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.data = cast(Any, MappingProxyType({}))  # for Faust: no keys, and none can be put
         self.held: dict[int, Held] = {}
         self._closing: dict[int, asyncio.Task[None]] = {}
         self._reading_again: dict[int, float] = {}  # since when, by shard
@@ -193,27 +195,6 @@ class FrameStore(Store[bytes, bytes]):
         return True
 
     # -- what a table could do --------------------------------------------------------------------------------------
-
-    def _no_keys(self) -> NoReturn:
-        raise TypeError("the shards have no keys to be read or written by; see stream_lsh.kafka.match.flow")
-
-    def __getitem__(self, key: bytes) -> bytes:
-        self._no_keys()
-
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        self._no_keys()
-
-    def __delitem__(self, key: bytes) -> None:
-        self._no_keys()
-
-    def __contains__(self, key: object) -> bool:
-        return False
-
-    def __iter__(self) -> Any:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
     def reset_state(self) -> None:
         raise StateError(f"delete {self.app.settings.data_folder} to start from the changelog")

@@ -16,12 +16,12 @@ from typing import ClassVar
 from aiokafka import errors
 
 from stream_lsh.errors import BrokerError, StreamLshError
-from stream_lsh.kafka.client.clients import Stopped, unless
+from stream_lsh.kafka.client.clients import Stopped, unless, waited
 from stream_lsh.kafka.client.connection import FINAL, cause, explain
 from stream_lsh.kafka.run import logs
-from stream_lsh.kafka.run.copies import lacking
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import lacking
 
 log = logging.getLogger("stream_lsh.kafka.run.lives")
 
@@ -89,13 +89,6 @@ def _known(error: BaseException) -> bool:
     return may_pass(error) or isinstance(error, StreamLshError)
 
 
-def _parts(error: BaseException) -> list[BaseException]:
-    """An error, or those of a group."""
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    return [part for child in error.exceptions for part in _parts(child)]
-
-
 def _causes(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     seen: list[BaseException] = []
@@ -134,20 +127,7 @@ def _words(error: BaseException) -> str:
     return text if isinstance(error, Failed) or text.startswith(name) else f"{name}: {text}" if text else name
 
 
-def _chosen(error: BaseException) -> Exception:
-    """The error to act on. What no next life can help, and what nobody foresaw, is raised."""
-    parts = _parts(error)
-    for part in parts:
-        if isinstance(part, StreamLshError):
-            raise part
-    for part in parts:
-        if not may_pass(part):
-            raise part
-    assert isinstance(parts[0], Exception)
-    return parts[0]
-
-
-def _beneath(cancelled: asyncio.CancelledError) -> BaseException:
+def _beneath(cancelled: asyncio.CancelledError) -> Exception:
     """What really happened when nobody has cancelled the role: closing a client of a broker that is away raises what
     its tasks have left, in place of the error that it is closed for."""
     found: list[BaseException] = []
@@ -158,12 +138,6 @@ def _beneath(cancelled: asyncio.CancelledError) -> BaseException:
     errors_found = [error for error in found if isinstance(error, Exception)]
     ours = [error for error in errors_found if isinstance(error, StreamLshError)]
     return next(iter(ours + errors_found), None) or Failed("a call to Kafka was cancelled")
-
-
-async def _stopped(stop: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
-    return stop.is_set()
 
 
 async def keep_running(
@@ -202,9 +176,11 @@ async def keep_running(
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            error = _chosen(_beneath(cancelled))
-        except (Exception, BaseExceptionGroup) as raised:
-            error = _chosen(raised)
+            error = _beneath(cancelled)
+        except Exception as raised:
+            error = raised
+        if not may_pass(error):  # no next life can help, or nobody foresaw it
+            raise error
         reason = await _reason(error, settings, stop)
         now = clock()
         if stop.is_set():
@@ -229,7 +205,7 @@ async def keep_running(
         said = said if repeated else now
         log.log(logging.DEBUG if repeated else logging.WARNING, AGAIN, words, delay, exc_info=trace)
         watch.restarted()
-        if await _stopped(stop, delay):
+        if await waited(stop, delay):
             return
 
 

@@ -32,6 +32,7 @@ from pydantic import SecretStr
 from stream_lsh.embedded.signals import Signals, ignore
 from stream_lsh.errors import OutputError, StateError, StreamLshError, UsageError
 from stream_lsh.index.files import raise_limit
+from stream_lsh.index.refusals import refusal
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.health import Health, served
 from stream_lsh.kafka.run.lives import Stage, keep_running
@@ -228,14 +229,13 @@ def explained(error: BaseException | None) -> StreamLshError | None:
     """An error that a person can understand; None for what nobody foresaw."""
     if isinstance(error, StreamLshError):
         return error
-    number = error.errno if isinstance(error, OSError) else None
-    if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in str(error):
+    number = refusal(error) if isinstance(error, Exception) else None
+    if number in (errno.EMFILE, errno.ENFILE):
         return StreamLshError(
             "too many open files: raise the limit (ulimit -n), or start more workers for forward, which needs some for "
             "each of its partitions"
         )
-    full = number in (errno.ENOSPC, errno.EDQUOT)
-    if full or "No space left on device" in str(error):
+    if number in (errno.ENOSPC, errno.EDQUOT):
         where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
         return OutputError(f"no space left on the disk{where}; make room and start the worker again")
     return None

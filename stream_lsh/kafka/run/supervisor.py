@@ -17,6 +17,7 @@ from aiokafka import errors
 
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import BrokerError, StreamLshError
+from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.client.connection import FINAL, explain
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, outlast, run
@@ -128,13 +129,12 @@ async def wait_for_kafka(
             raise error
         if isinstance(error, FINAL) or now - began >= settings.give_up_seconds:
             text = str(explain(error, settings))
-            waited = "" if isinstance(error, FINAL) else f" Given up after {now - began:.0f} s (give_up_seconds)."
-            raise BrokerError(text + waited) from error
+            after = "" if isinstance(error, FINAL) else f" Given up after {now - began:.0f} s (give_up_seconds)."
+            raise BrokerError(text + after) from error
         if said is None or now - said >= SAY:
             log.warning("waiting for Kafka at %s (%s)", settings.bootstrap_servers, " ".join(str(error).split()))
             said = now
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), ASK)
+        await waited(stop, ASK)
 
 
 class _Supervisor:
@@ -220,8 +220,7 @@ class _Supervisor:
             delay = min(LONGEST, SHORTEST * 2**deaths)
             deaths = min(deaths + 1, 10)
             log.warning("the process of %s %s; starting it again in %.1f s", job.name, _ended(code), delay)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), delay)
+            await waited(self._stop, delay)
 
     async def _once(self, job: Job) -> tuple[int, str]:
         """One process from start to end: its code, negative for a signal, and what it has to say."""

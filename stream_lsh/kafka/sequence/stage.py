@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
@@ -19,17 +18,15 @@ from aiokafka import ConsumerRecord
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.kafka.group.decided import DecisionLog
+from stream_lsh.kafka.client.clients import waited
+from stream_lsh.kafka.group.decided import DecisionLog, Judged, told_with
 from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
-from stream_lsh.kafka.group.output import ANSWER_SECONDS
 from stream_lsh.kafka.group.position import Reading, committed
 from stream_lsh.kafka.group.unreadable import Unreadable
-from stream_lsh.kafka.judge.judged import decided_of, last_of
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Stage, Unanswered
+from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
-from stream_lsh.kafka.sequence.telling import telling, told_with
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Sequenced, places
 
@@ -97,7 +94,7 @@ class SequenceStage(Stage):
 
     async def _begin(self, partitions: list[int]) -> None:
         source = self.topics.signatures
-        found = (await committed(self._link.admin, self.topics.group(self.role))).get(source, {})
+        found = await committed(self._link.admin, self.topics.group(self.role), source)
         known = Accepted.of(found[0][1]) if 0 in found else None
         position = found[0][0] if 0 in found else 0
         bounds = (await self._link.bounds({0: position}))[0]
@@ -109,10 +106,11 @@ class SequenceStage(Stage):
             )  # fmt: skip
             position += missing
         self._window = Window(self.settings.decided_after)
-        last, decided = await self._judged()
-        self._done = last
-        if last < self._accepted.last:  # what an earlier life has sent and the judge has not got
-            ahead = self.settings.decided_after if decided is None else self._accepted.documents - decided
+        judged = await self._judged()
+        self._done = judged.last
+        if judged.last < self._accepted.last:  # what an earlier life has sent and the judge has not got
+            known_to = judged.documents
+            ahead = self.settings.decided_after if known_to is None else self._accepted.documents - known_to
             self._window.sent(self._accepted.last, ahead)
         if known is None:  # nobody signs before it is committed
             self._link.reached({0: (position, self._accepted)})
@@ -212,9 +210,8 @@ class SequenceStage(Stage):
             if not self._link.positions:  # it is another member's now
                 return nothing
             self._told.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), LATEST)
-        told = telling(self._log.decided, *places, settings)
+            await waited(self._told, LATEST)
+        told = self._log.decided.told(*places, settings)
         await self._log.trim(self._link.admin)
         return told
 
@@ -274,19 +271,14 @@ class SequenceStage(Stage):
             await asking
 
     async def _ask(self) -> None:
-        epoch, (last, _) = self._link.epoch, await self._judged()
+        epoch, judged = self._link.epoch, await self._judged()
         self._asked = time.monotonic()
         self._link.idle()  # who waits for the judge has nothing to do
         if epoch == self._link.epoch:
-            self._window.complete(last)
+            self._window.complete(judged.last)
 
-    async def _judged(self) -> tuple[int, int | None]:
-        """Offset of the last frame that the judge has completed, -1 if none; and how many documents are in all of them,
-        None if he does not say so."""
+    async def _judged(self) -> Judged:
+        """How far the judge is."""
         group = self.topics.group("judge")
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                found = (await committed(self._link.admin, group)).get(self.topics.matches, {})
-        except TimeoutError:
-            raise Unanswered(f"the committed offset of the group {group} could not be read in time") from None
-        return (last_of(found[0][1], group), decided_of(found[0][1])) if 0 in found else (-1, 0)
+        found = await committed(self._link.admin, group, self.topics.matches)
+        return Judged.of(found[0][1], group) if 0 in found else Judged(-1, documents=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -65,7 +64,7 @@ class Pending:
     """Chunks that wait to be signed, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: list[Chunk] = []
         self.documents = 0
         self.bytes = 0
 
@@ -80,16 +79,9 @@ class Pending:
 
     def take(self, most: int) -> list[Chunk]:
         """The first documents, so many or all."""
-        taken: list[Chunk] = []
-        while self._chunks and (most > 0 or not self._chunks[0].records):
-            chunk = self._chunks.popleft()
-            if len(chunk.records) > most:
-                chunk, rest = chunk.split(most)
-                self._chunks.appendleft(rest)
-            taken.append(chunk)
-            most -= len(chunk.records)
-            self.documents -= len(chunk.records)
-            self.bytes -= _bytes(chunk)
+        taken, self._chunks = split(self._chunks, most)
+        self.documents -= sum(len(chunk.records) for chunk in taken)
+        self.bytes -= sum(map(_bytes, taken))
         return taken
 
     def clear(self) -> None:

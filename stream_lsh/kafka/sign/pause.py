@@ -35,10 +35,10 @@ async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause:
     """The pause as it stands. Who may not look at the mark is not paused: nobody can have written it.
 
     Raises:
-        KafkaError: as `position.committed`.
+        KafkaError: as `position.all_committed`.
     """
     try:
-        found = (await committed(client, topics.group(GROUP))).get(topics.documents, {}).get(0)
+        found = (await committed(client, topics.group(GROUP), topics.documents)).get(0)
     except GroupAuthorizationFailedError:
         return Pause()
     return Pause() if found is None else Pause(**orjson.loads(found[1]))

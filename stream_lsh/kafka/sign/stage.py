@@ -18,10 +18,9 @@ from stream_lsh.errors import StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.group.link import Link, Marks
-from stream_lsh.kafka.group.output import ANSWER_SECONDS
-from stream_lsh.kafka.group.position import commit_alone, committed
+from stream_lsh.kafka.group.position import all_committed, commit_alone, committed
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
-from stream_lsh.kafka.run.lives import Stage, Unanswered
+from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -88,8 +87,7 @@ class SignStage(Stage):
 
     async def _sequenced(self) -> dict[int, tuple[int, str]]:
         """What the sequencer has committed."""
-        found = await committed(self._link.admin, self.topics.group("sequence"))
-        return found.get(self.topics.signatures, {})
+        return await committed(self._link.admin, self.topics.group("sequence"), self.topics.signatures)
 
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)
@@ -118,17 +116,13 @@ class SignStage(Stage):
         """Write down what is known of positions."""
         self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
         group, texts = self.topics.group(NOTES), {p: (at, note.text()) for p, (at, note) in notes.items()}
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                if texts:
-                    await commit_alone(self._link.admin, group, self.topics.documents, texts)
-        except TimeoutError:
-            raise Unanswered(f"a commit of the group {group} was not answered within {ANSWER_SECONDS:.0f} s") from None
+        if texts:
+            await commit_alone(self._link.admin, group, self.topics.documents, texts)
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
         source, group = self.topics.documents, self.topics.group(NOTES)
-        commits = await committed(self._link.admin, self.topics.group(self.role))
-        notes = await committed(self._link.admin, group)
+        commits = await all_committed(self._link.admin, self.topics.group(self.role))
+        notes = await all_committed(self._link.admin, group)
         if (error := another_topic(source, self.topics.prefix, {**notes, **commits})) is not None:
             raise error
         found = known(

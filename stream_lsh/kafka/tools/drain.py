@@ -13,13 +13,14 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.errors import StateError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.judge.judged import decided_of, last_of
+from stream_lsh.kafka.group.decided import Judged
+from stream_lsh.kafka.group.position import all_committed, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
 from stream_lsh.kafka.sign.position import NOTES, Note, known
-from stream_lsh.kafka.tools.commits import PATIENCE, commit, committed_by
+from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.reindex import partitions_of, passed, read_from, reading
 from stream_lsh.kafka.topics import check
 from stream_lsh.wording import count
@@ -93,9 +94,8 @@ async def mark(settings: KafkaSettings, pause: Pause) -> None:
 
 
 async def paused(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
-    """The pause as it stands. Raises as `committed_by`."""
-    async with asyncio.timeout(PATIENCE):
-        return await pause_of(client, Topics.of(settings))
+    """The pause as it stands. Raises as `pause_of`."""
+    return await pause_of(client, Topics.of(settings))
 
 
 async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
@@ -174,7 +174,7 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
 
     async def ways(topic: str, role: str) -> dict[int, Way]:
         places = await partitions_of(client, topic)
-        found = (await committed_by(client, topics.group(role))).get(topic, {})
+        found = await committed(client, topics.group(role), topic)
         # As they are, be it in a transaction whose marks are still to be written.
         async with reading(settings, isolation_level="read_uncommitted") as consumer:
             ends = await consumer.end_offsets(places)
@@ -182,8 +182,8 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
 
     group, noted = topics.group("sign"), topics.group(NOTES)
     sources = [place.partition for place in await partitions_of(client, topics.documents)]
-    commits = (await committed_by(client, group)).get(topics.documents, {})
-    notes = (await committed_by(client, noted)).get(topics.documents, {})
+    commits = await committed(client, group, topics.documents)
+    notes = await committed(client, noted, topics.documents)
     found = known(commits, {partition: (at, Note.of(text, noted)) for partition, (at, text) in notes.items()})
     reads: tuple[int, ...] = ()
     if await _has_members(client, group):
@@ -192,15 +192,15 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
 
     # Its end first: what is sent meanwhile is not signed by those who have stopped.
     ways_in = await ways(topics.signatures, "sequence")
-    sequenced = (await committed_by(client, topics.group("sequence"))).get(topics.signatures, {})
+    sequenced = await committed(client, topics.group("sequence"), topics.signatures)
     accepted = Accepted.of(sequenced[0][1]) if 0 in sequenced else None
     match = await ways(topics.frames, "match")
-    judge = (await committed_by(client, topics.group("judge"))).get(topics.matches, {})
-    judged, decided = (last_of(judge[0][1], topics.group("judge")), decided_of(judge[0][1])) if 0 in judge else (-1, 0)
+    judge = await committed(client, topics.group("judge"), topics.matches)
+    judged = Judged.of(judge[0][1], topics.group("judge")) if 0 in judge else Judged(-1, documents=0)
     forward: dict[int, Way] | None = None
-    if await committed_by(client, topics.group("forward")):
+    if await all_committed(client, topics.group("forward")):
         forward = await _forward(settings, await ways(topics.verdicts, "forward"))
-    return Standing(reads, signed, ways_in[0], accepted, match, judged, decided, forward)
+    return Standing(reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward)
 
 
 async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int, Way]:

@@ -22,18 +22,19 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_lsh.documents.columns import Columns
 from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
 from stream_lsh.families.signer import Signer
-from stream_lsh.kafka.client.clients import producing, seen
-from stream_lsh.kafka.client.connection import admin, committed
+from stream_lsh.kafka.client.clients import producing, seen, waited
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.group.output import Underway
-from stream_lsh.kafka.judge.judged import decided_of, last_of
+from stream_lsh.kafka.group.position import all_committed, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.sign.pause import Pause
 from stream_lsh.kafka.sign.position import NOTES, Note
-from stream_lsh.kafka.tools.commits import commit, committed_by
+from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.drain import mark, paused
-from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading, wait_unless
+from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import Frame, Source
@@ -81,7 +82,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
                 f"Kafka at {settings.bootstrap_servers} has no topic {topics.changelog}; --topic-prefix names the "
                 "index to be rebuilt"
             )
-        found = (await committed_by(client, topics.group("sequence"))).get(topics.signatures, {})
+        found = await committed(client, topics.group("sequence"), topics.signatures)
         old = changed(settings, f"{topics.changelog} has {len(places)} partitions", shards=len(places))
         async with reading(settings) as consumer:
             begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
@@ -112,7 +113,7 @@ async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: Kafk
     if (await paused(client, new)).by == _by(settings):
         return
     for role in ROLES:
-        if await committed_by(client, Topics.of(new).group(role)):
+        if await all_committed(client, Topics.of(new).group(role)):
             raise StateError(
                 f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
                 "--to-prefix"
@@ -141,7 +142,7 @@ async def restore(
         except (errors.KafkaError, OSError, TimeoutError) as error:
             # How long to wait for a broker that is away the workers decide.
             log.info("beginning again: %s", error)
-            await wait_unless(stop, LOOK)
+            await waited(stop, LOOK)
     return False
 
 
@@ -173,13 +174,14 @@ class _Restoring:
         self._looked = time.monotonic()
         if found is None:
             return -1
-        self._report(decided_of(found[1]) or 0)
-        return last_of(found[1], group)
+        judged = Judged.of(found[1], group)
+        self._report(judged.documents or 0)
+        return judged.last
 
     async def send(self) -> bool:
         """Send every frame that is not accepted yet; False if it is not wanted any more."""
         while (accepted := await self._accepted()) is None:
-            await wait_unless(self._stop, LOOK)
+            await waited(self._stop, LOOK)
             if self._stop.is_set():
                 return False
         old, ends = self._changelogs.old, self._changelogs.ends
@@ -224,7 +226,7 @@ class _Restoring:
                     return True
             elif time.monotonic() > self._looked + LOOK:
                 await self._judge()
-            await wait_unless(self._stop, LOOK)
+            await waited(self._stop, LOOK)
         return False
 
     async def hand_over(self) -> None:

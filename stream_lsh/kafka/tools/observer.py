@@ -15,9 +15,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
-from stream_lsh.kafka.client.connection import admin, all_committed
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward.partition import read_verdict
-from stream_lsh.kafka.judge.judged import decided_of
+from stream_lsh.kafka.group.decided import Judged
+from stream_lsh.kafka.group.position import all_committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
@@ -119,7 +120,8 @@ class Observer:
         return Group(state, [_member(host, assignment) for _, _, host, _, assignment in members])
 
     async def _committed(self, role: str) -> Commits:
-        return await _patient(partial(all_committed, self._client, self._topics.group(role)))
+        async with asyncio.timeout(READ_SECONDS):
+            return await all_committed(self._client, self._topics.group(role))
 
     async def _readers(self, partitions: Mapping[str, Sequence[int]], commits: Mapping[str, Commits]) -> list[Reader]:
         topics_read = {topic for topics in READS.values() for topic in topics}
@@ -267,8 +269,8 @@ def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
 
 
 def _decided(committed: Mapping[int, tuple[int, str]]) -> int | None:
-    with suppress(ValueError, AttributeError):
-        return decided_of(committed[0][1]) if committed else 0
+    with suppress(StateError):
+        return Judged.of(committed[0][1], "judge").documents if committed else 0
     return None
 
 

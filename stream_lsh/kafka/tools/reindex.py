@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from pydantic import ValidationError
 
 from stream_lsh.errors import FormatError, StateError, UsageError
-from stream_lsh.kafka.client.connection import admin, client_options, committed
+from stream_lsh.kafka.client.clients import waited
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import create
@@ -194,18 +196,12 @@ async def follow(
                     if not rest or (still >= STILL and not await _anything(settings, goal, rest, stop)):
                         return True
                     still %= STILL
-                    await wait_unless(stop)
+                    await waited(stop, LOOK)
         except (errors.KafkaError, OSError, TimeoutError) as error:
             # How long to wait for a broker that is away the workers decide.
             log.debug("how far it is cannot be told: %s", error)
-            await wait_unless(stop)
+            await waited(stop, LOOK)
     return False
-
-
-async def wait_unless(stop: asyncio.Event, seconds: float = LOOK) -> None:
-    """Wait between two looks, but not for longer than until the stop."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
 
 
 async def _anything(

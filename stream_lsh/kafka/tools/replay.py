@@ -21,11 +21,11 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward.partition import LETTER
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.member import Positions
+from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.commits import committed_by
 from stream_lsh.kafka.tools.reindex import partitions_of, read_from, reading
 
 ROLE = "replay"
@@ -203,7 +203,7 @@ async def _places(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[
 async def reached_by(client: AIOKafkaAdminClient, settings: KafkaSettings) -> dict[int, Reached]:
     """How far the dead letters were gone through, by partition."""
     topics = Topics.of(settings)
-    found = (await committed_by(client, topics.group(ROLE))).get(topics.dead_letters, {})
+    found = await committed(client, topics.group(ROLE), topics.dead_letters)
     return {partition: Reached(offset, orjson.loads(metadata)) for partition, (offset, metadata) in found.items()}
 
 

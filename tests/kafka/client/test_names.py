@@ -16,7 +16,7 @@ from feeding import feed_of, lines, records_of
 from harness import ROLES, Pipeline, Worker, until
 
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.client import names
+from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.settings import KafkaSettings
 
 SESSION_MS = 45_000  # enough for a worker to be back on a busy machine
@@ -128,12 +128,12 @@ def test_whether_somebody_has_our_name(group: Group, looks: int | None, monkeypa
     async def described(_: KafkaSettings) -> AsyncIterator[Group]:
         yield group
 
-    monkeypatch.setattr(names, "admin", described)
-    monkeypatch.setattr(names, "LOOK", 0)
+    monkeypatch.setattr(clients, "admin", described)
+    monkeypatch.setattr(clients, "NAME_SECONDS", 0)
 
     async def watch() -> None:
         with suppress(asyncio.CancelledError):
-            await names.watch_name(group, KafkaSettings(instance="pod-0"), "t.sign", "pod-0")
+            await clients.watch_name(group, KafkaSettings(instance="pod-0"), "t.sign", "pod-0")
 
     asyncio.run(watch())
     if looks is None:

@@ -76,7 +76,9 @@ class Play:
         self.done.append("gave up")
 
     def member(self) -> Member:
-        return Member(self.consumer, KafkaSettings(), "judge", ["t"], self.set_up, self.tear_down)
+        member = Member(KafkaSettings(), "judge", ["t"], self.set_up, self.tear_down)
+        member.consumer = self.consumer
+        return member
 
 
 def played(body: Callable[[Play, Member], Any]) -> Play:

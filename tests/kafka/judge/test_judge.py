@@ -20,9 +20,9 @@ from stage_helpers import PATIENCE, commit, positions, running, settled, until
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.judge import stage as judge
 from stream_lsh.kafka.judge.gather import Gather
-from stream_lsh.kafka.judge.judged import last_of, metadata
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.judge.stage import JudgeStage
 from stream_lsh.kafka.names import Topics
@@ -99,7 +99,7 @@ async def check(settings: KafkaSettings, frames: Sequence[Answered]) -> None:
     for topic, rows in ((topics.verdicts, wanted.verdicts), (topics.pairs, wanted.pairs)):
         found = await committed_records(settings, topic)
         for partition, records in found.items():
-            got = [(record.key, record.value, list(record.headers)) for record in records]
+            got = [(record.key, record.value, list(record.headers), None) for record in records]
             assert got == rows.get(partition, []), (topic, partition)
 
 
@@ -248,9 +248,9 @@ def test_at_least_once_after_a_kill_everything_is_there(make: Make, tmp_path: Pa
         wanted = expected(settings, frames)
         for partition, records in (await committed_records(settings, Topics.of(settings).verdicts)).items():
             counts = Counter(record.value for record in records)
-            assert set(counts) == {value for _, value, _ in wanted.verdicts[partition]}
+            assert set(counts) == {value for _, value, *_ in wanted.verdicts[partition]}
             assert list(dict.fromkeys(record.value for record in records)) == [
-                value for _, value, _ in wanted.verdicts[partition]
+                value for _, value, *_ in wanted.verdicts[partition]
             ]
 
     asyncio.run(body())
@@ -385,7 +385,7 @@ def test_replies_that_were_deleted_are_no_gap_to_go_over(make: Make, tmp_path: P
     place = TopicPartition(Topics.of(settings).matches, 0)
 
     async def body() -> None:
-        await commit(settings, "judge", place.topic, 0, metadata(-1))
+        await commit(settings, "judge", place.topic, 0, Judged(-1).metadata())
         await reply(settings, log_of(frames))
         async with admin(settings) as client:
             await client.delete_records({place: RecordsToDelete(before_offset=2)})
@@ -424,23 +424,24 @@ def test_a_source_partition_that_the_outputs_do_not_have(
 
 
 def test_metadata_of_commits() -> None:
-    assert last_of(metadata(-1), "g") == -1
-    assert last_of(metadata(2**50), "g") == 2**50
+    for judged in (Judged(-1), Judged(2**50), Judged(7, "news.documents", 12)):
+        assert Judged.of(judged.metadata(), "g") == judged
     for text in ("", "x", "[]", '{"version":2,"last":null}', json.dumps({"version": 2, "lost": 1})):
         with pytest.raises(StateError, match="consumer group g does not say"):
-            last_of(text, "g")
+            Judged.of(text, "g")
     with pytest.raises(StateError, match=r"group g was written by version 1, this is 2: start under a new.*reindex"):
-        last_of('{"last":7}', "g")
+        Judged.of('{"last":7}', "g")
     with pytest.raises(StateError, match=r"version 3, this is 2: upgrade this worker"):
-        last_of('{"version":3,"last":7}', "g")
+        Judged.of('{"version":3,"last":7}', "g")
 
 
 def test_a_judge_of_another_documents_topic_is_refused() -> None:
     """Its verdicts would name documents that they are not about."""
-    text = metadata(7, "news.documents")
-    assert last_of(text, "g", "news.documents") == last_of(text, "g") == last_of(metadata(7), "g", "crawl") == 7
+    text = Judged(7, "news.documents").metadata()
+    assert Judged.of(text, "g", "news.documents") == Judged.of(text, "g") == Judged(7, "news.documents")
+    assert Judged.of(Judged(7).metadata(), "g", "crawl") == Judged(7)
     with pytest.raises(StateError, match=r"has judged news.documents so far, .* is crawl now: use one topic_pref"):
-        last_of(text, "g", "crawl")
+        Judged.of(text, "g", "crawl")
 
 
 def test_the_documents_topic_is_committed(make: Make, tmp_path: Path) -> None:

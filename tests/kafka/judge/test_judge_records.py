@@ -55,13 +55,13 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
 
     for found, wanted in ((records.verdicts, expected), (records.pairs, expected_pairs)):
         assert {
-            p: [(key, json.loads(value), headers) for key, value, headers in rows] for p, rows in found.items()
+            p: [(key, json.loads(value), headers) for key, value, headers, _ in rows] for p, rows in found.items()
         } == (wanted)
     assert set(records.verdicts) == set(range(PARTITIONS))
     for partition, rows in records.verdicts.items():
-        offsets = [json.loads(value)["source"]["offset"] for _, value, _ in rows]
+        offsets = [json.loads(value)["source"]["offset"] for _, value, *_ in rows]
         assert offsets == list(range(len(rows))), partition
-    every = [json.loads(value) for rows in records.verdicts.values() for _, value, _ in rows]
+    every = [json.loads(value) for rows in records.verdicts.values() for _, value, *_ in rows]
     assert records.documents == len(every)
     assert {kind.label: number for kind, number in records.kinds.items()} == {
         kind.label: sum(value["kind"] == kind.label for value in every) for kind in Kind
@@ -73,9 +73,9 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
         len(key or b"") + len(value) + sum(len(name) + len(content) for name, content in headers)
         for kind in (records.verdicts, records.pairs)
         for rows in kind.values()
-        for key, value, headers in rows
+        for key, value, headers, _ in rows
     ]
-    assert sum(bool(headers) for rows in records.pairs.values() for *_, headers in rows) > 5
+    assert sum(bool(headers) for rows in records.pairs.values() for *_, headers, _ in rows) > 5
     assert 0 <= records.size - sum(sizes) <= 6 * len(every)  # ids are counted with quotes and escapes
 
 
@@ -114,7 +114,7 @@ def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyP
         records = Records()
         for frame in frames:
             records.add(decoded(frame, settings), "t", settings)
-        return [value for rows in records.verdicts.values() for _, value, _ in rows]
+        return [value for rows in records.verdicts.values() for _, value, *_ in rows]
 
     whole = values()
     monkeypatch.setattr(module, "VERDICT_BYTES", 600)

@@ -10,17 +10,14 @@ from pathlib import Path
 import pytest
 
 from stream_lsh.errors import StateError, UsageError
-from stream_lsh.kafka.match.lock import FolderLock
+from stream_lsh.kafka.match.lock import locked
 
 
 def test_one_has_it_and_gives_it_back(tmp_path: Path) -> None:
-    first, second = FolderLock(tmp_path / "data"), FolderLock(tmp_path / "data")
-    first.take()
-    with pytest.raises(StateError, match="in use by another worker"):
-        second.take()
-    first.release()
-    second.take()
-    second.release()
+    with locked(tmp_path / "data"), pytest.raises(StateError, match="in use by another worker"):
+        locked(tmp_path / "data").__enter__()
+    with locked(tmp_path / "data"):
+        pass
 
 
 def test_a_file_system_without_locks_is_named_and_nothing_stays_open(
@@ -33,9 +30,7 @@ def test_a_file_system_without_locks_is_named_and_nothing_stays_open(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    lock = FolderLock(tmp_path)
     with pytest.raises(UsageError, match=rf"data_folder {tmp_path} cannot be locked: No locks available"):
-        lock.take()
+        locked(tmp_path).__enter__()
     with pytest.raises(OSError):
         os.fstat(taken[0])
-    lock.release()

@@ -19,7 +19,7 @@ from stage_helpers import begun, commit, line, produce, records, running, until_
 from stage_helpers import until as until_there
 
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.judge.judged import metadata
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Registry, Watch
 from stream_lsh.kafka.sequence.stage import SequenceStage
@@ -48,7 +48,7 @@ def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: 
                 await producer.send(topics.signatures, data, partition=0)
 
     async def judged(last: int, documents: int) -> None:
-        await commit(settings, "judge", topics.matches, last + 1, metadata(last))
+        await commit(settings, "judge", topics.matches, last + 1, Judged(last).metadata())
         judge.verdicts("unique", documents)
 
     async def passed(number: int) -> None:

@@ -36,7 +36,7 @@ from stage_helpers import (
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.judge.judged import metadata
+from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
@@ -179,7 +179,7 @@ def test_it_waits_for_the_judge(make: Make) -> None:
         await send(settings, log)
         for last, decided, expected in ((-1, None, 6), (3, 4, 10), (8, None, 10), (9, None, 16)):
             if last >= 0:  # a judge of before does not say how many documents: all that was sent must be done first
-                await commit(settings, "judge", topics.matches, last + 1, metadata(last, decided=decided))
+                await commit(settings, "judge", topics.matches, last + 1, Judged(last, documents=decided).metadata())
             async with running(SequenceStage, settings):  # also in a life that finds it so
                 await until_sequenced(settings, expected)
                 await asyncio.sleep(0.7)
@@ -187,11 +187,11 @@ def test_it_waits_for_the_judge(make: Make) -> None:
         watch = Watch("sequence")
         async with running(SequenceStage, settings, watch):
             await until(lambda: _idle(watch), "it waits")  # what was judged before its life it would not send again
-            await commit(settings, "judge", topics.matches, 18, metadata(17))
+            await commit(settings, "judge", topics.matches, 18, Judged(17).metadata())
             await until_sequenced(settings, 19)
             await asyncio.sleep(0.7)
             assert await passed() == 19
-            await commit(settings, "judge", topics.matches, 19, metadata(18))
+            await commit(settings, "judge", topics.matches, 19, Judged(18).metadata())
             await until_sequenced(settings, 20)
         assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(40)]
 

@@ -10,8 +10,7 @@ import pytest
 
 from stream_lsh.index import layout
 from stream_lsh.index.matches import Matches
-from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
-from stream_lsh.kafka.match.shortlist import shortlist
+from stream_lsh.judging.verdicts import judge, pair_lines, shortlist, verdict_lines
 
 N = 12
 
