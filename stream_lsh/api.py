@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 
 from stream_lsh.documents.columns import Columns, Document, Rejection, columns
+from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index import layout
@@ -135,6 +136,7 @@ class Deduplicator:
         self._read_only = read_only
         self._automatic = commit == "auto"
         try:
+            self._groups = opened(self._index, False, None)
             job = self._index.store.named("job") or {}
             self._facts: bytes = orjson.dumps(self._index.store.named("facts") or {})
             if job.get("open") and not read_only:
@@ -194,6 +196,8 @@ class Deduplicator:
         self._torn = True  # a commit sees all of a batch or nothing
         matches = self._index.match(signed, seqs)
         judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)
+        if self._groups is not None:
+            self._groups.add(judgement, found.times, [])
         self._seq += len(documents)
         self._torn = False
         if self._automatic and (self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS):
@@ -243,7 +247,8 @@ class Deduplicator:
             if encoded is not None:
                 values["facts"] = orjson.loads(encoded)
             self._torn = True
-            self._index.commit(values)
+            more, rows = self._groups.take() if self._groups is not None else ({}, {})
+            self._index.commit({**values, **more}, rows)
             self._torn = False
             self._facts = encoded or self._facts
             self._committed = time.monotonic()

@@ -82,6 +82,9 @@ class Settings(BaseSettings):
     time_field: str | None = Field(
         default=None, min_length=1, description="field of the event time (ms or s since 1970, or ISO 8601)"
     )
+    source_field: str | None = Field(
+        default=None, min_length=1, description="field of the source (an outlet, say), which groups count"
+    )
     set_field: str | None = Field(
         default=None, min_length=1, description="field with a list, compared as a set instead of a text"
     )

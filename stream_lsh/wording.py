@@ -50,3 +50,8 @@ def share(part: float, whole: float) -> str:
     if percent < 1:
         return f"{percent:.1g} %"
     return f"{min(percent, 100 if part >= whole else 99):.0f} %"
+
+
+def ratio(value: float | None) -> str:
+    """Four decimals, rounded down so that 1.0000 means all; a dash for nothing of nothing."""
+    return "     -" if value is None else f"{int(value * 10_000 + 1e-9) / 10_000:.4f}"

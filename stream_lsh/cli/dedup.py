@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from stream_lsh.cli.group import Command
 from stream_lsh.cli.running import INPUT_HELP, job_options, run_job
+from stream_lsh.errors import UsageError
 
 EXAMPLES = """
 stream-lsh dedup feed.jsonl > unique.jsonl
 stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --state index --unique unique.jsonl.zst --verdicts verdicts.jsonl
+stream-lsh dedup feed.jsonl --state index --groups groups.jsonl --source-field outlet --time-field published
 producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --text-field body - | consumer
 """
 
@@ -22,9 +25,15 @@ producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --t
     help="Pass on the documents that are not near-duplicates of an earlier one: unchanged, in order, at once.\n"
     + INPUT_HELP
     + """
-The unique documents go to standard output, unless --unique names a file or another output is given as -.""",
+The unique documents go to standard output, unless --unique names a file or another output is given as -.
+
+With --groups the index keeps groups from its beginning on: a kept document with what was dropped for it.
+`stream-lsh groups` shows them.""",
 )
 @job_options("unique")
 @click.pass_context
 def dedup(context: click.Context, /, **_: Any) -> None:
+    given = context.get_parameter_source("source_field") is ParameterSource.COMMANDLINE
+    if given and context.params["groups"] is None:
+        raise UsageError("--source-field is for groups: add --groups FILE, or leave it out")
     run_job(context, "unique", "stream-lsh dedup feed.jsonl > unique.jsonl")

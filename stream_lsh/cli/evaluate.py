@@ -17,8 +17,9 @@ from stream_lsh.cli.options import load_settings, quiet_option, settings_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
+from stream_lsh.errors import UsageError
 from stream_lsh.settings import Settings
-from stream_lsh.wording import count, duration
+from stream_lsh.wording import count, duration, ratio
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.collection import Collection
@@ -28,6 +29,7 @@ EXAMPLES = """
 stream-lsh evaluate feed.jsonl --threshold 0.8
 stream-lsh evaluate feed.jsonl.xz --limit 40000 --text-field title --text-field text --verify signature
 stream-lsh evaluate products.jsonl --truth products.pairs.jsonl --threshold 0.3 --shingles words:1
+stream-lsh evaluate stories.jsonl --labels story --threshold 0.5
 """
 SETTINGS = (
     "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
@@ -48,12 +50,19 @@ comparison. With --truth they are the pairs of a file: tab-separated lines (id, 
 with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
 gives similarities, its pairs below the threshold do not count.
 
-Every match is reported and compared with every earlier document (--max-matches 0, --against any).""",
+Every match is reported and compared with every earlier document (--max-matches 0, --against any).
+
+With --labels the groups that `dedup` makes (--against unique) are compared with the labels in a field of the documents:
+B-cubed precision and recall, and the adjusted Rand index.""",
 )
 @click.argument("inputs", nargs=-1, metavar="INPUT ...")
 @with_options(
     [
         Option(["--truth"], metavar="FILE", section="Truth", help="the pairs there are; also .gz, .xz, .zst"),
+        Option(
+            ["--labels"], metavar="FIELD", section="Truth",
+            help="the field with each document's label: score groups, not pairs",
+        ),
         Option(
             ["--limit"], type=click.IntRange(min=1), metavar="N", section="Truth",
             help="only the first N documents: exhaustive comparison grows with their square",
@@ -73,14 +82,22 @@ def evaluate(
     /,
     inputs: tuple[str, ...],
     truth: str | None,
+    labels: str | None,
     limit: int | None,
     show: int,
     as_json: bool,
     quiet: bool,
     **_: Any,
 ) -> None:
-    settings = load_settings(context, defaults={"against": "any"})
+    if truth is not None and labels is not None:
+        raise UsageError("--truth is for pairs, --labels for groups: give one of them")
+    settings = load_settings(context, defaults={"against": "any" if labels is None else "unique"})
     names = chosen_inputs(inputs, "stream-lsh evaluate feed.jsonl")
+    if labels is not None:
+        from stream_lsh.cli.labelled import evaluate_groups
+
+        evaluate_groups(settings, names, labels, limit, as_json)
+        return
     # Here, because they take numba and RocksDB with them.
     from stream_lsh.evaluation.collection import collect, copied_settings
     from stream_lsh.evaluation.report import report
@@ -252,11 +269,11 @@ def as_text(
         yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
     yield ""
     yield f"threshold {settings.threshold:g}, {settings.banding.bands} bands of {settings.banding.rows} rows"
-    yield f"  recall     {_ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {against} pairs found"
-    yield f"  precision  {_ratio(quality.precision)}   {quality.false:,} of {quality.found:,} pairs reported are false"
-    yield f"  F1         {_ratio(quality.f1)}"
+    yield f"  recall     {ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {against} pairs found"
+    yield f"  precision  {ratio(quality.precision)}   {quality.false:,} of {quality.found:,} pairs reported are false"
+    yield f"  F1         {ratio(quality.f1)}"
     if report.expected_recall is not None:
-        yield f"  expected   {_ratio(report.expected_recall)}   recall that the banding curve promises for these pairs"
+        yield f"  expected   {ratio(report.expected_recall)}   recall that the banding curve promises for these pairs"
     if report.below_threshold:
         yield f"  {report.below_threshold:,} of the {against} pairs are less similar than the threshold: only a lower"
         yield "  threshold or other shingles can find them"
@@ -270,8 +287,8 @@ def as_text(
         part = bucket.quality
         name = f"{bucket.low:.4g} to {bucket.high:.4g}"
         yield (
-            f"  {name:<15}  {part.truth:>9,}  {part.found:>9,}  {_ratio(part.recall):>8}  {_ratio(expected):>8}"
-            f"  {_ratio(part.precision):>9}"
+            f"  {name:<15}  {part.truth:>9,}  {part.found:>9,}  {ratio(part.recall):>8}  {ratio(expected):>8}"
+            f"  {ratio(part.precision):>9}"
         )
     for title, pairs in (("missed, most similar first", report.missed), ("false, least similar first", report.false)):
         if len(pairs) and show:
@@ -279,8 +296,3 @@ def as_text(
             yield f"{title} ({min(show, len(pairs)):,} of {len(pairs):,})"
             for named in _named(collection, pairs, show):
                 yield f"  {named['similarity']:.4f}  {named['older']}  {named['newer']}"
-
-
-def _ratio(value: float | None) -> str:
-    """Four decimals, rounded down so that 1.0000 means all; a dash for nothing of nothing."""
-    return "     -" if value is None else f"{int(value * 10_000 + 1e-9) / 10_000:.4f}"

@@ -18,6 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=Settings)
 
 SIMILARITY, DOCUMENTS, INDEX, OUTPUTS, RUNNING = "Similarity", "Documents", "Index", "Outputs", "Running"
+GROUPS = "Groups"
 KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames and delivery", "Worker"
 SECTIONS = {
     SIMILARITY: (
@@ -28,6 +29,7 @@ SECTIONS = {
     INDEX: ("shards", "decided_after", "bucket_size", "generation_documents", "memory_documents"),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
+SECTIONS[GROUPS] = ("source_field",)  # of the embedded engine's dedup only
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
     KAFKA: (
@@ -119,11 +121,12 @@ def quiet_option() -> Option:
 
 
 def output_options(standard: str) -> list[Option]:
-    """The four outputs, and --overwrite; `standard` goes to standard output if nothing else is said."""
+    """The outputs, and --overwrite; `standard` goes to standard output if nothing else is said."""
     texts = {
         "unique": "the unique documents, the bytes that came in",
         "pairs": "the pairs of near-duplicates",
         "verdicts": "one verdict for every document",
+        "groups": "what becomes of groups: an event, the whole row of its group, for every document that joins one",
         "dead_letters": "what could not be processed, with the reason",
     }
     files = [
@@ -132,6 +135,7 @@ def output_options(standard: str) -> list[Option]:
             help=text + ("; default: standard output" if name == standard else ""),
         )
         for name, text in texts.items()
+        if name != "groups" or standard == "unique"
     ]  # fmt: skip
     overwrite = Option(
         ["--overwrite"], is_flag=True, section=OUTPUTS,
@@ -178,7 +182,7 @@ def load_settings(
     """
     given = {
         name: context.params[name]
-        for name in SETTINGS + KAFKA_SETTINGS
+        for name in SETTINGS + SECTIONS[GROUPS] + KAFKA_SETTINGS
         if name in context.params and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     return model.load(context.params.get("config"), defaults, **given)

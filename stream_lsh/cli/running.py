@@ -15,6 +15,7 @@ import click
 from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.options import (
     DOCUMENTS,
+    GROUPS,
     INDEX,
     SECTIONS,
     SIMILARITY,
@@ -35,7 +36,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 ONLY_KEPT = "the index compares with what was kept (against unique): these are the pairs with kept documents only"
 BOUNDS = ("against", "verify_matches", "candidates")  # what is allowed for one of them depends on the others
-OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
+OUTPUTS = ("unique", "pairs", "verdicts", "groups", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
 INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input, which is
@@ -49,6 +50,7 @@ def job_options(standard: str) -> Callable[[Function], Function]:
     options = [
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
+        *(setting(name) for name in SECTIONS[GROUPS] if standard == "unique"),
         state_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),

@@ -12,10 +12,19 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents.dead_letters import dead_letter
-from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, Fields, Refused, check_ink, id_text, set_text
+from stream_lsh.documents.fields import (
+    LINE_ID,
+    MAX_ID_BYTES,
+    MAX_SOURCE_BYTES,
+    Fields,
+    Refused,
+    check_ink,
+    id_text,
+    set_text,
+)
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_reader import read_object
-from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, PLAIN, scan_lines
+from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, OTHER, PLAIN, scan_lines
 from stream_lsh.documents.times import NO_TIME, milliseconds, whole_milliseconds
 
 __all__ = [
@@ -65,7 +74,8 @@ class Columns:
     """n documents. A refused one keeps its place with an empty text, and the id b"null" if none is known.
 
     ids: as JSON text (b'"abc"', b"17"). texts: all texts as UTF-8 ('surrogatepass'), ends: where each ends.
-    times: ms since 1970, or NO_TIME. rejected: by place.
+    times: ms since 1970, or NO_TIME. rejected: by place. sources: as JSON text, b"" for none; empty without a
+    `source_field`.
     """
 
     ids: list[bytes]
@@ -73,6 +83,7 @@ class Columns:
     ends: NDArray[np.int64]
     times: NDArray[np.int64]
     rejected: dict[int, Rejection] = field(default_factory=dict)
+    sources: list[bytes] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -188,20 +199,27 @@ def parse_lines(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the kernels look for. Not flat: paths or sets, which the kernels check but do not read."""
+    """What the kernels look for; time, source: their places among the names, -1 without. Not flat: paths or sets, which
+    the kernels check but do not read."""
 
     flat: bool
     names: NDArray[np.uint8]
     name_ends: NDArray[np.int64]
     first_text: int
     time: int
+    source: int
 
 
 @lru_cache(maxsize=64)
 def _plan(fields: Fields) -> _Plan:
     before = [] if fields.id_field == LINE_ID else [fields.id_field]
+    time = source = -1
     if fields.time_field is not None:
+        time = len(before)
         before.append(fields.time_field)
+    if fields.source_field is not None:
+        source = len(before)
+        before.append(fields.source_field)
     names = [*before, *fields.text_fields]
     flat = fields.set_field is None and not any("." in name for name in names) and len(set(names)) == len(names)
     encoded = [name.encode("utf-8", "surrogatepass") for name in names] if flat else []
@@ -210,7 +228,8 @@ def _plan(fields: Fields) -> _Plan:
         np.frombuffer(b"".join(encoded), np.uint8),
         np.cumsum([len(name) for name in encoded], dtype=np.int64),
         len(before),
-        len(before) - 1 if fields.time_field is not None else -1,
+        time,
+        source,
     )
 
 
@@ -251,15 +270,30 @@ class _Parsed:
                 ids[i] = _canonical(ids[i])
         else:
             ids = list(self.line_ids)
+        sources = self._flat_sources(spans[:, plan.source], kinds[:, plan.source]) if plan.source >= 0 else []
         texts = out[:size].tobytes()
         left = np.flatnonzero(status == LEFT).tolist()
         if left:
             read: dict[int, bytes] = {}
             for i in left:
-                ids[i], text, times[i] = self._slowly(i)
+                ids[i], text, times[i], source = self._slowly(i)
                 read[i] = text.encode("utf-8", "surrogatepass")
+                if sources:
+                    sources[i] = source
             texts, text_ends = _insert(texts, text_ends, read)
-        return Columns(ids, texts, text_ends, times, self.rejected)
+        return Columns(ids, texts, text_ends, times, self.rejected, sources)
+
+    def _flat_sources(self, spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[bytes]:
+        """The sources as far as the kernels have found them."""
+        said = (kinds == PLAIN) | (kinds == ESCAPED) | (kinds == INTEGER)
+        begins, ends = (np.where(said, spans[:, side], 0).tolist() for side in (0, 1))
+        sources = [self.data[a:b] for a, b in zip(begins, ends, strict=True)]
+        for i in np.flatnonzero(kinds == ESCAPED).tolist():
+            sources[i] = _canonical(sources[i])
+        for i in np.flatnonzero(kinds == OTHER).tolist():
+            if self.data[slice(*spans[i].tolist())] == b"-0":
+                sources[i] = b"0"
+        return [source if len(source) <= MAX_SOURCE_BYTES else b"" for source in sources]
 
     def _flat_times(
         self,
@@ -287,37 +321,43 @@ class _Parsed:
         ids: list[bytes] = []
         texts: list[str] = []
         times: list[int] = []
-        data, extract, line_ids = self.data, self.fields.extract, self.line_ids
+        sources: list[bytes] = []
+        data, fields, line_ids = self.data, self.fields, self.line_ids
         lines = zip(self.starts.tolist(), self.ends.tolist(), status.tolist(), strict=True)
         for i, (start, end, state) in enumerate(lines):
             try:
                 if state != ACCEPTED:
                     raise Refused("", "")
-                id, text, time = extract(orjson.loads(data[start:end]), line_ids[i] if line_ids else None)
+                document = orjson.loads(data[start:end])
+                id, text, time = fields.extract(document, line_ids[i] if line_ids else None)
+                source = fields.source(document)
             except (Refused, orjson.JSONDecodeError):
                 # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: not the last word.
-                id, text, time = self._slowly(i)
+                id, text, time, source = self._slowly(i)
             ids.append(id)
             texts.append(text)
             times.append(time)
+            sources.append(source)
         joined, ends = _join(texts)
-        return Columns(ids, joined, ends, np.array(times, np.int64), self.rejected)
+        given = sources if fields.source_field is not None else []
+        return Columns(ids, joined, ends, np.array(times, np.int64), self.rejected, given)
 
-    def _slowly(self, i: int) -> tuple[bytes, str, int]:
+    def _slowly(self, i: int) -> tuple[bytes, str, int, bytes]:
         """Line i read by the one reader that decides what is refused, and why."""
         line_id = self.line_ids[i] if self.line_ids else None
         if i in self.rejected:
-            return line_id or b"null", "", NO_TIME
+            return line_id or b"null", "", NO_TIME, b""
         try:
             return self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
         except Refused as refused:
             self.rejected[i] = Rejection(refused.reason, refused.detail)
-            return line_id or refused.id, "", NO_TIME
+            return line_id or refused.id, "", NO_TIME, b""
 
-    def _read(self, line: bytes, line_id: bytes | None) -> tuple[bytes, str, int]:
+    def _read(self, line: bytes, line_id: bytes | None) -> tuple[bytes, str, int, bytes]:
         if len(line) > self.fields.max_document_bytes:
             raise Refused("too_large", f"the line has {len(line)} bytes, more than {self.fields.max_document_bytes}")
-        return self.fields.extract(read_object(line), line_id)
+        document = read_object(line)
+        return *self.fields.extract(document, line_id), self.fields.source(document)
 
 
 def _canonical(id: bytes) -> bytes:

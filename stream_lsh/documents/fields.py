@@ -11,6 +11,7 @@ import orjson
 from stream_lsh.documents.times import NO_TIME, milliseconds
 
 MAX_ID_BYTES = 4096
+MAX_SOURCE_BYTES = 256
 LINE_ID = "@line"
 """As `id_field`: the id is "<input>:<line>", for feeds without ids."""
 
@@ -32,7 +33,8 @@ class Fields:
     """Where a document's parts stand in its JSON object.
 
     A name with dots leads into nested objects, unless there is a key that contains the dots itself. The texts are
-    joined by one space. With `set_field` a list takes the place of the texts.
+    joined by one space. With `set_field` a list takes the place of the texts. The source does not decide about a
+    document: where it is not there, or no string or integer of at most MAX_SOURCE_BYTES as JSON, it has none.
     """
 
     id_field: str = "id"
@@ -40,6 +42,17 @@ class Fields:
     time_field: str | None = None
     set_field: str | None = None
     max_document_bytes: int = 16 * 2**20
+    source_field: str | None = None
+
+    def source(self, document: dict[str, object]) -> bytes:
+        """The source of a parsed object as JSON text, b"" if it has none."""
+        if self.source_field is None:
+            return b""
+        try:
+            text = id_text(_resolve(document, self.source_field))
+        except Refused:
+            return b""
+        return text if len(text) <= MAX_SOURCE_BYTES else b""
 
     def extract(self, document: dict[str, object], line_id: bytes | None = None) -> tuple[bytes, str, int]:
         """Id (as JSON text), text and time (ms, NO_TIME without time_field) of a parsed object.

@@ -30,7 +30,7 @@ def stored_answers(state: Path) -> Mapping[str, Any] | None:
     Raises:
         StateError: there is no store in the folder, it cannot be read, or has another format.
     """
-    with _reading(state) as store:
+    with reading(state) as store:
         index = store.named("index")
         if index is not None:
             check_format(index, store.path)
@@ -57,14 +57,19 @@ def information(state: Path, check: bool = False) -> dict[str, object]:
     Raises:
         StateError: if there is no index, it has another format, or its store is damaged.
     """
-    with _reading(state) as store:
+    with reading(state) as store:
         found = _stored(store, state)
         problems = list(_problems(state, found, store if check else None))
     return _worded(state, found, problems, check)
 
 
 @contextmanager
-def _reading(state: Path) -> Iterator[Store]:
+def reading(state: Path) -> Iterator[Store]:
+    """The store of the index in a state folder, as it was committed last; another process may be writing to it.
+
+    Raises:
+        StateError: there is none, or it cannot be read.
+    """
     with plainly(state), looking(state):
         store = _opened(state / "db")
         try:

@@ -107,6 +107,7 @@ class Input(ABC):
             parsed.ends,
             parsed.times,
             parsed.rejected,
+            parsed.sources,
             data=lines.data,
             line_starts=lines.starts,
             line_ends=lines.ends,

@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_lsh.documents.columns import Batch, Fields
 from stream_lsh.embedded.feed import Feed, Source
+from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
 from stream_lsh.embedded.signals import postponed
@@ -34,7 +35,8 @@ class Job:
     """One run over some inputs.
 
     Args:
-        inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `dead_letters` to a path or "-".
+        inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `groups`, `dead_letters` to a path or
+            "-". With `groups` a new index keeps them; one that keeps them does so in every run.
         state: folder of the persistent index; without it a temporary one. Dead letters that have no output go there.
         overwrite: replace output files that are there, but not from this index (without `state` they always are).
 
@@ -72,13 +74,14 @@ class Job:
 
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
         persistent = self._state is not None
-        fields = Fields(
-            self._settings.id_field, self._settings.text_field, self._settings.time_field, self._settings.set_field,
-            self._settings.max_document_bytes,
-        )  # fmt: skip
         index = Index(self._settings, folder, durable=persistent, now=time.time())
         with _closing(index):
             job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
+            groups = opened(index, "groups" in self._outputs, self._settings.source_field)
+            fields = Fields(
+                self._settings.id_field, self._settings.text_field, self._settings.time_field, self._settings.set_field,
+                self._settings.max_document_bytes, groups.source_field if groups is not None else None,
+            )  # fmt: skip
             feed = Feed(self._inputs, fields, index.store, growing=persistent)
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:
@@ -88,7 +91,7 @@ class Job:
                 overwrite=self._overwrite, finished=all(source.done_before for source in feed.sources),
             )  # fmt: skip
             try:
-                summary = _Run(index, feed, sink, job, progress, sync=persistent).go(self._state)
+                summary = _Run(index, groups, feed, sink, job, progress, sync=persistent).go(self._state)
             finally:
                 sink.close()
         sink.done(self._state)  # only now: a run that is killed while it closes the index can be run again
@@ -113,6 +116,7 @@ class _Run:
     def __init__(
         self,
         index: Index,
+        groups: Groups | None,
         feed: Feed,
         sink: Sink,
         job: dict[str, Any],
@@ -121,6 +125,7 @@ class _Run:
         sync: bool,
     ) -> None:
         self._index = index
+        self._groups = groups
         self._feed = feed
         self._sink = sink
         self._progress = progress
@@ -185,7 +190,8 @@ class _Run:
         seqs = np.arange(self._seq, self._seq + len(batch))
         found = self._index.match(signed, seqs)
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
-        reasons = self._sink.write(batch, judgement)
+        events = self._groups.add(judgement, batch.times, batch.sources) if self._groups is not None else None
+        reasons = self._sink.write(batch, judgement, events)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
         source.reached = batch.position
@@ -207,7 +213,8 @@ class _Run:
             "outputs": self._sink.checkpoint(self._sync),
             "time": int(time.time()),
         }
-        self._index.commit(facts)
+        more, values = self._groups.take() if self._groups is not None else ({}, {})
+        self._index.commit({**facts, **more}, values)
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Batch
 from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct
 from stream_lsh.errors import OutputError
+from stream_lsh.judging.groups import Events
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, reasons, verdict_lines
 
 STANDARD = "-"
@@ -26,7 +27,8 @@ class Sink:
     """The outputs, opened to go on where `known` says that they stood.
 
     Args:
-        paths: `unique`, `pairs`, `verdicts`, `dead_letters` to a path or "-". known: states by place, from the index.
+        paths: `unique`, `pairs`, `verdicts`, `groups`, `dead_letters` to a path or "-". known: states by place, from
+            the index.
         resuming: an interrupted run goes on: what was written after the last commit is cut off.
         state: folder of the index; without one, files are overwritten. overwrite: also with one, unless the index
             knows them.
@@ -86,8 +88,8 @@ class Sink:
             return output
         return Output.standard(before)
 
-    def write(self, batch: Batch, judgement: Judgement) -> list[str]:
-        """Write what follows from a batch; returns the reasons of its rejections."""
+    def write(self, batch: Batch, judgement: Judgement, events: Events | None) -> list[str]:
+        """Write what follows from a batch, and what it did to groups; returns the reasons of its rejections."""
         unique = self._outputs.get("unique")
         if unique is not None and (lines := raw_lines(batch, judgement.kinds == Kind.UNIQUE)):
             self._put(unique, lines)
@@ -97,6 +99,9 @@ class Sink:
         verdicts = self._outputs.get("verdicts")
         if verdicts is not None:
             self._put(verdicts, verdict_lines(judgement))
+        groups = self._outputs.get("groups")
+        if groups is not None and events is not None and (lines := events.lines(batch.ids, judgement.seqs)):
+            self._put(groups, lines)
         rejected = reasons(judgement, batch.rejected)
         dead = self._outputs.get("dead_letters")
         if dead is not None and rejected:

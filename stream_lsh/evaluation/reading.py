@@ -9,23 +9,24 @@ from stream_lsh.embedded.feed import open_input
 from stream_lsh.settings import Settings
 
 
-def fields_of(settings: Settings) -> Fields:
-    """The part of the settings that parsing needs. Event times play no role here."""
+def fields_of(settings: Settings, label_field: str | None = None) -> Fields:
+    """The part of the settings that parsing needs; labels are read as sources. Event times play no role here."""
     return Fields(
         id_field=settings.id_field,
         text_fields=settings.text_field,
         set_field=settings.set_field,
         max_document_bytes=settings.max_document_bytes,
+        source_field=label_field,
     )
 
 
-def read_batches(settings: Settings, inputs: Sequence[str]) -> Iterator[Batch]:
-    """The documents of all inputs, one input after the other.
+def read_batches(settings: Settings, inputs: Sequence[str], label_field: str | None = None) -> Iterator[Batch]:
+    """The documents of all inputs, one input after the other; with a `label_field`, their labels as sources.
 
     Raises:
         InputError: an input cannot be read; all are looked at before the first is read.
     """
-    opened = [open_input(name, fields_of(settings)) for name in inputs]
+    opened = [open_input(name, fields_of(settings, label_field)) for name in inputs]
     for source in opened:
         source.check()
     for source in opened:

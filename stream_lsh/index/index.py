@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -241,8 +242,9 @@ class Index:
         """Whether a commit before the next batch spares it the wait for a flush."""
         return any(shard.full for shard in self.shards)
 
-    def commit(self, facts: Mapping[str, Any]) -> None:
-        """Make everything up to now durable, together with the given facts (JSON by name), in one atomic write.
+    def commit(self, facts: Mapping[str, Any], more: Mapping[bytes, bytes] = MappingProxyType({})) -> None:
+        """Make everything up to now durable, together with the given facts (JSON by name), and more keys of the store
+        with their values, in one atomic write.
 
         Raises:
             StateError: an earlier commit was broken off.
@@ -252,7 +254,7 @@ class Index:
                 f"a commit of the index in {self.folder} was broken off: open it again; "
                 "what was committed before is in it"
             )
-        values = {name_key(name): orjson.dumps(value) for name, value in facts.items()}
+        values = {**more, **{name_key(name): orjson.dumps(value) for name, value in facts.items()}}
         # The shards hand over their rows and call them committed; if these are not written, nothing may be any more.
         self._torn = True
         self._write(values, [shard.take() for shard in self.shards])

@@ -3,7 +3,8 @@
 Keys are a letter for the kind, the shard (uint16), the generation (uint32) and the first row of the value's rows
 (uint64), big endian, so that a value is found by seeking backwards from a row; other facts are JSON under `m/NAME`.
 Values are blobs of many rows. A generation has a column family of its own, and so have the rows that no file has yet,
-which come and go, and the answers that a replica keeps for a while.
+which come and go, the answers that a replica keeps for a while, and what is known of groups, whose keys are a letter
+and what `embedded.group_store` puts behind it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from stream_lsh.index import seal
 from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
 ROWS, IDS, TEXTS, TOLD, ANSWERS = b"r", b"i", b"t", b"f", b"a"
-_PASSING = {ROWS: "rows", ANSWERS: "answers"}
+GROUP, MEMBERS, FOUNDERS, SOURCES = b"g", b"n", b"k", b"s"
+_PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES), "groups")}
 _KEY = struct.Struct(">cHIQ")
 _DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
 _BUFFER = 8 << 20  # bytes of a column family in memory before they are written to a file
@@ -130,17 +132,22 @@ class Store:
 
     def items(self, prefix: str) -> Iterator[tuple[str, Any]]:
         """All JSON values whose names begin with `prefix`, by name."""
-        start = name_key(prefix)
         try:
-            cursor = self._db.iter(ReadOptions())
-            cursor.seek(start)
-            while cursor.valid() and cursor.key().startswith(start):
-                yield cursor.key()[len(name_key("")) :].decode(), orjson.loads(cursor.value())
-                cursor.next()
+            for key, value in self.scan(name_key(prefix)):
+                yield key[len(name_key("")) :].decode(), orjson.loads(value)
         except orjson.JSONDecodeError as error:
             raise DamagedError(
                 f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup"
             ) from None
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All keys that begin with `prefix`, which says the column family, in order, and their values."""
+        cursor = self._cursor(_family_of(prefix))
+        if cursor is not None:
+            cursor.seek(prefix)
+            while cursor.valid() and cursor.key().startswith(prefix):
+                yield cursor.key(), cursor.value()
+                cursor.next()
 
     def holding(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes]:
         """The value of a kind that holds a row: its first row, and its bytes.
@@ -158,16 +165,24 @@ class Store:
 
     def before(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes] | None:
         """The last value of a kind that begins with this row or one before it: its first row, and its bytes."""
+        found = self.last(_KEY.pack(kind, shard, generation, row))
         try:
-            cursor = self._cursor(kind, generation)
-            if cursor is not None:
-                cursor.seek_for_prev(_KEY.pack(kind, shard, generation, row))
-                if cursor.valid():
-                    *found, first = _KEY.unpack(cursor.key())
-                    if found == [kind, shard, generation]:
-                        return first, cursor.value()
+            if found is not None:
+                *where, first = _KEY.unpack(found[0])
+                if where == [kind, shard, generation]:
+                    return first, found[1]
         except struct.error:
             pass
+        return None
+
+    def last(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """The last key of the same column family that is this one or before it, and its value."""
+        try:
+            cursor = self._cursor(_family_of(key))
+            if cursor is not None:
+                cursor.seek_for_prev(key)
+                if cursor.valid():
+                    return cursor.key(), cursor.value()
         except Exception as error:
             raise _state_error(self.path, error) from None
         return None
@@ -176,7 +191,7 @@ class Store:
         """The numbers (first rows, offsets) under which a shard has values of a kind that is in no generation,
         ascending."""
         found: list[int] = []
-        cursor = self._cursor(kind, 0)
+        cursor = self._cursor(_family_of(_KEY.pack(kind, shard, 0, 0)))
         if cursor is not None:
             cursor.seek(_KEY.pack(kind, shard, 0, 0))
             while cursor.valid() and cursor.key().startswith(_KEY.pack(kind, shard, 0, 0)[:3]):
@@ -184,9 +199,9 @@ class Store:
                 cursor.next()
         return found
 
-    def _cursor(self, kind: bytes, generation: int) -> RdictIter | None:
-        """An iterator over the column family of a kind, None if there is none yet."""
-        family = self._families.get(_family_of(_KEY.pack(kind, 0, generation, 0)))
+    def _cursor(self, name: str) -> RdictIter | None:
+        """An iterator over a column family, None if there is none yet."""
+        family = self._db if name == "default" else self._families.get(name)
         return None if family is None else family.iter(ReadOptions())
 
     def value(self, key: bytes) -> bytes | None:
@@ -252,7 +267,7 @@ def _family_options(name: str) -> Options:
     options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
     options.set_write_buffer_size(_ROWS_BUFFER if name == _PASSING[ROWS] else _BUFFER)
     options.set_max_write_buffer_number(2)
-    if name not in ("default", _PASSING[ROWS]):
+    if name not in ("default", _PASSING[ROWS], _PASSING[GROUP]):
         options.set_enable_blob_files(True)
         options.set_min_blob_size(_BLOB_BYTES)
     if name == _PASSING[ANSWERS]:
@@ -269,8 +284,7 @@ def _family_of(key: bytes) -> str:
     """The column family that a key belongs to."""
     if key.startswith(b"m/"):
         return "default"
-    kind, _, generation, _ = _KEY.unpack(key)
-    return _PASSING.get(kind) or f"generation-{generation}"
+    return _PASSING.get(key[:1]) or f"generation-{_KEY.unpack(key)[2]}"
 
 
 def rows_key(kind: bytes, shard: int, generation: int, first: int) -> bytes:

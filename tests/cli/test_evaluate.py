@@ -90,6 +90,39 @@ def test_given_similarities(feed: Path, tmp_path: Path) -> None:
     assert found["different_similarity"] == 2  # 0.9 is 1, 0.6 is 0
 
 
+def labelled(path: Path, labels: list[object]) -> Path:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row, label in zip(rows, labels, strict=False):
+        row["story"] = label
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_groups_against_labels(feed: Path) -> None:
+    # Groups: s0 17 18, s1 edit, the others alone. Labels: s0 17 and 18 alone, s1 edit s2, the others alone.
+    labelled(feed, ["a", "b", "b", "c", "d", "e", "f", "g", "h", 1, "a", 2, "b"])
+    found = figures(str(feed), "--labels", "story")
+    assert (found["documents"], found["labels"], found["groups"]) == (13, 10, 10)
+    assert (found["repeated_ids"], found["rejected"], found["without_label"]) == (1, {"missing_field": 1}, 0)
+    precision = pytest.approx((2 * 2 / 3 + 1 / 3 + 2 + 8) / 13)
+    recall = pytest.approx((2 + 1 + 2 * 2 / 3 + 1 / 3 + 7) / 13)
+    assert found["b_cubed"] == {"precision": precision, "recall": recall, "f1": recall}
+    assert (found["pairs_of_a_label"], found["pairs_of_a_group"], found["pairs_of_both"]) == (4, 4, 2)
+    shown = evaluate(str(feed), "--labels", "story").stdout
+    assert "13 documents with 10 labels, in 10 groups at threshold 0.8" in shown
+    assert "of 4 pairs with one label, 2 are in one group (0.5000)" in shown
+
+
+def test_documents_without_a_label_are_left_out(feed: Path) -> None:
+    labelled(feed, ["a", None, "b"])
+    found = figures(str(feed), "--labels", "story")
+    assert (found["documents"], found["without_label"]) == (2, 11)
+    assert figures(str(feed), "--labels", "story", "--limit", "2")["documents"] == 1
+    assert evaluate(str(feed), "--labels", "event").exit_code == 4
+    assert 'none has a string or an integer in the field "event"' in evaluate(str(feed), "--labels", "event").stderr
+    assert evaluate(str(feed), "--labels", "story", "--truth", "pairs.tsv").exit_code == 2
+
+
 def test_a_pipe_and_the_first_documents(feed: Path) -> None:
     command = [sys.executable, "-m", "stream_lsh.cli", "evaluate", "-", "--limit", "11", "--json"]
     result = subprocess.run(command, input=feed.read_text(), capture_output=True, text=True, check=True)

@@ -53,12 +53,13 @@ def refusal(line: bytes, fields: Fields | None = None) -> Rejection:
     return found.rejected[1]
 
 
-def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, str | None]:
+def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, str | None]:
     try:
-        id, text, time = fields.extract(read_object(line))
-        return id, text.encode("utf-8", "surrogatepass"), time, None
+        document = read_object(line)
+        id, text, time = fields.extract(document)
+        return id, text.encode("utf-8", "surrogatepass"), time, fields.source(document), None
     except Refused as refused:
-        return refused.id, b"", NO_TIME, refused.reason
+        return refused.id, b"", NO_TIME, b"", refused.reason
 
 
 # --- what is accepted ---
@@ -293,6 +294,22 @@ def test_more_keys_than_the_compiled_reader_takes() -> None:
     assert reasons(found) == [None, "duplicate_key"]
 
 
+# --- sources ---
+
+
+@pytest.mark.parametrize("fields", [Fields(source_field="outlet"), Fields(source_field="of.outlet")])
+def test_a_source_is_a_string_or_an_integer_and_decides_about_nothing(fields: Fields) -> None:
+    values = [b'"radio"', b"17", b'"r\\u0061dio"', b"null", b"[]", b"1.5", b"-0", b'"' + b"x" * 254 + b'"',
+              b'"' + b"x" * 255 + b'"', b'"\\ud800"']  # fmt: skip
+    lines = [b'{"id":%d,"text":"x","outlet":%b,"of":{"outlet":%b}}' % (i, v, v) for i, v in enumerate(values)]
+    found = parse([*lines, b'{"id":99,"text":"x"}', b'{"id":100,"outlet":"y"}'], fields)
+    assert reasons(found) == [None] * 11 + ["missing_field"]
+    assert found.sources == [
+        b'"radio"', b"17", b'"radio"', b"", b"", b"", b"0", values[7], b"", b'"\\ud800"', b"", b""
+    ]  # fmt: skip
+    assert parse(lines).sources == []
+
+
 # --- the compiled reader is the slow reader ---
 
 FIELDS = [
@@ -302,6 +319,10 @@ FIELDS = [
     Fields(id_field="a.id", text_fields=("a.text",), time_field="ts"),
     Fields(set_field="text"),
     Fields(text_fields=("id",)),
+    Fields(source_field="i"),
+    Fields(time_field="ts", source_field="title"),
+    Fields(source_field="a.id"),
+    Fields(source_field="id"),
 ]
 NAMES = st.sampled_from(["id", "text", "title", "ts", "a", "a.id", "i", "é", ""])
 SCALARS = st.one_of(
@@ -366,7 +387,8 @@ def json_lines(draw: st.DrawFn) -> bytes:
 def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None:
     found = parse(lines, fields)
     expected = [slowly(line, fields) for line in lines]
-    assert list(zip(found.ids, texts(found), found.times.tolist(), reasons(found), strict=True)) == expected
+    sources = found.sources if fields.source_field is not None else [b""] * len(found)
+    assert list(zip(found.ids, texts(found), found.times.tolist(), sources, reasons(found), strict=True)) == expected
 
 
 @settings(max_examples=300, deadline=None)

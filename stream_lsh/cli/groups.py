@@ -1,0 +1,168 @@
+"""`stream-lsh groups`: which documents spread."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import OUTPUTS, state_option, with_options
+from stream_lsh.wording import count
+
+if TYPE_CHECKING:
+    from stream_lsh.embedded.group_store import Member
+    from stream_lsh.embedded.group_table import Order, Row
+    from stream_lsh.judging.groups import Group
+
+EXAMPLES = """
+stream-lsh groups --state index
+stream-lsh groups --state index --order growing --since 6h --limit 5
+stream-lsh groups --state index --json | head -1
+stream-lsh groups --state index 4711
+"""
+SHOWN = 20  # groups of a table for people
+SECTION = "Groups"
+UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+class Duration(click.ParamType):
+    """A number and a unit, as milliseconds."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d{1,9})([smhdw])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a number with a unit of s, m, h, d or w, such as 90m, 24h or 7d", param, ctx)
+        return int(found[1]) * UNITS[found[2]]
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Show the groups of an index: kept documents with what was dropped for them, the largest first. The index has
+them if it was made with `dedup --groups`. Another process may be writing to it: it is seen as it was committed last.
+
+GROUP is the number of a group: its members are shown in the order in which they came.
+
+On a terminal this is a table, elsewhere JSON lines.""",
+)
+@click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
+@with_options(
+    [
+        state_option(required=True),
+        Option(
+            ["--order"], type=click.Choice(["largest", "newest", "growing"]), default="largest", section=SECTION,
+            help="by members; by founder, the latest first; or by members that came within --since  [largest]",
+        ),
+        Option(
+            ["--since"], type=Duration(), metavar="TIME", section=SECTION,
+            help="only groups that a member has come to within 90m, 24h, 7d ... before the latest event time of the "
+            "index  [with growing: 24h]",
+        ),
+        Option(
+            ["--limit"], type=click.IntRange(min=1), metavar="N", section=SECTION,
+            help=f"the first N only  [on a terminal: {SHOWN}]",
+        ),
+        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, on a terminal too"),
+    ]
+)  # fmt: skip
+def groups(group: int | None, state: Path, order: Order, since: int | None, limit: int | None, as_json: bool) -> None:
+    # Here, because they take RocksDB with them.
+    from stream_lsh.embedded.group_table import table, whole
+
+    lines = as_json or not sys.stdout.isatty()
+    if group is not None:
+        with whole(state, group) as (row, members):
+            if lines:
+                for member in members:
+                    click.echo(member_line(row, member))
+            else:
+                show_members(row, members, limit or SHOWN)
+        return
+    found = table(state, order, since, limit or (None if lines else SHOWN))
+    if lines:
+        for each in found:
+            click.echo(row_line(each))
+    else:
+        show(found)
+
+
+def row_line(row: Row) -> bytes:
+    """A row of the table as JSON."""
+    return row.group.json if row.grown is None else row.group.json[:-1] + b',"grown":%d}' % row.grown
+
+
+def member_line(group: Group, member: Member) -> bytes:
+    """A member as JSON."""
+    from stream_lsh.judging.groups import time_text
+
+    return b'{"group":%d,"id":%b,"seq":%d,"kind":"%b","similarity":%b,"time":%b,"source":%b}' % (
+        group.group, member.id, member.seq, member.kind.label.encode(),
+        b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time),
+        member.source or b"null",
+    )  # fmt: skip
+
+
+def show(found: Iterable[Row]) -> None:
+    """The table for people."""
+    rows = list(found)
+    grown = any(row.grown is not None for row in rows)
+    columns = ["group", "members", *(["grown"] if grown else []), "sources", "first", "last", "document", "from"]
+    lines = []
+    for row in rows:
+        group = row.group
+        more = group.sources - len(group.first_sources)
+        named = ", ".join(map(plain, group.first_sources)) + (f" and {more:,} more" if more else "")
+        lines.append([
+            str(group.group), f"{group.living:,}", *([f"{row.grown:,}"] if grown else []), f"{group.sources:,}",
+            moment(group.first), moment(group.last), plain(group.id), named,
+        ])  # fmt: skip
+    _print(columns, lines, right=4 if grown else 3)
+
+
+def show_members(group: Group, members: Iterator[Member], limit: int) -> None:
+    """The members of a group for people, the first of them."""
+    lines = []
+    for _, member in zip(range(limit), members, strict=False):
+        similar = "" if member.similarity is None else f"{member.similarity:.3f}"
+        lines.append(
+            [str(member.seq), similar, moment(member.time), plain(member.source), plain(member.id), member.kind.label]
+        )
+    _print(["number", "similarity", "time", "source", "document", "kind"], lines, right=2)
+    if group.size > limit:
+        click.echo(f"{count(group.size - limit, 'more member')}; --limit N shows the first N, --json all")
+
+
+def _print(columns: list[str], lines: list[list[str]], right: int) -> None:
+    """A table whose first columns are numbers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="right" if place < right else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    Console(highlight=False).print(table)
+
+
+def moment(time: int) -> str:
+    """An event time as a person reads it, in UTC."""
+    from stream_lsh.documents.times import NO_TIME
+
+    return "" if time == NO_TIME else datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def plain(text: bytes) -> str:
+    """What a JSON text says."""
+    import json
+
+    return str(json.loads(text)) if text else ""

@@ -1,0 +1,121 @@
+"""What the store of an index holds of its groups (docs/formats.md): keys, values, and how they are read.
+
+Keys are a letter and, big endian, the group (uint64) and whatever tells values of one group apart.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.index.store import FOUNDERS, GROUP, MEMBERS, SOURCES, Store
+from stream_lsh.judging.groups import Group
+from stream_lsh.judging.verdicts import Kind
+
+FACT = "groups"
+FORMAT = 1
+MEMBER = np.dtype(
+    [("seq", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("id", "<u2"), ("source", "<u2"), ("kind", "u1")]
+)  # id, source: their lengths in bytes
+FOUNDER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
+_COUNT = struct.Struct("<I")
+_ONE, _TWO = struct.Struct(">cQ"), struct.Struct(">cQQ")
+
+Block = tuple[NDArray[Any], list[bytes]]
+"""Rows of FOUNDER, and the sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A document of a group; id and source as JSON text, a similarity only if it was dropped."""
+
+    seq: int
+    id: bytes
+    time: int
+    source: bytes
+    kind: Kind
+    similarity: float | None
+
+
+def row_key(group: int) -> bytes:
+    """The key of a group's row."""
+    return _ONE.pack(GROUP, group)
+
+
+def founders_key(seq: int) -> bytes:
+    """The key of a block of kept documents, by its first; or what is to be looked for."""
+    return _ONE.pack(FOUNDERS, seq)
+
+
+def source_key(group: int, source: bytes) -> bytes:
+    """The key that says that a group has a source which its row does not name."""
+    return _ONE.pack(SOURCES, group) + source
+
+
+def members_key(group: int, seq: int) -> bytes:
+    """The key of members of a group, by the first of them."""
+    return _TWO.pack(MEMBERS, group, seq)
+
+
+def row(store: Store, group: int) -> Group | None:
+    """The row of a group, None if it has none."""
+    value = store.value(row_key(group))
+    return None if value is None else Group.of_json(value)
+
+
+def rows(store: Store) -> Iterator[Group]:
+    """All rows, by the number of the group."""
+    return (Group.of_json(value) for _, value in store.scan(GROUP))
+
+
+def members(store: Store, group: int) -> Iterator[Member]:
+    """What was dropped for a group's founder, in the order of the log."""
+    for _, value in store.scan(_ONE.pack(MEMBERS, group)):
+        found, ids, sources = decoded(value, MEMBER, "id", "source")
+        columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
+        for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
+            yield Member(seq, id, time, source, Kind(kind), similarity)
+
+
+def block_of(store: Store, seq: int) -> tuple[bytes, bytes] | None:
+    """Key and value of the block that has a kept document, if there is one."""
+    found = store.last(founders_key(seq))
+    return found if found is not None and found[0][:1] == FOUNDERS else None
+
+
+def in_block(block: Block, seq: int) -> tuple[int, bytes]:
+    """Event time and source of a kept document, if the block has it."""
+    founders, sources = block
+    at = int(np.searchsorted(founders["seq"], seq))
+    if at < len(founders) and founders["seq"][at] == seq:
+        return int(founders["time"][at]), sources[at]
+    return NO_TIME, b""
+
+
+def founder(store: Store, seq: int) -> tuple[int, bytes]:
+    """Event time and source of a kept document."""
+    found = block_of(store, seq)
+    return (NO_TIME, b"") if found is None else in_block(decoded(found[1], FOUNDER, "source"), seq)
+
+
+def encoded(found: NDArray[Any], texts: Sequence[bytes]) -> bytes:
+    """Rows, with the texts whose lengths they have: column by column."""
+    return b"".join((_COUNT.pack(len(found)), found.tobytes(), *texts))
+
+
+def decoded(value: bytes, kind: np.dtype[Any], *texts: str) -> Any:
+    """The rows of a value, and a list for each column that has lengths of texts."""
+    (count,) = _COUNT.unpack_from(value)
+    found = np.frombuffer(value, kind, count, _COUNT.size)
+    lists, at = [], _COUNT.size + found.nbytes
+    for name in texts:
+        ends = (at + np.cumsum(found[name], dtype=np.int64)).tolist()
+        lists.append([value[begin:end] for begin, end in zip([at, *ends], ends, strict=False)])
+        at = ends[-1] if ends else at
+    return found, *lists

@@ -1,0 +1,106 @@
+"""The table of groups of an index, and the members of one, for `stream-lsh groups`."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from stream_lsh.embedded.group_store import FACT, Member, founder, members, row, rows
+from stream_lsh.embedded.groups import NO_GROUPS
+from stream_lsh.embedded.information import reading
+from stream_lsh.errors import StateError, UsageError
+from stream_lsh.index.index import check_format
+from stream_lsh.index.store import Store
+from stream_lsh.judging.groups import Group
+from stream_lsh.judging.verdicts import Kind
+
+Order = Literal["largest", "newest", "growing"]
+DAY = 24 * 3600 * 1000
+NO_TIMES = "the documents of the index in {} have no event times: {} needs them; feed it again with --time-field FIELD"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table. grown: members that came in the time that was asked for; None if none was."""
+
+    group: Group
+    grown: int | None
+
+
+def table(state: Path, order: Order = "largest", since: int | None = None, limit: int | None = None) -> list[Row]:
+    """Rows of the groups, the first ones of an order.
+
+    Args:
+        order: by living members; by the number of the founder, the latest first; or by the members that came within
+            `since`. since: only groups that a member has come to in so many milliseconds before the latest event time;
+            for "growing" a day if it is not given.
+
+    Raises:
+        StateError: there is no index, or it keeps no groups. UsageError: there are no event times, which this needs.
+    """
+    with _groups(state) as (store, latest):
+        if since is None and order == "growing":
+            since = DAY
+        if since is not None and latest is None:
+            raise UsageError(NO_TIMES.format(state, "--since" if order != "growing" else "--order growing"))
+        after = None if since is None else (latest or 0) - since
+        found = (Row(group, None if after is None else _grown(store, group, after)) for group in rows(store)
+                 if after is None or group.last >= after)  # fmt: skip
+        return _first(found, order, limit)
+
+
+def _first(found: Iterator[Row], order: Order, limit: int | None) -> list[Row]:
+    def key(row: Row) -> tuple[int, int]:
+        return {
+            "largest": (row.group.living, -row.group.group),
+            "newest": (row.group.group, 0),
+            "growing": (row.grown or 0, -row.group.group),
+        }[order]
+
+    if limit is None:
+        return sorted(found, key=key, reverse=True)
+    return heapq.nlargest(limit, found, key)
+
+
+def _grown(store: Store, group: Group, after: int) -> int:
+    """Members of a group, without its founder, from a time on."""
+    return sum(member.time >= after for member in members(store, group.group))
+
+
+@contextmanager
+def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
+    """The row of a group, and its members in order: who founded it first.
+
+    Raises:
+        StateError: there is no index, or it keeps no groups. UsageError: there is no such group.
+    """
+    with _groups(state) as (store, _):
+        group = row(store, number)
+        if group is None:
+            raise UsageError(
+                f"there is no group {number} in {state}: a group has the number (seq) of the document that founded it, "
+                "and there is one from its second member on; stream-lsh groups lists them"
+            )
+        yield group, _members(store, group)
+
+
+def _members(store: Store, group: Group) -> Iterator[Member]:
+    time, source = founder(store, group.group)
+    yield Member(group.seq, group.id, time, source, Kind.UNIQUE, None)
+    yield from members(store, group.group)
+
+
+@contextmanager
+def _groups(state: Path) -> Iterator[tuple[Store, int | None]]:
+    """The store of an index that keeps groups, and the latest event time of its documents."""
+    with reading(state) as store:
+        index, fact = store.named("index"), store.named(FACT)
+        if index is not None:
+            check_format(index, store.path)
+        if fact is None:
+            raise StateError(NO_GROUPS.format(state))
+        yield store, fact["latest"]

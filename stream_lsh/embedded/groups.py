@@ -1,0 +1,231 @@
+"""The groups of an index: their rows and members in its store, and what is folded since the last commit.
+
+What is kept in memory is bounded: rows and blocks used last, and what the next commit writes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_store import (
+    FACT,
+    FORMAT,
+    FOUNDER,
+    MEMBER,
+    Block,
+    block_of,
+    decoded,
+    encoded,
+    founders_key,
+    in_block,
+    members_key,
+    row,
+    row_key,
+    source_key,
+)
+from stream_lsh.errors import StateError, UsageError
+from stream_lsh.index.index import Index
+from stream_lsh.index.store import Store
+from stream_lsh.judging.groups import Events, Group, dropped, fold
+from stream_lsh.judging.verdicts import Judgement, Kind
+
+BLOCK = 512  # kept documents in a value
+MOST_ROWS, MOST_BLOCKS, MOST_SOURCES = 65_536, 64, 262_144  # in memory, those used last
+NO_GROUPS = (
+    "the index in {} keeps no groups: they are kept from the beginning on or not at all; feed it again into a new "
+    "folder with --groups FILE"
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Latest(OrderedDict[K, V], Generic[K, V]):
+    """So many values, those used last."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def use(self, key: K) -> V | None:
+        if key not in self:
+            return None
+        self.move_to_end(key)
+        return self[key]
+
+    def trim(self) -> None:
+        while len(self) > self._most:
+            self.popitem(last=False)
+
+
+class _Shelf:
+    """Rows, founders and sources of groups as they are now: in memory, or else in the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.changed: dict[int, Group] = {}  # since the last commit
+        self.kept: list[Block] = []  # blocks of kept documents since then
+        self._firsts: list[int] = []
+        self.sources: dict[bytes, bytes] = {}  # keys that are new since then
+        self._rows = _Latest[int, Group](MOST_ROWS)
+        self._blocks = _Latest[bytes, Block](MOST_BLOCKS)
+        self._known = _Latest[bytes, bool](MOST_SOURCES)
+
+    def rows(self, groups: Sequence[int]) -> dict[int, Group]:
+        found = {}
+        for number in groups:
+            group = self.changed.get(number) or self._rows.use(number)
+            group = group or row(self._store, number)
+            if group is not None:
+                found[number] = group
+        return found
+
+    def founder(self, seq: int) -> tuple[int, bytes]:
+        if self._firsts and seq >= self._firsts[0]:
+            return in_block(self.kept[bisect_right(self._firsts, seq) - 1], seq)
+        found = block_of(self._store, seq)
+        if found is None:
+            return NO_TIME, b""
+        key, value = found
+        block = self._blocks.use(key)
+        if block is None:
+            block = self._blocks[key] = decoded(value, FOUNDER, "source")
+            self._blocks.trim()
+        return in_block(block, seq)
+
+    def has_source(self, group: int, source: bytes) -> bool:
+        key = source_key(group, source)
+        if key in self.sources or self._known.use(key):
+            return True
+        if found := self._store.value(key) is not None:
+            self._known[key] = True
+            self._known.trim()
+        else:
+            self.sources[key] = b""
+        return found
+
+    def keep(self, seqs: NDArray[np.int64], times: NDArray[np.int64], sources: list[bytes]) -> None:
+        """Remember kept documents."""
+        for begin in range(0, len(seqs), BLOCK):
+            part = slice(begin, begin + BLOCK)
+            block = np.empty(len(seqs[part]), FOUNDER)
+            block["seq"], block["time"] = seqs[part], times[part]
+            block["source"] = [len(source) for source in sources[part]] if sources else 0
+            self.kept.append((block, sources[part] or [b""] * len(block)))
+            self._firsts.append(int(seqs[begin]))
+
+    def committed(self) -> None:
+        self._rows.update(self.changed)
+        for number in self.changed:
+            self._rows.move_to_end(number)
+        self._rows.trim()
+        self._known.update(dict.fromkeys(self.sources, True))
+        self._known.trim()
+        self.changed, self.kept, self._firsts, self.sources = {}, [], [], {}
+
+
+class Groups:
+    """The groups of an index that is being written.
+
+    Args:
+        fact: what the index says of them. times: whether documents have event times.
+    """
+
+    def __init__(self, store: Store, fact: Mapping[str, Any]) -> None:
+        self._fact = dict(fact)
+        self._shelf = _Shelf(store)
+        self._members: list[tuple[NDArray[Any], NDArray[np.int64], list[bytes], list[bytes]]] = []
+
+    @property
+    def source_field(self) -> str | None:
+        """Where the documents' sources stand."""
+        field: str | None = self._fact["source_field"]
+        return field
+
+    def add(self, judgement: Judgement, times: NDArray[np.int64], sources: list[bytes]) -> Events:
+        """Fold a batch. times: int64[n], NO_TIME for none; sources: of all n, or nothing."""
+        kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
+        if sources or (times[kept] != NO_TIME).any():
+            self._shelf.keep(judgement.seqs[kept], times[kept], [sources[i] for i in kept.tolist()] if sources else [])
+        events = fold(judgement, times, sources, self._shelf)
+        self._shelf.changed.update((group.group, group) for group in events.groups)
+        places = dropped(judgement)
+        if len(places):
+            self._join(judgement, places, times, sources)
+        accepted = np.flatnonzero(judgement.kinds <= Kind.EXACT_DUPLICATE)
+        latest = int(times[accepted].max(initial=NO_TIME))
+        if latest != NO_TIME:
+            self._fact["latest"] = max(latest, self._fact.get("latest") or 0)
+        return events
+
+    def _join(
+        self, judgement: Judgement, places: NDArray[np.int64], times: NDArray[np.int64], sources: list[bytes]
+    ) -> None:
+        ids = [judgement.ids[i] for i in places.tolist()]
+        named = [sources[i] for i in places.tolist()] if sources else [b""] * len(ids)
+        members = np.empty(len(places), MEMBER)
+        members["seq"], members["time"] = judgement.seqs[places], times[places]
+        members["similarity"], members["kind"] = judgement.similarities[places], judgement.kinds[places]
+        members["id"], members["source"] = [len(id) for id in ids], [len(source) for source in named]
+        self._members.append((members, judgement.groups[places], ids, named))
+
+    def take(self) -> tuple[dict[str, Any], dict[bytes, bytes]]:
+        """What the next commit of the index has to write: a fact, and values by key."""
+        shelf = self._shelf
+        values = {row_key(number): group.json for number, group in shelf.changed.items()}
+        for block, sources in shelf.kept:
+            values[founders_key(int(block["seq"][0]))] = encoded(block, sources)
+        values.update(shelf.sources)
+        values.update(self._chunks())
+        shelf.committed()
+        self._members = []
+        return {FACT: self._fact}, values
+
+    def _chunks(self) -> Iterator[tuple[bytes, bytes]]:
+        """The new members of each group under one key: the group and the first of them."""
+        if not self._members:
+            return
+        members, groups = (np.concatenate([batch[part] for batch in self._members]) for part in (0, 1))
+        ids, sources = ([text for batch in self._members for text in batch[part]] for part in (2, 3))
+        order = np.argsort(groups, kind="stable")
+        members, groups, places = members[order], groups[order], order.tolist()
+        begins = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(groups)], strict=True):
+            at = places[begin:end]
+            texts = [ids[i] for i in at] + [sources[i] for i in at]
+            key = members_key(int(groups[begin]), int(members["seq"][begin]))
+            yield key, encoded(members[begin:end], texts)
+
+
+def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | None:
+    """The groups of an index that is being written, None if it keeps none.
+
+    wanted: a new index is to keep them. source_field: as given for this run.
+
+    Raises:
+        UsageError: an index against `any` has none. StateError: there are documents already, or another source field.
+    """
+    fact = index.store.named(FACT)
+    if fact is None and wanted:
+        if index.settings.against != "unique":
+            raise UsageError(
+                "--groups: only under --against unique there are groups: what was dropped for one document"
+            )
+        if (index.store.named("job") or {}).get("next_seq"):
+            raise StateError(NO_GROUPS.format(index.folder))
+        fact = {"format": FORMAT, "source_field": source_field, "latest": None}
+    if fact is None:
+        return None
+    if source_field not in (None, fact["source_field"]):
+        raise StateError(
+            f"the groups of the index in {index.folder} have source_field = {fact['source_field']!r} "
+            f"(now {source_field!r}); use that, leave it out, or use another folder"
+        )
+    return Groups(index.store, fact)

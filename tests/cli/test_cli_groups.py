@@ -1,0 +1,99 @@
+"""`stream-lsh dedup --groups` and `stream-lsh groups`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_lsh.cli import main
+from stream_lsh.cli.groups import moment, plain, show, show_members
+from stream_lsh.embedded.group_table import table, whole
+
+TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
+
+
+def stream_lsh(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index with a group of four documents of three outlets, and one of two."""
+    folder = tmp_path_factory.mktemp("groups")
+    rows = [(f"b{n}", TEXT, f"outlet {n % 3}") for n in range(4)] + [(f"c{n}", TEXT[::-1], "radio") for n in range(2)]
+    documents = [
+        {"id": id, "text": text, "outlet": outlet, "at": 1_700_000_000 + 3600 * n}
+        for n, (id, text, outlet) in enumerate(rows)
+    ]
+    (folder / "feed").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    done = stream_lsh(
+        "dedup", str(folder / "feed"), "--state", str(folder / "index"), "--groups", str(folder / "groups.jsonl"),
+        "--source-field", "outlet", "--time-field", "at", "--quiet",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def lines(*arguments: str) -> list[dict[str, Any]]:
+    done = stream_lsh("groups", *arguments)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_programs_get_rows(folder: Path) -> None:
+    state = str(folder / "index")
+    events = [json.loads(line) for line in (folder / "groups.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == ["created", "joined", "joined", "created"]
+    found = lines("--state", state)
+    assert found == [{key: event[key] for key in list(event)[3:]} for event in (events[2], events[3])]
+    assert [row["size"] for row in found] == [4, 2]
+    assert [row["group"] for row in lines("--state", state, "--order", "newest")] == [4, 0]
+    assert [(row["group"], row["grown"]) for row in lines("--state", state, "--order", "growing", "--since", "3h")] == [
+        (0, 2), (4, 1)
+    ]  # fmt: skip
+    assert len(lines("--state", state, "--limit", "1")) == 1
+
+
+def test_the_members_of_a_group_in_order(folder: Path) -> None:
+    found = lines("--state", str(folder / "index"), "0")
+    assert [(row["id"], row["kind"], row["source"]) for row in found] == [
+        ("b0", "unique", "outlet 0"), ("b1", "exact_duplicate", "outlet 1"), ("b2", "exact_duplicate", "outlet 2"),
+        ("b3", "exact_duplicate", "outlet 0"),
+    ]  # fmt: skip
+    assert found[0]["similarity"] is None and found[1]["similarity"] == 1.0
+    assert found[3]["time"] == 1_700_010_800_000
+
+
+def test_people_get_tables(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    show(table(folder / "index"))
+    with whole(folder / "index", 0) as (group, members):
+        show_members(group, members, 3)
+    shown = capsys.readouterr().out
+    assert "2023-11-14 22:13:20" in shown and "outlet 0, outlet 1, outlet 2" in shown
+    assert "1 more member; --limit N shows the first N, --json all" in shown
+    assert (moment(0), plain(b'"\\u00e9"'), plain(b"")) == ("1970-01-01 00:00:00", "\u00e9", "")
+
+
+def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
+    state = str(folder / "index")
+    missing = stream_lsh("groups", "--state", state, "3")
+    assert missing.exit_code == 2 and "there is no group 3" in missing.stderr
+    assert stream_lsh("groups", "--state", state, "--since", "yesterday").exit_code == 2
+    assert stream_lsh("groups", "--state", str(tmp_path / "none")).exit_code == 3
+    plain = stream_lsh("dedup", str(folder / "feed"), "--state", str(tmp_path / "plain"), "--quiet")
+    assert plain.exit_code == 0
+    without = stream_lsh("groups", "--state", str(tmp_path / "plain"))
+    assert without.exit_code == 3
+    assert "keeps no groups" in without.stderr and "feed it again into a new folder with --groups" in without.stderr
+
+
+def test_a_source_field_is_for_groups(folder: Path, tmp_path: Path) -> None:
+    done = stream_lsh("dedup", str(folder / "feed"), "--source-field", "outlet")
+    assert done.exit_code == 2
+    assert "--source-field is for groups: add --groups FILE" in done.stderr
+    assert "--source-field" not in stream_lsh("pairs", "--help").stdout
