@@ -32,7 +32,7 @@ class Fields:
     """Where a document's parts stand in its JSON object.
 
     A name with dots leads into nested objects, unless there is a key that contains the dots itself. The texts are
-    joined by one space. With `set_field` a list takes the place of the texts.
+    joined by one space. With `set_field` a list takes the place of the texts. timed: every document must have a time.
     """
 
     id_field: str = "id"
@@ -40,6 +40,7 @@ class Fields:
     time_field: str | None = None
     set_field: str | None = None
     max_document_bytes: int = 16 * 2**20
+    timed: bool = True
 
     def extract(self, document: dict[str, object], line_id: bytes | None = None) -> tuple[bytes, str, int]:
         """Id (as JSON text), text and time (ms, NO_TIME without time_field) of a parsed object.
@@ -59,7 +60,7 @@ class Fields:
             text = " ".join(parts)
             check_ink(text, id)
         time = NO_TIME
-        if self.time_field is not None:
+        if self.time_field is not None and (self.timed or _resolve(document, self.time_field) not in (_ABSENT, None)):
             try:
                 time = milliseconds(_required(document, self.time_field, id))
             except ValueError as error:

@@ -16,7 +16,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.hashing.kernels import njit
 
 LAST = 64
-BEFORE = 0  # log time before the first event time
+BEFORE = -1  # log time before the first event time
 
 
 class LogTime:
