@@ -130,12 +130,16 @@ def exchange(generation: int) -> Bytes:
     return made
 
 
-def blocks(made: Template, documents: int, size: int = 10_000) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
-    """The first so many documents: lines of up to `size` documents, and where each of them ends in it."""
+def blocks(
+    made: Template, documents: int, size: int = 10_000, *, again: int | None = None
+) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
+    """The first so many documents: lines of up to `size` documents, and where each of them ends in it. again: after so
+    many generations the words of the first come again, under other ids."""
     room = np.empty(0, np.uint8)
     written = 0
     for generation in range(-(-documents // len(made))):
-        table, suffix = exchange(generation), b"~%d" % generation if generation else b""
+        table = exchange(generation if again is None else generation % again)
+        suffix = b"~%d" % generation if generation else b""
         for first in range(0, len(made), size):
             last = min(first + size, len(made), first + documents - written)
             if last <= first:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -162,7 +163,8 @@ class Deduplicator:
                 that a live feed has each verdict at once.
 
         Raises:
-            UsageError: it is read-only. StateError: it is closed, or a batch or a commit was broken off.
+            UsageError: it is read-only; or there is a window, and the very first document has no time.
+            StateError: it is closed, or a batch or a commit was broken off.
         """
         if self._read_only:
             raise UsageError("this Deduplicator is read-only: it answers queries and stores nothing")
@@ -194,16 +196,30 @@ class Deduplicator:
         seqs = np.arange(self._seq, self._seq + len(documents))
         signed = self._index.sign(found)
         self._torn = True  # a commit sees all of a batch or nothing
-        matches = self._index.match(signed, seqs)
+        window = self._index.window
+        jumps = window.jumps if window is not None else 0
+        try:
+            matches = self._index.match(signed, seqs, clock=int(1000 * time.time()))
+        except UsageError:  # nothing has changed
+            self._torn = False
+            raise
         judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)
         if self._groups is not None:
             self._groups.add(judgement, found.times, [])
         self._seq += len(documents)
+        why = reasons(judgement, found.rejected)
+        verdicts = [self._verdict(judgement, i, why) for i in range(len(documents))]  # a commit may forget the ids
         self._torn = False
         if self._automatic and (self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS):
             self.commit()
-        why = reasons(judgement, found.rejected)
-        return [self._verdict(judgement, i, why) for i in range(len(documents))]
+        if window is not None and window.jumps > jumps:
+            warnings.warn(
+                f"the times of the documents went on by more than the window of {self.settings.window} at once: all "
+                "that came before is forgotten",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return verdicts
 
     def query(self, text: str | Sequence[str]) -> list[Match]:
         """Documents similar to a text (or to a set of strings, under `set_field`), best first; nothing is stored."""

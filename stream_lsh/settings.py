@@ -18,6 +18,7 @@ from typing import Any, Literal, Self, get_args
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding, choose
 from stream_lsh.text.settings import SigningSettings
@@ -32,6 +33,7 @@ ANSWERS = (
     "set_field",
 )  # fmt: skip
 LATE = "decided_after"  # fixes answers too, where some are decided late
+WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
 _BANDING = ("signature_size", "bands", "rows")
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
@@ -105,6 +107,15 @@ class Settings(BaseSettings):
         description="with several shards under unique, documents after which each knows what was kept; on Kafka, "
         "documents that may be under way",
     )
+    window: str | None = Field(
+        default=None,
+        description="documents older than this, by the times of those that came since, are forgotten: 90s, 15m, 12h, "
+        "7d, 2w, or ISO 8601 (default: nothing is)",
+    )
+    max_ahead: str | None = Field(
+        default=None,
+        description="with a window: an event time further ahead of the clock than this counts as just so far ahead",
+    )
     generation_documents: int | None = Field(
         default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"
     )
@@ -139,11 +150,18 @@ class Settings(BaseSettings):
             raise ValueError("at least one field name, none of them empty")
         return value
 
+    @field_validator("window", "max_ahead")
+    @classmethod
+    def _duration(cls, value: str | None) -> str | None:
+        return None if value is None else duration_of(seconds_of(value))  # equal durations are equal settings
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
         if self.against == "unique" and self.verify_matches == 0:
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
+        if self.max_ahead is not None and self.window is None:
+            raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
         keys = self.banding.bands + 3
         if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:
             raise ValueError(
@@ -188,6 +206,16 @@ class Settings(BaseSettings):
         """Documents of the log of which one part is decided, at once; 0 where nobody waits."""
         return self.decided_after // 2 if self.late else 0
 
+    @property
+    def window_ms(self) -> int:
+        """The window in milliseconds, 0 = nothing is forgotten."""
+        return 0 if self.window is None else 1000 * seconds_of(self.window)
+
+    @property
+    def max_ahead_ms(self) -> int | None:
+        """How far ahead of the clock an event time may be, in milliseconds; None = as far as it likes."""
+        return None if self.max_ahead is None else 1000 * seconds_of(self.max_ahead)
+
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
@@ -205,6 +233,8 @@ class Settings(BaseSettings):
         }  # fmt: skip
         if self.late:
             values[LATE] = self.decided_after
+        if self.window is not None:
+            values |= {name: getattr(self, name) for name in WINDOW}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
 
     @cached_property
@@ -244,11 +274,11 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE) and name not in given
+            if name in (*ANSWERS, LATE, *WINDOW) and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in _BANDING and "recall" in given)
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, *WINDOW}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -275,7 +305,7 @@ class Settings(BaseSettings):
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        return {name: type(self).model_fields[name].default for name in ANSWERS} | dict(stored)
+        return {name: type(self).model_fields[name].default for name in (*ANSWERS, "window")} | dict(stored)
 
     @classmethod
     def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:

@@ -26,7 +26,9 @@ SECTIONS = {
         "against", "max_matches", "verify_matches", "candidates",
     ),
     DOCUMENTS: ("id_field", "text_field", "time_field", "set_field", "max_document_bytes"),
-    INDEX: ("shards", "decided_after", "bucket_size", "generation_documents", "memory_documents"),
+    INDEX: (
+        "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents", "memory_documents",
+    ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # of the embedded engine's dedup only
@@ -48,7 +50,8 @@ KAFKA_SECTIONS = {
 KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in names)
 METAVARS = {
     "threshold": "S", "recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
-    "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES",
+    "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
+    "max_ahead": "DURATION",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "ssl_cafile": "FILE",
     "ssl_certfile": "FILE", "ssl_keyfile": "FILE", "sasl_username": "NAME", "sasl_kerberos_service_name": "NAME",
     "sasl_oauth_token_file": "FILE", "trace_headers": "NAME", "frame_bytes": "BYTES", "linger_ms": "MS",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from stream_lsh.documents.times import moment, seconds_of
 from stream_lsh.wording import count, duration, per_second, share, size
 
 if TYPE_CHECKING:
-    from stream_lsh.embedded.report import Summary
+    from stream_lsh.embedded.report import Forgetting, Summary
 
 REASONS = {
     "not_json": "not JSON",
@@ -36,6 +37,8 @@ def summary_lines(
         yield from _documents(summary, max_matches, pairs)
         if not queried and summary.rejected:
             yield _rejected(summary, dead_letters)
+    if summary.window is not None:
+        yield from _window(summary.window)
     for name, left in summary.unfinished.items():
         are = "is" if left == 1 else "are"
         yield f"the last line of {name} has no end yet: its {count(left, 'byte')} {are} left to the next run"
@@ -74,6 +77,16 @@ def _documents(summary: Summary, max_matches: int, pairs: bool) -> Iterator[str]
             f"{have} not compared with all that might match (`incomplete` in the verdict); "
             "larger --bucket-size and --candidates compare with more"
         )
+
+
+def _window(window: Forgetting) -> Iterator[str]:
+    if window.jumps:
+        yield (
+            f"the times of the documents went on by more than the window {count(window.jumps, 'time')}: all that came "
+            "before was forgotten; if that was a mistake in the feed, see --max-ahead"
+        )
+    if window.log_time >= 0:
+        yield f"documents from {moment(window.log_time - 1000 * seconds_of(window.window))} on are remembered"
 
 
 def _rejected(summary: Summary, dead_letters: str | None) -> str:

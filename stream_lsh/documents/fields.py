@@ -33,8 +33,9 @@ class Fields:
     """Where a document's parts stand in its JSON object.
 
     A name with dots leads into nested objects, unless there is a key that contains the dots itself. The texts are
-    joined by one space. With `set_field` a list takes the place of the texts. The source does not decide about a
-    document: where it is not there, or no string or integer of at most MAX_SOURCE_BYTES as JSON, it has none.
+    joined by one space. With `set_field` a list takes the place of the texts. timed: every document must have a time.
+    The source does not decide about a document: where it is not there, or no string or integer of at most
+    MAX_SOURCE_BYTES as JSON, it has none.
     """
 
     id_field: str = "id"
@@ -43,6 +44,7 @@ class Fields:
     set_field: str | None = None
     max_document_bytes: int = 16 * 2**20
     source_field: str | None = None
+    timed: bool = True
 
     def source(self, document: dict[str, object]) -> bytes:
         """The source of a parsed object as JSON text, b"" if it has none."""
@@ -72,7 +74,7 @@ class Fields:
             text = " ".join(parts)
             check_ink(text, id)
         time = NO_TIME
-        if self.time_field is not None:
+        if self.time_field is not None and (self.timed or _resolve(document, self.time_field) not in (_ABSENT, None)):
             try:
                 time = milliseconds(_required(document, self.time_field, id))
             except ValueError as error:

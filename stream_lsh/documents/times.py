@@ -1,9 +1,10 @@
-"""Event times: numbers and ISO 8601 strings to milliseconds since 1970."""
+"""Event times: numbers and ISO 8601 strings to milliseconds since 1970; and durations."""
 
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ LAST_TIME = 7_258_118_400_000
 """2200-01-01: from here on, as before 1970, a time is taken for a mistake."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+_ISO_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.ASCII)
 
 _KINDS: dict[type, str] = {type(None): "null", bool: "a boolean", list: "a list", dict: "an object"}
 
@@ -62,3 +66,33 @@ def whole_milliseconds(values: NDArray[np.int64]) -> NDArray[np.int64]:
     times = np.where(values >= MILLISECONDS_FROM, values, values * 1000)
     in_range = (values >= 0) & (values < LAST_TIME) & (times < LAST_TIME)
     return np.where(in_range, times, NO_TIME)
+
+
+def seconds_of(text: str) -> int:
+    """Seconds of a duration: `90s`, `15m`, `12h`, `7d`, `2w`, or ISO 8601 without months and years (`P7D`, `PT12H`).
+
+    Raises:
+        ValueError: it is none, or shorter than a second.
+    """
+    number, unit = text[:-1], text[-1:]
+    found = _ISO_DURATION.fullmatch(text)
+    if unit in _UNITS and number.isascii() and number.isdecimal():
+        seconds = int(number) * _UNITS[unit]
+    elif found is not None:
+        seconds = sum(int(part or 0) * size for part, size in zip(found.groups(), _UNITS.values(), strict=True))
+    else:
+        raise ValueError(f"{text!r} is no duration: a number with s, m, h, d or w (7d), or ISO 8601 (P7D)")
+    if not 0 < 1000 * seconds < LAST_TIME:
+        raise ValueError(f"{text!r} is not between a second and 200 years")
+    return seconds
+
+
+def duration_of(seconds: int) -> str:
+    """A duration in its largest unit up to a day: what `seconds_of` reads."""
+    unit = next(unit for unit, size in _UNITS.items() if unit != "w" and seconds % size == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
+def moment(time: int) -> str:
+    """Milliseconds since 1970 as ISO 8601, to the second."""
+    return (_EPOCH + timedelta(milliseconds=time)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from stream_lsh.documents.times import moment
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.index.files import looking
 from stream_lsh.index.generation import FOLDER, folder_of
@@ -45,6 +46,7 @@ class _Stored:
     job: Mapping[str, Any]
     shards: list[Mapping[str, Any]]
     inputs: list[Mapping[str, Any]]
+    window: Mapping[str, Any] | None
     settings: Settings
 
 
@@ -94,7 +96,8 @@ def _stored(store: Store, state: Path) -> _Stored:
     shards = [
         store.named(f"shard/{number}") or {"rows": 0, "generations": []} for number in range(settings.shards)
     ]  # fmt: skip
-    return _Stored(index, store.named("job") or {}, shards, [value for _, value in store.items("input/")], settings)
+    inputs = [value for _, value in store.items("input/")]
+    return _Stored(index, store.named("job") or {}, shards, inputs, store.named("window"), settings)
 
 
 def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]:
@@ -136,16 +139,18 @@ def _of_generation(
 def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> dict[str, object]:
     index, job = found.index, found.job
     created, committed = index["created"], job.get("time", index["created"])
-    rows = sum(shard["rows"] for shard in found.shards)
+    held = [shard["rows"] - _gone(shard) for shard in found.shards]
+    rows = sum(held)
     bytes_on_disk = {name: disk_bytes(state / name) for name in ("db", FOLDER) if (state / name).is_dir()}
     total = sum(bytes_on_disk.values())
     generations = _generations(state, found)
     return {
         "documents": {
-            "stored": rows, "seen": job.get("next_seq", rows), "shards": [shard["rows"] for shard in found.shards]
+            "stored": rows, "seen": job.get("next_seq", rows), "shards": held
         },
         "bytes": {**bytes_on_disk, "total": total, "per_document": round(total / rows, 1) if rows else None},
         "generations": {"number": len(generations), "latest": generations[-SHOWN:]},
+        **_remembered(found),
         "age": {
             "created": _when(created),
             "last_commit": _when(committed),
@@ -167,8 +172,33 @@ def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> di
     }  # fmt: skip
 
 
+def _gone(shard: Mapping[str, Any]) -> int:
+    """How many rows of a shard are not there any more."""
+    return int(shard["generations"][0]["first"] if shard["generations"] else shard["rows"])
+
+
+def _remembered(found: _Stored) -> dict[str, object]:
+    """The window, its log time, and how often that went on by more than the window at once; nothing without one."""
+    if found.settings.window is None:
+        return {}
+    known = found.window or {"log": {"time": -1}, "jumps": 0}
+    now = known["log"]["time"]
+    since = moment(now - found.settings.window_ms) if now >= 0 else None
+    return {
+        "window": {
+            "length": found.settings.window, "log_time": moment(now) if now >= 0 else None, "remembered_since": since,
+            "jumps": known["jumps"],
+        }
+    }  # fmt: skip
+
+
 def _generations(state: Path, found: _Stored) -> list[dict[str, Any]]:
-    """Each generation with the documents of all shards, how many of them are in files, and its runs of postings."""
+    """Each generation with the documents of all shards, how many of them are in files, and its runs of postings; with a
+    window, the log times that it spans."""
+    spans = {
+        span["number"]: {"from": moment(span["first"]), "to": moment(span["last"])}
+        for span in (found.window or {"generations": []})["generations"]
+    }
     sums: dict[int, dict[str, int]] = {}
     for shard in found.shards:
         known = shard["generations"]
@@ -179,7 +209,7 @@ def _generations(state: Path, found: _Stored) -> list[dict[str, Any]]:
             values["in_files"] += item["runs"][-1]["last"] if item["runs"] else 0
             values["runs"] += len(item["runs"])
     return [
-        {"generation": number, **values, "bytes": disk_bytes(folder_of(state, number))}
+        {"generation": number, **spans.get(number, {}), **values, "bytes": disk_bytes(folder_of(state, number))}
         for number, values in sorted(sums.items())
     ]
 

@@ -14,11 +14,11 @@ from stream_lsh.documents.columns import Batch, Fields
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.pipeline import Stage, chain
-from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
+from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, Progress, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.errors import StreamLshError
+from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index, disk_bytes
 from stream_lsh.judging.verdicts import judge
@@ -74,13 +74,17 @@ class Job:
 
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
         persistent = self._state is not None
+        if not (folder / "db" / "CURRENT").exists():  # before an index is made
+            _check_times(self._settings)
         index = Index(self._settings, folder, durable=persistent, now=time.time())
         with _closing(index):
+            own = index.settings
+            _check_times(own)
             job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
             groups = opened(index, "groups" in self._outputs, self._settings.source_field)
             fields = Fields(
-                self._settings.id_field, self._settings.text_field, self._settings.time_field, self._settings.set_field,
-                self._settings.max_document_bytes, groups.source_field if groups is not None else None,
+                own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
+                groups.source_field if groups is not None else None, timed=own.window is None,
             )  # fmt: skip
             feed = Feed(self._inputs, fields, index.store, growing=persistent)
             outputs = dict(self._outputs)
@@ -96,6 +100,15 @@ class Job:
                 sink.close()
         sink.done(self._state)  # only now: a run that is killed while it closes the index can be run again
         return summary
+
+
+def _check_times(settings: Settings) -> None:
+    """Raise UsageError if there is a window, and no field that says the time."""
+    if settings.window is not None and settings.time_field is None:
+        raise UsageError(
+            f"window = {settings.window} goes by the times of the documents: name the field that has them with "
+            "time_field (--time-field)"
+        )
 
 
 @contextmanager
@@ -133,6 +146,7 @@ class _Run:
         self._seq: int = job["next_seq"]
         self._committed_seq = self._seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
+        self._jumps = index.window.jumps if index.window is not None else 0  # until now
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False
@@ -188,7 +202,7 @@ class _Run:
         # From here to the end nothing may be committed: a commit sees all of a batch or nothing.
         self._torn = True
         seqs = np.arange(self._seq, self._seq + len(batch))
-        found = self._index.match(signed, seqs)
+        found = self._index.match(signed, seqs, clock=int(1000 * time.time()))
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
         events = self._groups.add(judgement, batch.times, batch.sources) if self._groups is not None else None
         reasons = self._sink.write(batch, judgement, events)
@@ -246,6 +260,12 @@ class _Run:
         seconds = time.monotonic() - self._started
         self._progress(self._counts.progress(self._feed.read, self._feed.total, seconds))
 
+    def _window(self) -> Forgetting | None:
+        window, length = self._index.window, self._index.settings.window
+        if window is None or length is None:
+            return None
+        return Forgetting(length, window.now, window.jumps - self._jumps)
+
     def _summary(self, already: Iterable[str], state: Path | None) -> Summary:
         self._show()
         return self._counts.summary(
@@ -256,5 +276,6 @@ class _Run:
             already_done=tuple(already),
             unfinished={source.input.name: source.input.left for source in self._feed.sources if source.input.left},
             against=self._index.settings.against,
+            window=self._window(),
             state=str(state) if state is not None else None,
         )

@@ -28,6 +28,16 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgetting:
+    """What an index has forgotten: its window, the log time (ms since 1970) that it reaches back from, and how often
+    log time went on by more than that at once in this run, so that everything before was forgotten."""
+
+    window: str
+    log_time: int
+    jumps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A finished (or interrupted) run.
 
@@ -35,7 +45,7 @@ class Summary:
     met.
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
-    against: what documents were compared with, "unique" or "any".
+    against: what documents were compared with, "unique" or "any". window: None = nothing is forgotten.
     """
 
     documents: int
@@ -55,6 +65,7 @@ class Summary:
     unfinished: dict[str, int]
     against: str
     state: str | None
+    window: Forgetting | None = None
 
 
 @dataclass
@@ -95,6 +106,7 @@ class Counts:
         already_done: tuple[str, ...] = (),
         unfinished: Mapping[str, int] = MappingProxyType({}),
         state: str | None = None,
+        window: Forgetting | None = None,
     ) -> Summary:
         return Summary(
             documents=self.documents,
@@ -114,6 +126,7 @@ class Counts:
             unfinished=dict(unfinished),
             against=against,
             state=state,
+            window=window,
         )
 
     @property

@@ -17,7 +17,7 @@ from stream_lsh.index.layout import (
     ROWS_AT,
 )
 
-_WORD, _FIRST = np.int64(1), np.int64(0)
+_WORD, _FIRST, _UNKNOWN = np.int64(1), np.int64(0), np.int64(-1)
 
 
 @njit
@@ -38,6 +38,35 @@ def word(rows, row, column):  # type: ignore[no-untyped-def]
         return rows.recent[row - rows.base, column]
     _read_words(rows, row, column, _WORD)
     return rows.read[0]
+
+
+@njit
+def see(rows, oldest):  # type: ignore[no-untyped-def]
+    """Pass over the rows whose log time is before `oldest`: nobody who comes sees them again. In steps that double,
+    then by bisection, as rows may be in files."""
+    if rows.seen_log >= oldest:
+        return
+    low = rows.seen + (rows.seen_log >= 0)
+    high, step = low, _WORD
+    while high < rows.total and np.int64(word(rows, high, rows.log_at)) < oldest:
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, rows.total)
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(word(rows, middle, rows.log_at)) < oldest:
+            low = middle + 1
+        else:
+            high = middle
+    rows.seen = rows.guides = low
+    rows.seen_log = _UNKNOWN
+    if low < rows.total:
+        rows.seen_log = np.int64(word(rows, low, rows.log_at))
+        g = len(rows.generations) - 1
+        while rows.generations[g, FIRST_ROW] > low:
+            g -= 1
+        rows.guides = rows.generations[g, FIRST_ROW]
 
 
 @njit(inline="always")

@@ -116,7 +116,8 @@ def batch_of(
     sizes: NDArray[np.uint32],
     times: NDArray[np.int64],
 ) -> layout.Batch:
-    """Documents for the kernel; none is owned, those without a size are not valid, and their numbers are to be set."""
+    """Documents for the kernel; none is owned, those without a size are not valid, and numbers and log times are to be
+    set."""
     hashed = hashes.of_ids(ids)
     keys, starts = hashes.keys(signatures, fingerprints, hashed)
     words = np.zeros((len(ids), layout.MASK), np.uint64)
@@ -127,17 +128,16 @@ def batch_of(
     what = (sizes > 0).astype(np.uint8) * np.uint8(layout.VALID)
     return layout.Batch(
         words=words, what=what, keys=keys, starts=starts, hits=np.zeros((len(keys), 0), np.uint64),
-        signatures=as_words(signatures).reshape(-1),
+        signatures=as_words(signatures).reshape(-1), log=np.zeros(len(ids), np.int64),
     )  # fmt: skip
 
 
-def parts(places: NDArray[np.int64], documents: int, block: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Where a batch has to be cut because generations of so many documents begin: generation, start and stop.
+def parts(places: NDArray[np.int64], generations: NDArray[np.int64], block: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Where a batch has to be cut because generations begin: generation, start and stop.
 
-    places: int64[n], ascending: how many documents of the log came before each. block: it is cut where blocks of so
-    many documents begin, too.
+    places: int64[n], ascending: how many documents of the log came before each. generations: the number of each one's.
+    block: it is cut where blocks of so many documents begin, too.
     """
-    generations = places // documents
     blocks = places // block if block else generations
     cuts = np.flatnonzero((np.diff(generations) != 0) | (np.diff(blocks) != 0)) + 1
     for start, stop in pairwise([0, *cuts.tolist(), len(places)]):

@@ -6,10 +6,22 @@ import numpy as np
 
 from stream_lsh.hashing.kernels import half_at, njit, read_at, word_at
 from stream_lsh.index.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, LAST, POSTINGS, WORDS
-from stream_lsh.index.memory import empty, newest, posted, posting_key
+from stream_lsh.index.memory import empty, first_since, newest, posting_key, since
 from stream_lsh.index.runs import filter_mask, filter_word
 
-__all__ = ["COPIES", "FOLLOWERS", "count", "empty", "key_behind", "key_range", "nowhere", "passing", "probe", "read"]
+__all__ = [
+    "COPIES",
+    "FOLLOWERS",
+    "count",
+    "empty",
+    "first_of",
+    "key_behind",
+    "key_range",
+    "nowhere",
+    "passing",
+    "probe",
+    "read",
+]
 
 FOLLOWERS, COPIES = np.uint64(1), np.uint64(2)  # what stands behind a row; under `unique` what was dropped for it
 _ONE = np.uint64(1)
@@ -84,24 +96,28 @@ def _bound(runs, r, start, stop, posting, room):  # type: ignore[no-untyped-def]
 
 
 @njit
-def key_range(runs, r, key, room):  # type: ignore[no-untyped-def]
-    """Where `key` begins and ends among the postings of run r of the table; the position of what is in `room`, or -1.
+def key_range(runs, r, key, row, room):  # type: ignore[no-untyped-def]
+    """Where the rows of `key` from `row` on begin and end among the postings of run r of the table; the position of
+    what is in `room`, or -1.
 
     room: uint64[m], for what is read from the file: as a rule all that share the directory's entry, with one read.
     """
+    if row >= runs[r, LAST]:
+        return np.int64(0), np.int64(0), np.int64(-1)
     bits = np.uint64(runs[r, BITS])
     entry = np.int64(key >> (np.uint64(64) - bits))
     rest = (key << bits) & _HIGH
+    least = rest + np.uint64(max(row - runs[r, FIRST], np.int64(0)))
     low = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry))
     high = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry + 4))
     if high - low > len(room):  # an entry with a bucket of very many postings
-        start = _bound(runs, r, low, high, rest, room)
+        start = _bound(runs, r, low, high, least, room)
         if rest == _HIGH:
             return start, high, np.int64(-1)
         return start, _bound(runs, r, start, high, rest + _LOWEST, room), np.int64(-1)
     _load(runs, r, low, high, room)
     start = np.int64(0)
-    while start < high - low and room[start] < rest:
+    while start < high - low and room[start] < least:
         start += 1
     stop = start
     while stop < high - low and room[stop] & _HIGH == rest:
@@ -130,20 +146,20 @@ def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-unt
 
 
 @njit
-def read(key, slot, hits, at, runs, memory, limit, room, out):  # type: ignore[no-untyped-def]
-    """The newest rows under `key`, at most `limit`, newest first, in `out`.
+def read(key, slot, hits, at, runs, memory, row, limit, room, out):  # type: ignore[no-untyped-def]
+    """The newest rows under `key` from `row` on, at most `limit`, newest first, in `out`.
 
     slot: the key's in memory. hits[at]: the runs that may hold it, by `passing`.
 
     Returns their number, and whether there are more.
     """
-    there = posted(memory, slot, key)
-    n = newest(memory, slot, key, limit, out)
+    there = since(memory, slot, key, row)
+    n = newest(memory, slot, key, min(limit, there), out)
     if there > limit:
         return n, True
     for r in range(len(runs)):
         if hits[at, r >> 6] >> np.uint64(r & 63) & _ONE:
-            start, stop, loaded = key_range(runs, r, key, room)
+            start, stop, loaded = key_range(runs, r, key, row, room)
             if stop - start > limit - n:
                 return _rows_of(runs, r, stop - (limit - n), stop, loaded, room, out, n), True
             n = _rows_of(runs, r, start, stop, loaded, room, out, n)
@@ -151,11 +167,23 @@ def read(key, slot, hits, at, runs, memory, limit, room, out):  # type: ignore[n
 
 
 @njit
-def count(key, slot, hits, runs, memory, room):  # type: ignore[no-untyped-def]
-    """How many rows are posted under a key; hits: uint64[1, w], of `probe`."""
-    total = posted(memory, slot, key)
+def count(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-def]
+    """How many rows are posted under a key from `row` on; hits: uint64[1, w], of `probe`."""
+    total = since(memory, slot, key, row)
     for r in range(len(runs)):
         if hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
-            start, stop, _ = key_range(runs, r, key, room)
+            start, stop, _ = key_range(runs, r, key, row, room)
             total += stop - start
     return total
+
+
+@njit
+def first_of(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-def]
+    """The oldest row under a key from `row` on, where there is one; hits: uint64[1, w], of `probe`."""
+    for r in range(len(runs) - 1, -1, -1):
+        if hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
+            start, stop, _ = key_range(runs, r, key, row, room)
+            if start < stop:
+                _load(runs, r, start, start + 1, room)
+                return runs[r, FIRST] + np.int64(room[0] & _ROW)
+    return first_since(memory, slot, row)

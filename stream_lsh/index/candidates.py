@@ -7,7 +7,7 @@ import numpy as np
 from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import agreement_with, equal, in_ring, note_of, word
-from stream_lsh.index.buckets import FOLLOWERS, count, empty, key_behind, nowhere, probe, read
+from stream_lsh.index.buckets import COPIES, FOLLOWERS, count, empty, first_of, key_behind, nowhere, probe, read
 from stream_lsh.index.layout import FOLLOWED, FOLLOWS, ID
 from stream_lsh.index.memory import find
 from stream_lsh.index.undecided import read_undecided
@@ -17,6 +17,7 @@ _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
 _AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
+_ENTRIES = np.int64(16)  # so many times as many rows of a bucket are read for those behind whom others stand
 
 
 @njit(inline="always")
@@ -70,7 +71,7 @@ def forget(scratch):  # type: ignore[no-untyped-def]
         while table[slot] != m:
             slot = (slot + 1) & mask
         table[slot] = -1
-        histogram[met[m, 1]] = 0
+        histogram[max(met[m, 1], _FIRST)] = 0
     scratch.met_count = 0
 
 
@@ -78,31 +79,51 @@ def forget(scratch):  # type: ignore[no-untyped-def]
 def gather(i, work):  # type: ignore[no-untyped-def]
     """Meet the rows in the buckets of document i; under `any` also those behind whom it meets. Returns how many of what
     it looked into was not read to the end, or -1 if there is no room."""
-    batch, limits, scratch = work.batch, work.limits, work.scratch
-    first = batch.starts[i]
-    bands, cut = batch.starts[i + 1] - first - 2, _FIRST
+    batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
+    first, row, entries = batch.starts[i], rows.seen, limits.bucket
+    if not limits.unique and rows.guides < rows.seen:
+        row, entries = rows.guides, _ENTRIES * limits.bucket
+    bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
     for j in range(bands if limits.unique else bands + 1):  # the bucket of its text: known already, or like a band
-        slot = scratch.slots[j]
-        if empty(work.memory, slot) and nowhere(batch.hits, first + j):
+        slot, at = scratch.slots[j], first + j
+        if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
-        most = min(limits.bucket, len(scratch.met) - scratch.met_count)
-        n, more = read(
-            batch.keys[first + j], slot, batch.hits, first + j, work.runs, work.memory, most, scratch.room, scratch.out
-        )
-        if more and most < limits.bucket:
+        most = min(entries, len(scratch.met) - scratch.met_count)
+        n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+        if more and most < entries:
             return NOBODY
+        if n > limits.bucket and out[limits.bucket] >= rows.seen:
+            n, more = limits.bucket, True
         cut += more
         _meet(i, n, np.int64(j) if j < bands else NOBODY, work)
     if limits.unique:
         return cut
     for m in range(scratch.met_count):
-        if scratch.met[m, 1] >= limits.expand and note_of(work.rows, scratch.met[m, 0]) & FOLLOWED:
-            n, more = behind(scratch.met[m, 0], FOLLOWERS, limits.behind, work)
+        if scratch.met[m, 1] >= limits.expand and note_of(rows, scratch.met[m, 0]) & FOLLOWED:
+            n, more = behind(scratch.met[m, 0], FOLLOWERS, rows.guides, limits.behind, work)
             if n < 0 or scratch.met_count + n > len(scratch.met):
                 return NOBODY
-            cut += more > 0
+            cut += more > 0 and out[n - 1] >= rows.seen
             _meet(i, n, NOBODY, work)
+    if rows.guides < rows.seen:
+        _pass_by(work)
     return cut
+
+
+@njit
+def _pass_by(work):  # type: ignore[no-untyped-def]
+    """Of the rows met leave aside those that are not seen, unless there are copies of them that are."""
+    rows, limits, scratch = work.rows, work.limits, work.scratch
+    met, histogram = scratch.met, scratch.histogram
+    for m in range(scratch.met_count):
+        row, agreement = met[m, 0], met[m, 1]
+        if row < rows.seen:
+            copied = _FIRST
+            if agreement >= limits.floor and note_of(rows, row) & FOLLOWED:
+                copied, _ = behind(row, COPIES, rows.seen, np.int64(1), work)
+            if not copied:
+                histogram[agreement] -= 1
+                met[m, 1] = NOBODY
 
 
 @njit
@@ -116,7 +137,8 @@ def gather_undecided(i, work):  # type: ignore[no-untyped-def]
     for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text, too
         if len(scratch.out) - n < limits.bucket:
             return NOBODY
-        m, more = read_undecided(work.older, work.newer, batch.keys[j], limits.bucket, scratch.out[n:])
+        key, row = batch.keys[j], work.rows.seen
+        m, more = read_undecided(work.older, work.newer, key, row, limits.bucket, scratch.out[n:])
         n += m
         cut += more
     _meet(i, n, NOBODY, work)
@@ -171,27 +193,37 @@ def leader(work):  # type: ignore[no-untyped-def]
     """The place of the row to follow among those met: who agrees best, and well enough, of those of this generation
     that stand for themselves; -1 if there is none."""
     met, best, place = work.scratch.met, work.limits.follow - 1, NOBODY
+    first = max(work.memory.first, work.rows.seen)
     for m in range(work.scratch.met_count):
         row, agreement = met[m, 0], met[m, 1]
-        if agreement > best and row >= work.memory.first and not note_of(work.rows, row) & FOLLOWS:
+        if agreement > best and row >= first and not note_of(work.rows, row) & FOLLOWS:
             best, place = agreement, np.int64(m)
     return place
 
 
 @njit
-def behind(row, what, most, work):  # type: ignore[no-untyped-def]
-    """Read what stands behind a row, the newest first: how many rows are in `scratch.out`, -1 if there is no room for
-    them; and how many more there are."""
+def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
+    """Read what stands behind a row, from the row `first` on, the newest first: how many rows are in `scratch.out`, -1
+    if there is no room for them; and how many more there are."""
     memory, scratch = work.memory, work.scratch
     key = key_behind(word(work.rows, row, ID), what)
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
-    there = count(key, slot, scratch.hits, work.runs, memory, scratch.room)
+    there = count(key, slot, scratch.hits, work.runs, memory, first, scratch.room)
     limit = min(most, there)
     if limit > len(scratch.out):
         return NOBODY, there
-    n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, limit, scratch.room, scratch.out)
+    n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, first, limit, scratch.room, scratch.out)
     return n, there - n
+
+
+@njit
+def oldest_behind(row, what, first, work):  # type: ignore[no-untyped-def]
+    """The oldest that stands behind a row, from the row `first` on; there is one."""
+    memory, scratch = work.memory, work.scratch
+    key = key_behind(word(work.rows, row, ID), what)
+    probe(key, work.runs, scratch.hits)
+    return first_of(key, find(memory, key), scratch.hits, work.runs, memory, first, scratch.room)
 
 
 @njit

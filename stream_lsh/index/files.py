@@ -66,7 +66,7 @@ def looking(state: Path) -> Iterator[None]:
 @contextmanager
 def nobody_looking(state: Path) -> Iterator[bool]:
     """Whether files of an index may be deleted inside. Readers wait meanwhile; nobody waits for them."""
-    with _locked(state, fcntl.LOCK_EX | fcntl.LOCK_NB) as free:
+    with _locked(state, fcntl.LOCK_EX | fcntl.LOCK_NB) if state.is_dir() else nullcontext(True) as free:
         yield free
 
 

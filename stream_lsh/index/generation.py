@@ -1,18 +1,19 @@
 """A generation of a shard: an interval of the log with rows and postings of its own.
 
-It never merges with another one, so that one day it can go as a whole: without rewriting, without a pause. What it has
-in the store (ids, texts) lies in a column family that all shards share.
+It never merges with another one, so that it can go as a whole: without rewriting, without a pause. What it has in the
+store (ids, texts) lies in a column family that all shards share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stream_lsh.index.files import make_folder
+from stream_lsh.index.files import looking, make_folder
 from stream_lsh.index.keys import Hashes, Keys
 from stream_lsh.index.layout import CERTAIN, FLAGS, ID, TEXT
 from stream_lsh.index.memory import Memory
@@ -56,17 +57,18 @@ class Generation:
         # By the files, not by the folder: that one has been made again by the shard before.
         found = any((postings / item["file"]).exists() for item in listed)
         self.lost = bool(listed) and workers is not None and not found
-        if workers is not None:
-            make_folder(postings)
-        self.rows = RowFile(folder / f"rows-{shard}.bin", shape, flushed, read_only=workers is None)
-        try:
+        with ExitStack() as opened:
+            if workers is not None:
+                make_folder(postings)
+            else:  # who writes does not delete it meanwhile
+                opened.enter_context(looking(folder))
+            self.rows = RowFile(folder / f"rows-{shard}.bin", shape, flushed, read_only=workers is None)
+            opened.callback(self.rows.close)
             next = known["next"] if known else 0
             self.postings = Postings(state, postings, shard, [] if self.lost else listed, next, workers)
             if workers is not None:
                 self.postings.sweep()
-        except BaseException:
-            self.rows.close()
-            raise
+            self._opened = opened.pop_all()
 
     def rebuild(self, memory: Memory, hashes: Hashes, room: int) -> None:
         """Make the postings again from the rows, with an empty memory segment that takes `room` rows."""
@@ -92,13 +94,13 @@ class Generation:
         return {"number": self.number, "first": self.first, **self.postings.manifest()}
 
     def close(self) -> None:
-        self.rows.close()
+        self._opened.close()
 
 
 def post_rows(block: Any, first: int, memory: Memory, hashes: Hashes, shape: Shape) -> None:
     """Post rows uint64[n, width] in memory, which are those from `first` on of the generation."""
     keys, starts = _keys(block, hashes, shape)
-    replay(np.ascontiguousarray(block), first, shape.signature_at, keys, starts, memory)
+    replay(np.ascontiguousarray(block), first, shape.mask_words, keys, starts, memory)
 
 
 def post_undecided_rows(block: Any, first: int, table: Memory, hashes: Hashes, shape: Shape) -> None:

@@ -22,9 +22,10 @@ from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
 from stream_lsh.index.files import looking, make_folder, raise_limit
-from stream_lsh.index.generation import FOLDER
+from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import NO_GROUP, SEQ
+from stream_lsh.index.layout import NO_GROUP, SEQ, TIME, VALID
+from stream_lsh.index.leaving import Leaving
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
 from stream_lsh.index.postings import Workers
@@ -32,6 +33,7 @@ from stream_lsh.index.refusals import plainly
 from stream_lsh.index.settling import Fates, Settled, Settling
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import Range, Store, name_key
+from stream_lsh.index.window import Window
 from stream_lsh.settings import Settings
 
 FORMAT = 2
@@ -47,7 +49,7 @@ class Index:
             to it. now: seconds since 1970, kept as the time of its making.
 
     Attributes:
-        settings: those of the index.
+        settings: those of the index. window: what it remembers of the log; None = everything.
 
     Raises:
         StateError: for other settings, another format, another process, damage; the message names the file and the
@@ -93,6 +95,10 @@ class Index:
                     number, self.settings, store, self.folder, self._hashes, self._signer.shingle, self._workers
                 )
                 self.shards.append(shard)
+            self.window = Window(self.settings, store.named("window")) if self.settings.window else None
+            self._leaving = Leaving(self.folder, store, self._workers.deletes) if self._workers else None
+            if self._leaving is not None and self.window is not None and self.window.spans:
+                self._leaving.sweep(self.window.spans[0].number)
             self._settling = Settling()
             if self.settings.late:
                 self._settling.restore(Fates.joined([shard.late.fates() for shard in self.shards]))
@@ -126,8 +132,8 @@ class Index:
 
     @property
     def count(self) -> int:
-        """Number of documents stored."""
-        return sum(shard.count for shard in self.shards)
+        """Number of documents that it holds."""
+        return sum(shard.held for shard in self.shards)
 
     def id_of(self, shard: int, row: int) -> bytes:
         """The id of a row, as JSON text."""
@@ -142,12 +148,21 @@ class Index:
         return sign_batch(self._signer, self._hashes, self.settings, columns, want_texts=want_texts)
 
     def match(
-        self, batch: SignedBatch, seqs: NDArray[np.int64], places: NDArray[np.int64] | None = None
+        self,
+        batch: SignedBatch,
+        seqs: NDArray[np.int64],
+        places: NDArray[np.int64] | None = None,
+        *,
+        clock: int | None = None,
     ) -> list[Matches]:
         """Match and store a batch whose documents have the (ascending) numbers `seqs`: one result a shard.
 
-        places: how many documents came before each, if the numbers do not say so because they have gaps.
+        places: how many documents came before each, if the numbers do not say so because they have gaps. clock: ms
+        since 1970, for `max_ahead`.
         Batches must come in order, from one thread.
+
+        Raises:
+            UsageError: there is a window, and the first document has no event time.
         """
         for shard in self.shards:
             shard.poll()
@@ -155,9 +170,9 @@ class Index:
                 shard.flush()
         batch.documents.words[:, SEQ] = seqs
         places = seqs if places is None else places
-        block = self.settings.block
+        generations, block = self._generations(batch, places, clock), self.settings.block
         done: list[tuple[int, int, list[Matches]]] = []
-        for generation, start, stop in parts(places, self.settings.documents_of_a_generation, block):
+        for generation, start, stop in parts(places, generations, block):
             if block:
                 self._enter(int(places[start]) // block)
             for shard in self.shards:
@@ -180,6 +195,15 @@ class Index:
             Matches.joined([(start, stop, found[number]) for start, stop, found in done])
             for number in range(len(self.shards))
         ]
+
+    def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
+        """The generations that the documents of a batch belong to; with a window they get their log times, too."""
+        if self.window is None:
+            return places // self.settings.documents_of_a_generation
+        documents = batch.documents
+        times, counts = documents.words[:, TIME].astype(np.int64), documents.what & np.uint8(VALID) != 0
+        documents.log[:], generations = self.window.enter(times, counts, places, clock)
+        return generations
 
     def _enter(self, block: int) -> None:
         """Go into a block of the log."""
@@ -221,8 +245,11 @@ class Index:
             shard.late.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
-        """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group."""
+        """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group. What is seen
+        follows from log time as it stands."""
         batch.documents.words[:, SEQ] = np.int64(NO_GROUP).view(np.uint64)
+        if self.window is not None:
+            batch.documents.log[:] = self.window.now
         steps = [Matching(shard, batch, store=False, known=known) for shard in self.shards]
         for step in steps:
             step.run(0, len(batch))
@@ -254,14 +281,30 @@ class Index:
                 f"a commit of the index in {self.folder} was broken off: open it again; "
                 "what was committed before is in it"
             )
-        values = {**more, **{name_key(name): orjson.dumps(value) for name, value in facts.items()}}
         # The shards hand over their rows and call them committed; if these are not written, nothing may be any more.
         self._torn = True
+        gone = self._forgotten()
+        if self.window is not None:
+            facts = {**facts, "window": self.window.facts}
+        values = {**more, **{name_key(name): orjson.dumps(value) for name, value in facts.items()}}
         self._write(values, [shard.take() for shard in self.shards])
+        if self._leaving is not None:
+            self._leaving.add(gone)
         for shard in self.shards:
             if shard.full:
                 shard.flush()
         self._torn = False
+
+    def _forgotten(self) -> dict[int, list[Generation]]:
+        """Leave out the generations that nobody sees any more, in the next manifests; they count until then."""
+        gone: dict[int, list[Generation]] = {}
+        for number in self.window.gone if self.window is not None else ():
+            if not all(shard.lets_go(number) for shard in self.shards):
+                break
+            assert self.window is not None
+            self.window.forget(number)
+            gone[number] = [generation for shard in self.shards for generation in shard.drop(number)]
+        return gone
 
     def _write(self, values: dict[bytes, bytes], taken: list[tuple[dict[bytes, bytes], list[Range]]]) -> None:
         ranges: list[Range] = []

@@ -14,7 +14,7 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 
 # Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
 # stands behind, 0 if it stands for itself. SIMILARITY: with that one, a float's bits. GROUP: number of the founder.
-# MASK, under `any` only: the bands in which it is posted. The signature follows.
+# MASK, under `any` only: the bands in which it is posted. With a window the log time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
@@ -49,7 +49,7 @@ class Batch(Struct):
 
     words: those of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS. keys, starts:
     document i has keys[starts[i]:starts[i + 1]]: those of its bands, then the text's and the id's. hits: the runs that
-    may hold each key (`buckets.passing`).
+    may hold each key (`buckets.passing`). log: their log times, where there is a window.
     """
 
     words: Words2  # [n, MASK]
@@ -58,6 +58,7 @@ class Batch(Struct):
     starts: Numbers
     hits: Words2
     signatures: Words  # [n * S]
+    log: Numbers
 
     @property
     def sizes(self) -> Words:
@@ -70,7 +71,8 @@ class Rows(Struct):
     words of the signatures) of the latest ones in a ring, from row `kept` on as far as they are not overwritten.
 
     total: number of rows of all generations. read: scratch, what is read of a row in a file. notes: what is known of
-    the rows in the ring, FOLLOWS and FOLLOWED.
+    the rows in the ring, FOLLOWS and FOLLOWED. seen: the first row that the document at hand sees; log time never goes
+    back, so it sees all after it. guides: the first row of its generation, behind which others may stand that are seen.
     """
 
     base: Number
@@ -78,10 +80,14 @@ class Rows(Struct):
     recent: Words2  # [room, width]
     generations: Numbers2  # [g, 3] oldest first
     signature_at: Number  # word of a row at which its signature begins
+    log_at: Number  # that of its log time, where there is a window
     read: Words
     kept: Number
     ring: Words  # [h * w]
     notes: Bytes  # [h]
+    seen: Number
+    seen_log: Number  # its log time, -1 if it is not known
+    guides: Number
 
 
 FOLLOWS, FOLLOWED = _numbers(1, 2)  # it stands behind another one; others stand behind it
@@ -95,6 +101,7 @@ class Limits(Struct):
     alone: Flag  # there is no other shard: what is found here is the verdict
     late: Flag  # under `unique`, as there are others: rows are posted once it is known whether they were kept
     store: Flag  # else documents are only looked up
+    window: Number  # of log time, in ms, in which a row is seen; 0 = always
     threshold: Real
     full: Number  # agreement of equal signatures
     floor: Number  # least agreement of a candidate that is verified

@@ -3,6 +3,7 @@
 Each document sees all rows before it, those of its own batch included, so that the answers do not depend on how the
 log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judge` and `_compare` have it:
 
+0. With a window, rows older than it are not seen, wherever below rows are read.
 1. An id that is known makes a document redelivered, or rejected. Under `unique` a text that was kept is decided by one
    look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
@@ -19,7 +20,7 @@ import numpy as np
 
 from stream_lsh.hashing.bits import float_of
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import same_hash, word
+from stream_lsh.index.access import same_hash, see, word
 from stream_lsh.index.buckets import empty, nowhere, read
 from stream_lsh.index.candidates import forget, gather, gather_undecided, leader, nominate, rank
 from stream_lsh.index.layout import (
@@ -75,6 +76,8 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     columns, what, slots = results.columns, batch.what[i], scratch.slots
     if not what & VALID:
         return DONE
+    if work.limits.window:
+        see(work.rows, batch.log[i] - work.limits.window)
     # All look-ups first: they do not depend on each other, so that the waits for memory overlap.
     keys, first = batch.keys, batch.starts[i]
     for k in range(batch.starts[i + 1] - first):
@@ -171,7 +174,8 @@ def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
     at, slot, out = batch.starts[i] + place, scratch.slots[place], scratch.out
     if empty(work.memory, slot) and nowhere(batch.hits, at):
         return NOBODY
-    n, _ = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, np.int64(len(out)), scratch.room, out)
+    key, most = batch.keys[at], np.int64(len(out))
+    n, _ = read(key, slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
     return _same(i, what, n, work)
 
 
@@ -179,7 +183,7 @@ def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
 def _undecided_with_id(i, work):  # type: ignore[no-untyped-def]
     """The undecided row with the document's id, or -1."""
     out, key = work.scratch.out, work.batch.keys[work.batch.starts[i + 1] - 1]
-    n, _ = read_undecided(work.older, work.newer, key, np.int64(len(out)), out)
+    n, _ = read_undecided(work.older, work.newer, key, work.rows.seen, np.int64(len(out)), out)
     return _same(i, ID, n, work)
 
 

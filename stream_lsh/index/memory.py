@@ -141,6 +141,43 @@ def posted(memory, slot, key):  # type: ignore[no-untyped-def]
 
 
 @njit
+def since(memory, slot, key, row):  # type: ignore[no-untyped-def]
+    """How many rows are posted under the key from `row` on."""
+    n = posted(memory, slot, key)
+    if n == 0 or row <= memory.first:
+        return n
+    value, pool, first = memory.slots[slot, 1], memory.pool, row - memory.first
+    block = np.int64(value >> _HALF)
+    if block == 0:
+        return np.int64(np.int64(value & _LOW) >= first)
+    n = np.int64(0)
+    while block != 0 and np.int64(pool[block + _ROWS + np.int64(pool[block + _USED]) - 1]) >= first:
+        place = block + _ROWS
+        end = place + np.int64(pool[block + _USED])
+        while np.int64(pool[place]) < first:
+            place += 1
+        n += end - place
+        block = np.int64(pool[block + _BEFORE])
+    return n
+
+
+@njit
+def first_since(memory, slot, row):  # type: ignore[no-untyped-def]
+    """The oldest row posted there from `row` on; there is one."""
+    value, pool, first = memory.slots[slot, 1], memory.pool, row - memory.first
+    block, found = np.int64(value >> _HALF), np.int64(value & _LOW)
+    if block == 0:
+        return memory.first + found
+    while block != 0:
+        for k in range(np.int64(pool[block + _USED]) - 1, -1, -1):
+            if np.int64(pool[block + _ROWS + k]) < first:
+                return memory.first + found
+            found = np.int64(pool[block + _ROWS + k])
+        block = np.int64(pool[block + _BEFORE])
+    return memory.first + found
+
+
+@njit
 def newest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
     """The newest rows under a key, at most `limit`, newest first, in `out`; their number."""
     if limit <= 0 or memory.slots[slot, 0] != key:
@@ -162,9 +199,9 @@ def newest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def oldest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
-    """The oldest rows under a key, at most `limit`, oldest first, in `out`; their number."""
-    end = posted(memory, slot, key)
+def oldest(memory, slot, key, skipped, limit, out):  # type: ignore[no-untyped-def]
+    """The oldest rows under a key but for so many, at most `limit`, oldest first, in `out`; their number."""
+    end = posted(memory, slot, key) - skipped
     n = min(limit, end)
     if n <= 0:
         return np.int64(0)
@@ -172,9 +209,9 @@ def oldest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
     block = np.int64(value >> _HALF)
     if block == 0:
         out[0] = first + np.int64(value & _LOW)
-    while block != 0:
+    while block != 0 and end > 0:
         start = end - np.int64(pool[block + _USED])
-        for k in range(start, min(end, n)):
+        for k in range(max(start, np.int64(0)), min(end, n)):
             out[k] = first + np.int64(pool[block + _ROWS + k - start])
         block, end = np.int64(pool[block + _BEFORE]), start
     return n

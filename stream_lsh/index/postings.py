@@ -33,9 +33,10 @@ class Workers:
     writes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "write"))
     short: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "merge"))
     long: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "merge-long"))
+    deletes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "delete"))
 
     def close(self) -> None:
-        for pool in (self.writes, self.short, self.long):
+        for pool in (self.deletes, self.writes, self.short, self.long):
             pool.shutdown()
 
 

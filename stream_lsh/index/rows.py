@@ -38,7 +38,8 @@ class Shape:
         self.components = signing.signature_size
         self.signature_words = -(-self.components * self.component.itemsize // 8)
         self.mask_words = 0 if settings.against == "unique" else (signing.bands + 63) // 64
-        self.signature_at = int(layout.MASK) + self.mask_words
+        self.log_at = int(layout.MASK) + self.mask_words
+        self.signature_at = self.log_at + (settings.window is not None)
         self.width = self.signature_at + self.signature_words
         # Of a signature, the words that candidates are ranked by.
         self.head_words = min(self.signature_words, layout.HEAD_COMPONENTS * self.component.itemsize // 8)

@@ -51,7 +51,8 @@ class Shard:
     """A shard, opened at its last committed row.
 
     Args:
-        state: folder of the index. base: rows before it do not exist (a changelog that was trimmed has lost them).
+        state: folder of the index. base: of an empty one, rows before it do not exist (a changelog that was trimmed
+            has lost them).
         workers: None = read only, beside whoever writes.
 
     Raises:
@@ -84,15 +85,16 @@ class Shard:
         self._workers = workers
         known = store.named(f"shard/{number}") or {"rows": base, "generations": []}
         self._committed: int = known["rows"]
+        base = known["generations"][0]["first"] if known["generations"] else self._committed
         self._room = settings.memory_documents // settings.shards + BATCH + 2 * settings.block
         if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
             self._room = max(self._room, self._committed - _in_files(known["generations"], base) + BATCH)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
         self.rows = Rows(
             base=base, total=base, recent=np.zeros((self._room, shape.width), np.uint64),
-            generations=np.empty((0, 3), np.int64), signature_at=shape.signature_at,
+            generations=np.empty((0, 3), np.int64), signature_at=shape.signature_at, log_at=shape.log_at,
             read=np.empty(shape.width, np.uint64), kept=base, ring=np.empty(ring * shape.head_words, np.uint64),
-            notes=np.empty(ring, np.uint8),
+            notes=np.empty(ring, np.uint8), seen=base, seen_log=-1, guides=base,
         )  # fmt: skip
         self._segment = base  # the first row of the memory segment
         self._at = 0  # the generation that it belongs to
@@ -104,6 +106,7 @@ class Shard:
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
         self._values: dict[bytes, bytes] = {}
         self._told: dict[bytes, bytes] = {}
+        self._left: list[Range] = []  # keys of generations that went
         self._passed = base  # rows whose values in the store are deleted
         try:
             self._restore(known["generations"])
@@ -202,6 +205,11 @@ class Shard:
         return int(self.rows.total)
 
     @property
+    def held(self) -> int:
+        """Number of rows that are there."""
+        return self.count - self.generations[0].first if self.generations else 0
+
+    @property
     def _base(self) -> int:
         """The first row in memory."""
         return int(self.rows.base)
@@ -273,14 +281,41 @@ class Shard:
         values = {name_key(f"shard/{self.number}"): orjson.dumps(facts)}
         values.update(self._values)  # also when closing: a run that counts has the checksum of its rows
         self._values = {}
+        ranges, self._left = self._left, []
         in_files = _in_files(known, 0)
         if self.limits.late:  # what is undecided may stand in one value with the last of them
-            in_files = max(0, in_files - BATCH + 1)
-        if in_files <= self._passed:
-            return values, []
-        self._passed = in_files
-        end = rows_key(ROWS, self.number, self.generation_of(in_files - 1), in_files)
-        return values, [(rows_key(ROWS, self.number, 0, 0), end)]
+            in_files -= BATCH - 1
+        if in_files > self._passed:
+            self._passed = in_files
+            number = self.generation_of(max(in_files, self.generations[0].first))
+            end = rows_key(ROWS, self.number, number, in_files)
+            ranges.append((rows_key(ROWS, self.number, 0, 0), end))
+        return values, ranges
+
+    def lets_go(self, number: int) -> bool:
+        """Whether generation `number` may go: all of it is in files and committed, and another one has begun."""
+        later = next((g for g in self.generations if g.number > number), None)
+        return (
+            later is not None
+            and later.first <= min(self._committed, self._segment)
+            and (self.generations[self._at].number > number)
+        )
+
+    def drop(self, number: int) -> list[Generation]:
+        """Leave out generation `number`, the oldest, from now on and in the next manifest; who gets it closes it."""
+        if not self.generations or self.generations[0].number != number:  # nothing came into it
+            return []
+        gone = self.generations.pop(0)
+        self._at -= 1
+        self._look()
+        rows, first = self.rows, self.generations[0].first
+        if rows.seen < first:
+            rows.seen = rows.guides = first
+            rows.seen_log = -1
+        mine = name_key(flush_name(self.number, number, 0))[:-1]
+        self._values = {key: value for key, value in self._values.items() if not key.startswith(mine)}
+        self._left.append((mine, mine[:-1] + b"0"))  # what follows "/"
+        return [gone]
 
     @property
     def changed(self) -> bool:

@@ -35,6 +35,7 @@ from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 ROWS, IDS, TEXTS, TOLD, ANSWERS = b"r", b"i", b"t", b"f", b"a"
 GROUP, MEMBERS, FOUNDERS, SOURCES = b"g", b"n", b"k", b"s"
 _PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES), "groups")}
+_GENERATION = "generation-"  # and its number: the name of its column family
 _KEY = struct.Struct(">cHIQ")
 _DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
 _BUFFER = 8 << 20  # bytes of a column family in memory before they are written to a file
@@ -101,8 +102,8 @@ class Store:
         batch = WriteBatch(raw_mode=True)
         try:
             for begin, end in ranges:
-                if (family := _family_of(begin)) in self._handles:
-                    batch.delete_range(begin, end, self._handles[family])
+                if (family := _family_of(begin)) == "default" or family in self._handles:
+                    batch.delete_range(begin, end, self._handles.get(family))
             for key in deleted:
                 batch.delete(key, self._handle(key))
             for key, value in values.items():
@@ -119,6 +120,24 @@ class Store:
             self._families[name] = self._db.create_column_family(name, _family_options(name))
             self._handles[name] = self._db.get_column_family_handle(name)
         return self._handles[name]
+
+    def generations(self) -> list[int]:
+        """The numbers of the generations that it has values of."""
+        return [int(name.removeprefix(_GENERATION)) for name in self._families if name.startswith(_GENERATION)]
+
+    def drop(self, generation: int) -> None:
+        """Let go of all values of a generation, with their files; nobody reads or writes them any more."""
+        name = f"{_GENERATION}{generation}"
+        if name not in self._handles:
+            return
+        del self._handles[name]
+        family = self._families.pop(name)
+        with suppress(AttributeError):
+            family.close()
+        try:
+            self._db.drop_column_family(name)
+        except Exception as error:
+            raise _state_error(self.path, error) from None
 
     def named(self, name: str) -> Any:
         """The JSON value stored under a name, or None."""
@@ -284,7 +303,7 @@ def _family_of(key: bytes) -> str:
     """The column family that a key belongs to."""
     if key.startswith(b"m/"):
         return "default"
-    return _PASSING.get(key[:1]) or f"generation-{_KEY.unpack(key)[2]}"
+    return _PASSING.get(key[:1]) or f"{_GENERATION}{_KEY.unpack(key)[2]}"
 
 
 def rows_key(kind: bytes, shard: int, generation: int, first: int) -> bytes:

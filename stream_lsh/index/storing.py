@@ -72,7 +72,9 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     else:
         recent[place + SIMILARITY] = bits_of(work.results.similarity[i])
         recent[place + GROUP] = np.uint64(columns[i, GROUP_OF])
-    mask_words = rows.signature_at - MASK
+    if limits.window:
+        recent[place + rows.log_at] = np.uint64(batch.log[i])
+    mask_words = rows.log_at - MASK
     for w in range(mask_words):
         recent[place + MASK + w] = ~scratch.bands[leader, w] if flags & FOLLOWER else _ALL
     signatures, begin = batch.signatures, i * limits.signature
@@ -117,17 +119,17 @@ def post(memory, keys, first, bands, slots, row, flags, of, masks, mask_at, mask
 
 
 @njit(allocates=True)
-def replay(block, first, signature_at, keys, starts, memory):  # type: ignore[no-untyped-def]
+def replay(block, first, mask_words, keys, starts, memory):  # type: ignore[no-untyped-def]
     """Post rows uint64[n, width] of the newest generation again, which are the rows from `first` on in it; their keys
     are given as those of a batch."""
     slots = np.empty(starts[1] - starts[0] if len(starts) > 1 else 0, np.int64)
-    flat, width, words = block.reshape(-1), block.shape[1], signature_at - MASK
+    flat, width = block.reshape(-1), block.shape[1]
     for i in range(len(block)):
         bands = starts[i + 1] - starts[i] - 2
         for k in range(bands + 2):
             slots[k] = find(memory, keys[starts[i] + k])
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
-        post(memory, keys, starts[i], bands, slots, first + i, flags, block[i, OF], flat, i * width + MASK, words)
+        post(memory, keys, starts[i], bands, slots, first + i, flags, block[i, OF], flat, i * width + MASK, mask_words)
 
 
 @njit

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.memory import append, find, newest, oldest, posted
+from stream_lsh.index.memory import append, find, newest, oldest, posted, since
 
 
 @njit
@@ -29,16 +29,17 @@ def post_again(segment, keys, starts, row, certain):  # type: ignore[no-untyped-
 
 
 @njit
-def read_undecided(older, newer, key, limit, out):  # type: ignore[no-untyped-def]
-    """The rows of both blocks under a key, in `out`; if they are more than `limit`, half of them the oldest, half the
-    newest. Returns their number, and whether there are more."""
+def read_undecided(older, newer, key, row, limit, out):  # type: ignore[no-untyped-def]
+    """The rows of both blocks under a key from `row` on, in `out`; if they are more than `limit`, half of them the
+    oldest, half the newest. Returns their number, and whether there are more."""
     before, after = find(older, key), find(newer, key)
-    there = posted(older, before, key) + posted(newer, after, key)
+    first, second = since(older, before, key, row), since(newer, after, key, row)
+    there = first + second
     most = there if there <= limit else (limit + 1) >> 1
-    n = oldest(older, before, key, most, out)
-    n += oldest(newer, after, key, most - n, out[n:])
+    n = oldest(older, before, key, posted(older, before, key) - first, min(most, first), out)
+    n += oldest(newer, after, key, posted(newer, after, key) - second, most - n, out[n:])
     if there <= limit:
         return n, False
-    m = newest(newer, after, key, limit - n, out[n:])
+    m = newest(newer, after, key, min(limit - n, second), out[n:])
     m += newest(older, before, key, limit - n - m, out[n + m :])
     return n + m, True

@@ -7,7 +7,7 @@ import numpy as np
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import agreement_with, note_of, same_hash, word
 from stream_lsh.index.buckets import COPIES
-from stream_lsh.index.candidates import behind, best
+from stream_lsh.index.candidates import behind, best, oldest_behind
 from stream_lsh.index.layout import (
     DOCUMENT,
     EXACT,
@@ -51,7 +51,7 @@ def verify(i, work):  # type: ignore[no-untyped-def]
         if similar == BELOW:
             continue
         matched += 1
-        if same and row >= work.memory.first:
+        if same and row >= max(work.memory.first, rows.seen):
             original = row
         code = _matched(i, row, similar, same, work)
         if code != DONE:
@@ -115,20 +115,24 @@ def _estimate(i, row, work):  # type: ignore[no-untyped-def]
 @njit
 def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     """Add a verified match, and under `any` the newest of its copies, as many as are listed; the others are counted.
-    Returns DONE or what there is no room for."""
-    results, limits, out = work.results, work.limits, work.scratch.out
-    columns, room = results.columns, len(results.similarities)
+    One that is not seen is there for its copies only. Returns DONE or what there is no room for."""
+    results, limits, out, rows = work.results, work.limits, work.scratch.out, work.rows
+    columns, room, oldest = results.columns, len(results.similarities), row
     if results.found == room:
         return FULL
-    _emit(i, row, similar, same, work)
+    if row >= rows.seen:
+        _emit(i, row, similar, same, work)
+        number = results.matches[results.found - 1, NUMBER]
+    else:
+        oldest = oldest_behind(row, COPIES, rows.seen, work)
+        number = np.int64(word(rows, oldest, SEQ))
     columns[i, KIND] = max(columns[i, KIND], EXACT if same else NEAR)
-    if columns[i, OLDEST] < 0 or row < columns[i, OLDEST]:  # copies are younger
-        columns[i, OLDEST] = row
-        columns[i, OLDEST_SEQ] = results.matches[results.found - 1, NUMBER]
+    if columns[i, OLDEST] < 0 or oldest < columns[i, OLDEST]:  # copies are younger
+        columns[i, OLDEST], columns[i, OLDEST_SEQ] = oldest, number
         results.similarity[i] = similar
-    if limits.unique or not note_of(work.rows, row) & FOLLOWED:
+    if limits.unique or not note_of(rows, row) & FOLLOWED:
         return DONE
-    n, more = behind(row, COPIES, limits.copies, work)
+    n, more = behind(row, COPIES, rows.seen, limits.copies, work)
     if n < 0:
         return NO_ROOM
     if results.found + n > room:

@@ -131,6 +131,15 @@ class KafkaSettings(Settings):
         return value
 
     @model_validator(mode="after")
+    def _kept_for_ever(self) -> KafkaSettings:
+        if self.window is not None:
+            raise ValueError(
+                f"window = {self.window!r}: on Kafka nothing is forgotten yet; leave it out here, or use stream-lsh "
+                "dedup, which has it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _possible(self) -> KafkaSettings:
         if not self.late:
             return self

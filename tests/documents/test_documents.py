@@ -25,6 +25,7 @@ from stream_lsh.documents.columns import (
 )
 from stream_lsh.documents.fields import Refused
 from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.times import duration_of, seconds_of
 
 
 def parse(lines: list[bytes], fields: Fields | None = None, **options: Any) -> Columns:
@@ -481,3 +482,26 @@ def test_the_kind_of_a_bad_time_has_its_json_name(value: bytes, name: str) -> No
     rejection = parse([b'{"id":1,"text":"x","ts":' + value + b"}"], Fields(time_field="ts")).rejected[0]
     assert rejection.reason == "bad_time"
     assert rejection.detail.endswith(f"but {name}")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "shown"),
+    [
+        ("90s", 90, "90s"), ("120s", 120, "2m"), ("15m", 900, "15m"), ("36h", 129_600, "36h"), ("7d", 604_800, "7d"),
+        ("2w", 1_209_600, "14d"), ("P7D", 604_800, "7d"), ("P1W", 604_800, "7d"), ("PT12H", 43_200, "12h"),
+        ("P1DT2H3M4S", 93_784, "93784s"),
+    ],
+)  # fmt: skip
+def test_durations(text: str, seconds: int, shown: str) -> None:
+    assert seconds_of(text) == seconds
+    assert duration_of(seconds) == shown
+    assert seconds_of(shown) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "7", "d", "7 d", "-7d", "1.5h", "7D", "0s", "P", "PT", "P1DT", "P1M", "P1Y", "PT0S", "٣d", "9" * 30 + "w"],
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError):
+        seconds_of(text)

@@ -14,10 +14,12 @@ from stream_lsh.index.memory import (
     append,
     empty,
     find,
+    first_since,
     newest,
     oldest,
     posted,
     posting_key,
+    since,
 )
 
 ROOM = 400
@@ -52,14 +54,19 @@ def test_buckets_are_read_from_either_end(given_keys: list[int], limit: int, fir
         for most in (0, limit, ROOM):
             n = newest(memory, slot, np.uint64(key), most, out)
             assert out[:n].tolist() == rows[::-1][:most]
-            n = oldest(memory, slot, np.uint64(key), most, out)
-            assert out[:n].tolist() == rows[:most]
+            for skipped in (0, 1, len(rows) // 2, len(rows)):
+                n = oldest(memory, slot, np.uint64(key), skipped, most, out)
+                assert out[:n].tolist() == rows[skipped:][:most]
+        for row in (0, first, *rows, rows[-1] + 1):
+            later = [other for other in rows if other >= row]
+            assert since(memory, slot, np.uint64(key), row) == len(later)
+            assert not later or first_since(memory, slot, row) == later[0]
     for key in range(1 << 16, 1 << 20, 1 << 16):
         if key not in expected:
             slot = find(memory, np.uint64(key))
             assert empty(memory, slot)
             assert posted(memory, slot, np.uint64(key)) == newest(memory, slot, np.uint64(key), ROOM, out) == 0
-            assert oldest(memory, slot, np.uint64(key), ROOM, out) == 0
+            assert oldest(memory, slot, np.uint64(key), 0, ROOM, out) == since(memory, slot, np.uint64(key), 0) == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
-from stream_lsh.index.buckets import count, key_range, passing, read
+from stream_lsh.index.buckets import count, first_of, key_range, passing, read
 from stream_lsh.index.index import disk_bytes
 from stream_lsh.index.memory import KEY_BITS, Memory, find
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
@@ -36,14 +36,22 @@ def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
     room = np.empty(ROOM, np.uint64)
     hits = passing(np.array([key]), table)
     slot = find(memory, key)
-    n, more = read(key, slot, hits, 0, table, memory, np.int64(len(out)), room, out)
-    start, stop, _ = key_range(table, 0, key, room)
-    assert not more and n == stop - start == count(key, slot, hits, table, memory, room)
+    n, more = read(key, slot, hits, 0, table, memory, first, np.int64(len(out)), room, out)
+    start, stop, _ = key_range(table, 0, key, first, room)
+    assert not more and n == stop - start == count(key, slot, hits, table, memory, first, room)
     for limit in (1, 3, n - 1):
         if 0 < limit < n:
             few = np.empty(n, np.int64)
-            assert read(key, slot, hits, 0, table, memory, np.int64(limit), room, few) == (limit, True)
+            assert read(key, slot, hits, 0, table, memory, first, np.int64(limit), room, few) == (limit, True)
             assert np.array_equal(few[:limit], out[:limit])
+    for row in {first + 1, first + 1000, *out[:n].tolist(), *(out[:n:7] + 1).tolist()}:
+        later = out[:n][out[:n] >= row]
+        assert count(key, slot, hits, table, memory, row, room) == len(later)
+        some = np.empty(n, np.int64)
+        assert read(key, slot, hits, 0, table, memory, row, np.int64(n), room, some) == (len(later), False)
+        assert np.array_equal(some[: len(later)], later)
+        if len(later):
+            assert first_of(key, slot, hits, table, memory, row, room) == later[-1]
     return out[:n][::-1].tolist()
 
 
@@ -65,6 +73,7 @@ def test_a_bucket_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     """Its ends are found by bisection, those of its neighbours too."""
     keys, rows = postings(1, 3000, 0)
     keys[700:2500] = keys[700]
+    rows[700:2500].sort()
     run = Run.of(keys, rows, 0, 1000)
     run.write(tmp_path / "run-0-1.bin")
     for one in (run, Run.open(tmp_path / "run-0-1.bin", check=True)):

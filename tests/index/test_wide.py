@@ -78,11 +78,10 @@ def test_a_run_with_as_many_postings_as_there_can_be(tmp_path: Path, room: int) 
             out = np.empty(16, np.int64)
             wanted = [2**39 + row for row in rows[keys == key].tolist()][::-1]
             hits = passing(np.array([key]), table)
-            for limit in (16, 3):
-                got = read(
-                    key, find(memory, key), hits, 0, table, memory, np.int64(limit), np.empty(room, np.uint64), out
-                )
-                assert (out[: got[0]].tolist(), got[1]) == (wanted[:limit], len(wanted) > limit)
+            for limit, first in ((16, 0), (3, 2**39), (16, wanted[0]), (16, wanted[len(wanted) // 2])):
+                seen, most = [row for row in wanted if row >= first], np.int64(limit)
+                got = read(key, find(memory, key), hits, 0, table, memory, first, most, np.empty(room, np.uint64), out)
+                assert (out[: got[0]].tolist(), got[1]) == (seen[:limit], len(seen) > limit)
         run = Run(0, 0, 2**27, MOST_POSTINGS, filter, directory, None, path, os.dup(fd), PAGE)
         found_keys, found_rows = run.between(MOST_POSTINGS - many + 3, MOST_POSTINGS)
         assert found_keys.tolist() == keys[3:].tolist() and found_rows.tolist() == rows[3:].tolist()
@@ -127,7 +126,7 @@ def test_rows_behind_two_to_the_32_bytes(tmp_path: Path) -> None:
             base=first + flushed + 50, total=first + flushed + 50, recent=np.zeros((1, shape.width), np.uint64),
             generations=np.array([[0, -1, 0], [first, file.file, file.start]]), signature_at=shape.signature_at,
             read=np.empty(shape.width, np.uint64), kept=first + flushed + 50, ring=np.empty(16, np.uint64),
-            notes=np.empty(1, np.uint8),
+            notes=np.empty(1, np.uint8), log_at=shape.log_at, seen=first, seen_log=-1, guides=first,
         )  # fmt: skip
         for k in (0, 1, 49):
             assert word(kernel, first + flushed + k, SEQ) == rows[k, SEQ]

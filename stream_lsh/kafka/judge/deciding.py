@@ -51,7 +51,7 @@ class Deciding:
         n, offset = len(source), replies[0].offset
         seqs, at = numbers(offset, n), places_in_log(self._documents, accepted, n)
         settled = []
-        for block, start, stop in parts(at, self._settings.block):
+        for block, start, stop in parts(at, at // self._settings.block):
             self._forget(block * self._settings.block)
             found = [reply.matches.between(start, stop) for reply in replies]
             settled.append((start, stop, self._settling.settle(found, start, stop, seqs, at)))

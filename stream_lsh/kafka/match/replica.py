@@ -300,7 +300,7 @@ class Replica:
         self._torn = True  # from here to the write nothing else may be written: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = Matching(shard, batch), sequenced.places(len(batch)), self.settings.block
-        for generation, start, stop in parts(places, self.settings.documents_of_a_generation, block):
+        for generation, start, stop in parts(places, places // self.settings.documents_of_a_generation, block):
             values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
             if block:
                 self._enter(shard, int(places[start]) // block, sequenced)

@@ -1,0 +1,77 @@
+"""Log time: what time it is by the documents themselves. It never goes back, and no clock is asked.
+
+It is the running maximum of the median of the last 64 event times (of all, while there are fewer; of an even number the
+lower one of the middle). So up to 31 mad times among any 64 move nothing, and what comes late or is filled in later
+turns nothing back. A document without an event time is taken at the log time as it stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.hashing.kernels import njit
+
+LAST = 64
+BEFORE = -1  # log time before the first event time
+
+
+class LogTime:
+    """Log time up to some document.
+
+    Args:
+        known: as `facts` gave it; None = no document yet.
+
+    Attributes:
+        now: log time as it stands, ms since 1970; BEFORE if there was no event time yet.
+    """
+
+    def __init__(self, known: dict[str, Any] | None = None) -> None:
+        known = known or {"last": [], "time": BEFORE}
+        self._last = np.zeros(LAST, np.int64)  # the last event times, a ring
+        self._entered = len(known["last"])
+        self._last[: self._entered] = known["last"]
+        self.now: int = known["time"]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it goes on from, ready for JSON."""
+        oldest = max(0, self._entered - LAST)
+        return {"last": [int(self._last[k % LAST]) for k in range(oldest, self._entered)], "time": self.now}
+
+    def advance(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Log times int64[n] of the next documents, which have these event times (NO_TIME: none)."""
+        out = np.empty(len(times), np.int64)
+        ordered = np.full(LAST, np.iinfo(np.int64).max)
+        ordered[: min(self._entered, LAST)] = np.sort(self._last[: min(self._entered, LAST)])
+        self._entered, self.now = (int(n) for n in _advance(times, self._last, ordered, self._entered, self.now, out))
+        if self._entered > LAST:
+            self._entered = LAST + self._entered % LAST  # how many there were says nothing; where the ring stands does
+        return out
+
+
+@njit
+def _advance(times, last, ordered, entered, now, out):  # type: ignore[no-untyped-def]
+    """last: the ring of event times, `entered` of which were ever there; ordered: the same, ascending."""
+    for i in range(len(times)):
+        time = times[i]
+        if time != NO_TIME:
+            size, place = min(entered, np.int64(LAST)), entered % LAST
+            if size == LAST:
+                size -= 1
+                at = np.searchsorted(ordered, last[place])
+                for k in range(at, size):
+                    ordered[k] = ordered[k + 1]
+            at = size
+            while at > 0 and ordered[at - 1] > time:
+                ordered[at] = ordered[at - 1]
+                at -= 1
+            ordered[at] = time
+            last[place] = time
+            entered += 1
+            now = max(now, ordered[size >> 1])
+        out[i] = now
+    return entered, now

@@ -1,0 +1,121 @@
+"""What an index with a window remembers of the log: its time, and the generations that it is cut into.
+
+A generation ends where the next one's documents are of another part of the log: an eighth of the window, but at least a
+minute; or where it is full. All that is a function of the log, and so the same for all shards. A generation whose last
+document has left the window is seen by nobody who comes, and can go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.errors import UsageError
+from stream_lsh.index.logtime import BEFORE, LogTime
+from stream_lsh.settings import Settings
+
+SHARE, LEAST = 8, 60_000  # a generation is this share of the window, and at least so long (ms)
+
+
+@dataclass(slots=True)
+class Span:
+    """A generation: log times of its first and its last document; part: documents before it, in generations' worth."""
+
+    number: int
+    first: int
+    last: int
+    part: int
+
+
+class Window:
+    """The window up to some document.
+
+    Args:
+        known: as `facts` gave it; None = no document yet.
+
+    Attributes:
+        spans: the generations that are there, oldest first. jumps: how often log time went on by more than the window
+        from one document to the next, so that everything was forgotten.
+    """
+
+    def __init__(self, settings: Settings, known: dict[str, Any] | None = None) -> None:
+        known = known or {"jumps": 0, "generations": []}
+        self._settings = settings
+        self._length = settings.window_ms
+        self._cut = max(self._length // SHARE, LEAST)
+        self._log = LogTime(known.get("log"))
+        self.jumps: int = known["jumps"]
+        self.spans = [Span(**item) for item in known["generations"]]
+
+    @property
+    def now(self) -> int:
+        """Log time as it stands."""
+        return self._log.now
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it goes on from, ready for JSON."""
+        return {"log": self._log.facts, "jumps": self.jumps, "generations": [asdict(span) for span in self.spans]}
+
+    def enter(
+        self, times: NDArray[np.int64], counts: NDArray[np.bool_], places: NDArray[np.int64], clock: int | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Log times and generations int64[n] of the next documents.
+
+        Args:
+            times: event times, NO_TIME without one. counts: bool[n]; of what is rejected no time counts. places: how
+                many documents came before each. clock: ms since 1970, for `max_ahead`.
+
+        Raises:
+            UsageError: the very first document that counts has no time; nothing has changed.
+        """
+        times = np.where(counts, times, NO_TIME)
+        timed = np.flatnonzero(times != NO_TIME)
+        if self.now == BEFORE and counts.any() and (not len(timed) or counts[: timed[0]].any()):
+            raise UsageError(
+                f"window = {self._settings.window} needs event times, and the first document has none: name "
+                "their field with time_field (--time-field), or give the documents times; later ones may miss"
+            )
+        if self._settings.max_ahead_ms is not None and clock is not None:
+            times = np.minimum(times, clock + self._settings.max_ahead_ms)
+        before = self.now
+        log = self._log.advance(times)
+        if before == BEFORE and len(timed):
+            log[: timed[0]] = before = int(log[timed[0]])
+        self.jumps += int(np.count_nonzero(np.diff(log, prepend=before) > self._length))
+        if self.now == BEFORE:  # all of them are rejected
+            return log, np.zeros(len(log), np.int64)
+        return log, self._generations(log, places)
+
+    def _generations(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Generations of documents with these log times and places; they are entered."""
+        slots, parts = log // self._cut, places // self._settings.documents_of_a_generation
+        begins = np.ones(len(log), np.bool_)
+        begins[1:] = (np.diff(slots) != 0) | (np.diff(parts) != 0)
+        number = -1
+        if self.spans and len(log):
+            newest = self.spans[-1]
+            number = newest.number
+            begins[0] = (newest.last // self._cut, newest.part) != (slots[0], parts[0])
+        numbers = number + np.cumsum(begins)
+        for at in np.flatnonzero(begins).tolist():
+            self.spans.append(Span(int(numbers[at]), int(log[at]), int(log[at]), int(parts[at])))
+        for span in self.spans[-int(begins.sum()) - 1 :] if len(log) else ():
+            mine = np.flatnonzero(numbers == span.number)
+            if len(mine):
+                span.last = int(log[mine[-1]])
+        return numbers
+
+    @property
+    def gone(self) -> list[int]:
+        """The numbers of the generations that nobody sees any more, oldest first; never the newest."""
+        return [span.number for span in self.spans[:-1] if self.now - span.last > self._length]
+
+    def forget(self, number: int) -> None:
+        """The oldest generation, which has this number, is not there any more."""
+        assert self.spans[0].number == number
+        del self.spans[0]

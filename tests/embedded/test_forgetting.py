@@ -1,0 +1,185 @@
+"""A window from the outside: the command line's job, what it says, and the interface in Python."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.cli import main
+from stream_lsh.documents.times import LAST_TIME, moment
+from stream_lsh.embedded import job as module
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.report import Summary
+from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+
+START, MINUTE, HOUR = 1_700_000_000_000, 60_000, 3_600_000
+TEXT = "the council has voted for the new bridge over the river and work begins in spring"
+
+
+def write(path: Path, *documents: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    return path
+
+
+def document(id: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"id": id, "text": text, **more}
+
+
+def run(state: Path, *inputs: Path, **given: Any) -> Summary:
+    outputs = {"verdicts": str(state.with_name("verdicts.jsonl"))}
+    return Job(Settings(**given), [str(path) for path in inputs], outputs, state).run()
+
+
+def kinds(state: Path) -> dict[str, str]:
+    lines = map(json.loads, state.with_name("verdicts.jsonl").read_text().splitlines())
+    return {f"{verdict['seq']} {verdict['id']}": verdict["kind"] for verdict in lines}
+
+
+def test_times_as_they_come(tmp_path: Path) -> None:
+    """Missing and null are taken at log time, what is no time is refused; the index knows its window and its field."""
+    state = tmp_path / "index"
+    first = write(
+        tmp_path / "first.jsonl", document("a", TEXT, at=START), document("b", "another one", at=None),
+        document("c", "a third"), document("d", "a fourth", at="yesterday"), document("e", "a fifth", at=LAST_TIME),
+    )  # fmt: skip
+    summary = run(state, first, window="2h", time_field="at")
+    assert summary.rejected == {"bad_time": 2}
+    assert summary.window is not None
+    assert (summary.window.window, summary.window.log_time, summary.window.jumps) == ("2h", START, 0)
+    later = [document(f"l{i}", f"text {i} of many", at=moment(START + HOUR)) for i in range(3)]
+    second = write(tmp_path / "second.jsonl", *later, document("f", TEXT), document("b", "another one"))
+    assert run(state, first, second).documents == 5
+    much_later = [document(f"m{i}", f"word {i} of all", at=(START + 6 * HOUR) // 1000) for i in range(20)]
+    third = write(tmp_path / "third.jsonl", *much_later, document("g", TEXT), document("b", "another one"))
+    summary = run(state, third, window="PT2H", time_field="at")
+    assert summary.window is not None and summary.window.jumps == 1
+    found = kinds(state)
+    assert (found["8 f"], found["9 b"]) == ("exact_duplicate", "redelivered")
+    assert (found["30 g"], found["31 b"]) == ("unique", "unique")
+
+
+@pytest.mark.parametrize("given", [{"window": "7d"}, {"window": "7d", "max_ahead": "1d"}])
+def test_a_window_without_a_field_of_times_is_refused_before_an_index_is_made(tmp_path: Path, given: Any) -> None:
+    feed = write(tmp_path / "feed.jsonl", document("a", TEXT, at=START))
+    with pytest.raises(UsageError, match=r"window = 7d .*--time-field"):
+        run(tmp_path / "index", feed, **given)
+    assert not (tmp_path / "index").exists()
+    run(tmp_path / "index", feed, **given, time_field="at")
+
+
+def test_a_wrong_field_of_times_loses_nothing(tmp_path: Path) -> None:
+    feed = write(tmp_path / "feed.jsonl", document("a", TEXT, at=START))
+    with pytest.raises(UsageError, match="the first document has none"):
+        run(tmp_path / "index", feed, window="7d", time_field="ts")
+    assert kinds(tmp_path / "index") == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"window": "7"}, "is no duration"), ({"window": "1y"}, "is no duration"), ({"window": "0s"}, "200 years"),
+        ({"max_ahead": "1d"}, "max_ahead is for indexes with a window"),
+    ],
+)  # fmt: skip
+def test_what_is_no_window_is_a_usage_error(given: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Settings.load(None, **given)
+
+
+def test_kafka_refuses_a_window() -> None:
+    with pytest.raises(UsageError, match="window = '7d': on Kafka nothing is forgotten yet; leave it out"):
+        KafkaSettings.load(None, window="7d", time_field="ts")
+    assert "window" not in KafkaSettings.load(None).answers
+
+
+def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same verdicts, and the same log time and generations, however often a run ends in the middle."""
+    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
+    files = []
+    for n in range(12):
+        lines = [
+            document(
+                f"{n}-{i}", f"{TEXT} {i % 9}" if i % 3 else f"x{n} y{i} z{n * i}", at=START + 60_000 * (40 * n + i)
+            )
+            for i in range(40)
+        ]
+        files.append(write(tmp_path / f"{n}.jsonl", *lines))
+    given: dict[str, Any] = {"window": "3h", "time_field": "at", "memory_documents": 16}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    run(tmp_path / "one" / "index", *files, **given)
+    commit, count = module.Index.commit, iter(range(10**6))
+
+    def failing(index: Any, facts: Any) -> None:
+        if next(count) % 5 == 4:
+            raise StreamLshError("enough")
+        commit(index, facts)
+
+    monkeypatch.setattr(module.Index, "commit", failing)
+    while True:
+        try:
+            run(tmp_path / "two" / "index", *files, **given)
+            break
+        except StreamLshError as error:
+            assert str(error) == "enough"
+    one, two = (tmp_path / name / "verdicts.jsonl" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    shown = [
+        json.loads(CliRunner().invoke(main, ["info", "--state", str(tmp_path / name / "index"), "--json"]).stdout)
+        for name in ("one", "two")
+    ]
+    for facts in shown:
+        assert facts["documents"]["seen"] == 480
+        assert facts["documents"]["stored"] < 280
+        assert facts["window"]["length"] == "3h"
+    assert shown[0]["window"] == shown[1]["window"]
+    spans = [[(g["generation"], g["from"], g["to"]) for g in facts["generations"]["latest"]] for facts in shown]
+    assert spans[0][-1] == spans[1][-1]
+    assert len(spans[0]) <= 11
+
+
+def test_what_the_command_says(tmp_path: Path) -> None:
+    documents = [document(f"{i}", f"{TEXT} {i}", at=START + (i >= 40) * 9 * HOUR) for i in range(80)]
+    feed = write(tmp_path / "feed.jsonl", *documents)
+    command = ["dedup", str(feed), "--window", "2h", "--time-field", "at", "--unique", str(tmp_path / "unique.jsonl")]
+    result = CliRunner().invoke(main, [*command, "--state", str(tmp_path / "index")])
+    assert result.exit_code == 0
+    assert "went on by more than the window 1 time: all that came before was forgotten" in result.stderr
+    assert f"documents from {moment(START + 7 * HOUR)} on are remembered" in result.stderr
+    result = CliRunner().invoke(main, ["info", "--state", str(tmp_path / "index")])
+    assert re.search(
+        rf"log time +{moment(START + 9 * HOUR)}\n +remembered since +{moment(START + 7 * HOUR)}", result.stdout
+    )
+    without = CliRunner().invoke(main, ["dedup", str(feed), "--unique", str(tmp_path / "all.jsonl")])
+    assert "remembered" not in without.stderr
+
+
+def test_in_python(tmp_path: Path) -> None:
+    settings = Settings(window="2h")
+    with Deduplicator(settings, state=tmp_path / "index") as deduplicator:
+        with pytest.raises(UsageError, match="the first document has none"):
+            list(deduplicator.process([Document("a", TEXT)]))
+        (one,) = deduplicator.process([Document("a", TEXT, time=START)])
+        (two,) = deduplicator.process([Document("b", TEXT)])
+        assert (one.kind, two.kind) == ("unique", "exact_duplicate")
+        assert len(deduplicator.query(TEXT)) == 1
+        with pytest.warns(RuntimeWarning, match="more than the window of 2h at once"):
+            found = list(deduplicator.process([Document(i, f"{i} {i + 1}", time=START + 5 * HOUR) for i in range(9)]))
+        assert {verdict.kind for verdict in found} == {"unique"}
+        assert deduplicator.query(TEXT) == []
+        (three,) = deduplicator.process([Document("a", TEXT)])
+        assert (three.kind, three.group) == ("unique", three.seq)
+        for i in range(40):  # generations later
+            list(deduplicator.process([Document(f"later {i}", f"{i} a {i} b", time=START + (6 + i) * HOUR)] * 70))
+            deduplicator.commit()
+        assert len(deduplicator) < 10
+    with Deduplicator(state=tmp_path / "index", read_only=True) as reader:
+        assert reader.settings.window == "2h"
+        assert reader.query(TEXT) == []
