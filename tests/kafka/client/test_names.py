@@ -36,6 +36,7 @@ def settled(pipeline: Pipeline, number: int) -> None:
     )
 
 
+@pytest.mark.first
 def test_a_restart_moves_nothing(broker: Any, prefix: str, tmp_path: Path, shared_data: Path) -> None:
     values = feed_of(lines(shared_data, "posts-120k.jsonl.xz", 1500), 5)
     third = len(values) // 3

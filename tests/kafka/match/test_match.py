@@ -26,6 +26,7 @@ def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
     return settings_for(broker, prefix, tmp_path, **{"shards": 2, "session_timeout_ms": 6000, **given})
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("shards", [1, 4])
 def test_frames_in_replies_out_and_killed_in_between(broker: Any, prefix: str, tmp_path: Path, shards: int) -> None:
     """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Generations begin in the

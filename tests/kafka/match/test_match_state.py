@@ -369,6 +369,7 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
     assert replies.found == expected(settings, log, tmp_path)
 
 
+@pytest.mark.first
 def test_a_broker_that_dies_or_hangs(broker: Any, prefix: str, tmp_path: Path) -> None:
     """kill -9 of the broker under load, then a pause longer than sessions last: all goes on when it is back."""
     if not hasattr(broker, "pause"):
