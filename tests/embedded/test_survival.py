@@ -255,6 +255,7 @@ def indexed(feed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("indexed")
 @pytest.mark.parametrize("name", ["run", "rows"])
 @pytest.mark.parametrize("damage", ["remove", "shorten", "scribble"])
 def test_damaged_files_are_named_with_the_remedy(

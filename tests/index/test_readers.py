@@ -49,7 +49,8 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
 
 
 @pytest.mark.parametrize(
-    ("documents", "states"), [(8_000, 2), pytest.param(60_000, 15, marks=pytest.mark.long, id="long")]
+    ("documents", "states"),
+    [(8_000, 2), pytest.param(60_000, 15, marks=[pytest.mark.long, pytest.mark.first], id="long")],
 )
 def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: int) -> None:
     """It flushes, merges, begins generations and commits all the time."""

@@ -17,15 +17,19 @@ from proxy import Proxied, proxied_broker
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker
 
-BROKERS = {"broker", "brokers", "narrow", "proxied", "secure"}  # fixtures that start one
+ALONE = {"brokers", "narrow", "secure"}  # fixtures that start a broker for the tests of one file
+BROKERS = {"broker", "proxied", *ALONE}  # fixtures that start one
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker."""
+    """Mark what needs a broker, and what shares one of its own: that stays in one process, however tests are spread."""
     for item in items:
-        if BROKERS & set(getattr(item, "fixturenames", ())) and not item.get_closest_marker("smoke"):
+        needed = BROKERS & set(getattr(item, "fixturenames", ()))
+        if needed and not item.get_closest_marker("smoke"):
             item.add_marker("long")
+        for name in needed & ALONE:
+            item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")

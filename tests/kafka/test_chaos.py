@@ -30,6 +30,7 @@ LONG = bool(os.environ.get("STREAM_LSH_LONG"))
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(
     ("shards", "against"),
     [
@@ -54,6 +55,7 @@ def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int,
     assert len(counts) == 12  # kinds of events
 
 
+@pytest.mark.first
 def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
     """Its worker's session lasts as long: nobody takes over before. The others run ahead, but not without limit."""
     down = 60 if LONG else 12
@@ -96,6 +98,7 @@ def documents_ahead(pipeline: Pipeline) -> int:
     return pipeline.run(look())
 
 
+@pytest.mark.first
 def test_a_signer_frozen_inside_a_send_holds_nobody_back(
     proxied: Proxied, prefix: str, shared_data: Path, tmp_path: Path
 ) -> None:

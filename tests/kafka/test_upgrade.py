@@ -22,7 +22,7 @@ from stage_helpers import warm
 
 from stream_lsh.hashing import kernels
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("upgrade")]
 
 BEFORE = "4c13dc1"
 """The revision that is upgraded from."""

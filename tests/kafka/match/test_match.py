@@ -26,19 +26,20 @@ def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
     return settings_for(broker, prefix, tmp_path, **{"shards": 2, "session_timeout_ms": 6000, **given})
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("shards", [1, 4])
 def test_frames_in_replies_out_and_killed_in_between(broker: Any, prefix: str, tmp_path: Path, shards: int) -> None:
     """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Generations begin in the
     middle of frames."""
     settings = small(broker, prefix, tmp_path, shards=shards, generation_documents=150)
-    log = frames(settings, documents(6000), SIZE)
+    log = frames(settings, documents(2400), SIZE)
     replies = Replies(settings)
 
     async def scenario() -> None:
         await create(settings)
-        feeding = asyncio.create_task(produce(settings, log, 0.01))
+        feeding = asyncio.create_task(produce(settings, log, 0.02))
         with workers(tmp_path) as start:
-            for n in (60, 200):
+            for n in (20, 70):
                 worker = start(settings)
                 await replies.read(n)
                 worker.kill()
@@ -54,7 +55,7 @@ def test_frames_in_replies_out_and_killed_in_between(broker: Any, prefix: str, t
 
 def test_a_lost_disk_comes_back_from_the_changelog(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = small(broker, prefix, tmp_path)
-    log = frames(settings, documents(4000), SIZE)
+    log = frames(settings, documents(2000), SIZE)
     half = len(log) // 2
     replies = Replies(settings)
 
@@ -81,23 +82,23 @@ def test_shards_move_between_workers_that_come_and_go(broker: Any, prefix: str, 
     """One worker, then two, then the other one, under load; each with a data folder of its own."""
     settings = small(broker, prefix, tmp_path)
     second = settings.model_copy(update={"data_folder": tmp_path / "second"})
-    log = frames(settings, documents(8000), SIZE)
+    log = frames(settings, documents(4000), SIZE)
     replies = Replies(settings)
 
     async def scenario() -> None:
         await create(settings)
-        feeding = asyncio.create_task(produce(settings, log, 0.03))
+        feeding = asyncio.create_task(produce(settings, log, 0.06))
         with workers(tmp_path) as start:
             one = start(settings)
-            await replies.read(50)
+            await replies.read(25)
             two = start(second)
             await asyncio.to_thread(two.wait_for, "answering for the shards")
-            await replies.read(min(len(replies.found[0]) + 50, len(log)))
+            await replies.read(min(len(replies.found[0]) + 25, len(log)))
             began = time.monotonic()
             assert await asyncio.to_thread(one.stop) == 0
             assert time.monotonic() - began < DRAIN
             assert not one.says("did not finish") and not one.says("did not stop")
-            await replies.read(min(len(replies.found[0]) + 50, len(log)))
+            await replies.read(min(len(replies.found[0]) + 25, len(log)))
             one = start(settings)
             await asyncio.to_thread(one.wait_for, "answering for the shards")
             await feeding
@@ -114,22 +115,22 @@ def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) -> None:
     """kill -9 of the worker that answers; the other one has followed the changelog and has hardly any to recover."""
     settings = small(broker, prefix, tmp_path, shards=1, standbys=1)
     second = settings.model_copy(update={"data_folder": tmp_path / "second"})
-    log = frames(settings, documents(8000), SIZE)
+    log = frames(settings, documents(4000), SIZE)
     replies = Replies(settings)
 
     async def scenario() -> None:
         await create(settings)
-        feeding = asyncio.create_task(produce(settings, log, 0.03))
+        feeding = asyncio.create_task(produce(settings, log, 0.06))
         with workers(tmp_path) as start:
             one, two = start(settings), start(second)
-            await replies.read(50)
+            await replies.read(25)
             for worker in (one, two):
                 await asyncio.to_thread(worker.wait_for, "member of generation")
             deadline = time.monotonic() + LIMIT
             while not (one.says("standing by") or two.says("standing by")):
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.1)
-            await replies.read(min(len(replies.found[0]) + 30, len(log)))
+            await replies.read(min(len(replies.found[0]) + 15, len(log)))
             while len(answering := [w for w in (one, two) if w.last("answering") > w.last("standing by")]) != 1:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.1)
@@ -145,7 +146,7 @@ def test_a_worker_frozen_past_its_session_does_no_harm(broker: Any, prefix: str,
     """SIGSTOP with frames in hand until another has its shards; then it wakes, says them late, and joins again."""
     settings = small(broker, prefix, tmp_path)
     second = settings.model_copy(update={"data_folder": tmp_path / "second"})
-    log = frames(settings, documents(8000), SIZE)
+    log = frames(settings, documents(6400), SIZE)
     replies = Replies(settings)
 
     async def scenario() -> None:
@@ -162,7 +163,7 @@ def test_a_worker_frozen_past_its_session_does_no_harm(broker: Any, prefix: str,
             await burst
             await asyncio.to_thread(two.wait_for, "answering for the shards 0, 1")
             await replies.read(300)
-            feeding = asyncio.create_task(produce(settings, log[300:], 0.02))
+            feeding = asyncio.create_task(produce(settings, log[300:], 0.04))
             one.signal(signal.SIGCONT)
             await asyncio.to_thread(one.wait_for, "answering for the shards", 3)
             await feeding

@@ -46,6 +46,7 @@ def most_resident(worker: Worker) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
+@pytest.mark.first
 def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, frame_bytes=32 << 20, session_timeout_ms=60_000)
     recovered = settings.model_copy(update={"data_folder": tmp_path / "recovered"})

@@ -369,12 +369,13 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
     assert replies.found == expected(settings, log, tmp_path)
 
 
+@pytest.mark.first
 def test_a_broker_that_dies_or_hangs(broker: Any, prefix: str, tmp_path: Path) -> None:
     """kill -9 of the broker under load, then a pause longer than sessions last: all goes on when it is back."""
     if not hasattr(broker, "pause"):
         pytest.skip("this broker cannot be paused")
     settings = settings_for(broker, prefix, tmp_path, shards=2, session_timeout_ms=6000, give_up_seconds=120)
-    log = frames(settings, documents(6400), SIZE)
+    log = frames(settings, documents(3200), SIZE)
     replies = Replies(settings)
 
     async def disturb() -> None:
@@ -392,7 +393,7 @@ def test_a_broker_that_dies_or_hangs(broker: Any, prefix: str, tmp_path: Path) -
                 broker.resume()
 
     async def work() -> None:
-        feeding = asyncio.create_task(produce(settings, log, 0.03))
+        feeding = asyncio.create_task(produce(settings, log, 0.06))
         disturbing = asyncio.create_task(disturb())
         await replies.read(len(log))
         await feeding

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
 from harness import Pipeline, until
@@ -91,6 +92,7 @@ def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: 
     asyncio.run(body())
 
 
+@pytest.mark.first
 def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
     broker: Any, prefix: str, tmp_path: Path, promtool: str
 ) -> None:
