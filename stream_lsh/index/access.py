@@ -13,8 +13,10 @@ from stream_lsh.index.layout import (
     FOLLOWED,
     FOLLOWER,
     FOLLOWS,
+    ID,
     ROW_FILE,
     ROWS_AT,
+    SEQ,
 )
 
 _WORD, _FIRST, _UNKNOWN = np.int64(1), np.int64(0), np.int64(-1)
@@ -38,6 +40,14 @@ def word(rows, row, column):  # type: ignore[no-untyped-def]
         return rows.recent[row - rows.base, column]
     _read_words(rows, row, column, _WORD)
     return rows.read[0]
+
+
+@njit
+def name_of(rows, row, limits):  # type: ignore[no-untyped-def]
+    """What those that stand behind a row know of it: the first word of its id's hash. With a window an id may come
+    again; under `any`, where copies are listed unread, it is also known which of its rows is meant."""
+    hashed = word(rows, row, ID)
+    return hashed ^ word(rows, row, SEQ) if limits.window and not limits.unique else hashed
 
 
 @njit

@@ -6,9 +6,9 @@ import numpy as np
 
 from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import agreement_with, equal, in_ring, note_of, word
+from stream_lsh.index.access import agreement_with, equal, in_ring, name_of, note_of
 from stream_lsh.index.buckets import COPIES, FOLLOWERS, count, empty, first_of, key_behind, nowhere, probe, read
-from stream_lsh.index.layout import FOLLOWED, FOLLOWS, ID
+from stream_lsh.index.layout import FOLLOWED, FOLLOWS
 from stream_lsh.index.memory import find
 from stream_lsh.index.undecided import read_undecided
 from stream_lsh.index.work import EVERYTHING, NOBODY
@@ -206,7 +206,7 @@ def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
     """Read what stands behind a row, from the row `first` on, the newest first: how many rows are in `scratch.out`, -1
     if there is no room for them; and how many more there are."""
     memory, scratch = work.memory, work.scratch
-    key = key_behind(word(work.rows, row, ID), what)
+    key = key_behind(name_of(work.rows, row, work.limits), what)
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
     there = count(key, slot, scratch.hits, work.runs, memory, first, scratch.room)
@@ -221,7 +221,7 @@ def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
 def oldest_behind(row, what, first, work):  # type: ignore[no-untyped-def]
     """The oldest that stands behind a row, from the row `first` on; there is one."""
     memory, scratch = work.memory, work.scratch
-    key = key_behind(word(work.rows, row, ID), what)
+    key = key_behind(name_of(work.rows, row, work.limits), what)
     probe(key, work.runs, scratch.hits)
     return first_of(key, find(memory, key), scratch.hits, work.runs, memory, first, scratch.room)
 

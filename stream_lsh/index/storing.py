@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.bits import bits_of
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import in_ring, word
+from stream_lsh.index.access import in_ring, name_of
 from stream_lsh.index.buckets import COPIES, FOLLOWERS, key_behind
 from stream_lsh.index.layout import (
     CERTAIN,
@@ -18,7 +18,6 @@ from stream_lsh.index.layout import (
     FOLLOWS,
     GROUP,
     GROUP_OF,
-    ID,
     KIND,
     KIND_BITS,
     MASK,
@@ -56,7 +55,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
         flags, behind = FOLLOWER, scratch.met[leader, 0]
     of, ring_mask = np.uint64(0), np.int64(len(rows.notes) - 1)
     if behind >= 0:
-        of = word(rows, behind, ID)
+        of = name_of(rows, behind, limits)
         if behind >= in_ring(rows):
             rows.notes[behind & ring_mask] |= np.uint8(FOLLOWED)
     rows.total = row + 1

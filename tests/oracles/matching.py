@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class Entry:
     shingles: frozenset[Any]
     signature: np.ndarray
     bands: list[tuple[int, bytes]]
+    log: int = 0
     verdict: dict[str, Any] | None = None
 
     @cached_property
@@ -52,13 +54,21 @@ def entries(documents: Sequence[Document], settings: Settings) -> list[Entry]:
     data = [text.encode("utf-8", "surrogatepass") for text in texts]
     signatures = Signer(signing).sign(b"".join(data), np.cumsum(list(map(len, data))), want_shingles=False).signatures
     b, r = signing.bands, signing.rows
-    return [
+    found = [
         Entry(
             document, seq, normalise(text, signing), frozenset(shingles(text, signing)), signature,
             [(band, signature[band * r : band * r + r].tobytes()) for band in range(b)],
         )
         for seq, (document, text, signature) in enumerate(zip(documents, texts, signatures, strict=True))
     ]  # fmt: skip
+    times: list[int] = []
+    log = 0
+    for entry in found:
+        if entry.shingles and entry.document.time is not None:
+            times = [*times, entry.document.time][-64:]
+            log = max(log, median_low(times))
+        entry.log = log
+    return found
 
 
 def floor_of(settings: Settings) -> int:
@@ -108,7 +118,7 @@ class Unique:
         if not entry.shingles:
             return self._verdict(entry, "rejected")
         earlier = self.known.get(key_of(entry.document.id))
-        if earlier is not None:
+        if earlier is not None and self.sees(entry, earlier):
             if earlier.text != entry.text:
                 return self._verdict(entry, "rejected")
             first = earlier.verdict
@@ -124,6 +134,11 @@ class Unique:
                 self.buckets[band].append(entry)
         return entry.verdict
 
+    def sees(self, entry: Entry, other: Entry) -> bool:
+        """Whether a document before it is in its window."""
+        window = self.settings.window_ms
+        return not window or entry.log - other.log <= window
+
     def _compare(self, entry: Entry) -> dict[str, Any]:
         return self._verdict_of(entry, *self.among_kept(entry))
 
@@ -136,12 +151,12 @@ class Unique:
     def among_kept(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
         """The matches with what is known to have been kept, and what was not compared."""
         same = self.texts.get(entry.text)
-        if same is not None:
+        if same is not None and self.sees(entry, same):
             return [(same, 1.0)], 0
         settings = self.settings
         incomplete, met = 0, dict[int, Entry]()
         for band in entry.bands:
-            bucket = self.buckets.get(band, [])
+            bucket = [other for other in self.buckets.get(band, []) if self.sees(entry, other)]
             incomplete += len(bucket) > settings.bucket_size
             met.update((other.seq, other) for other in bucket[-settings.bucket_size :])
         agreeing = [(agreement(entry, other), other) for other in met.values()]
@@ -203,7 +218,7 @@ class Part(Unique):
         """The matches with what may have been kept, the oldest first; and what was not compared."""
         settings = self.settings
         incomplete, met = 0, dict[int, Entry]()
-        waiting = [other for other in self.undecided if other.seq not in self.certain]
+        waiting = [other for other in self.undecided if other.seq not in self.certain and self.sees(entry, other)]
         texts = [other for other in waiting if other.text == entry.text]
         for bucket in [texts, *([other for other in waiting if band in other.bands] for band in entry.bands)]:
             incomplete += len(bucket) > settings.bucket_size
