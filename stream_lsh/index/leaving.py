@@ -50,6 +50,7 @@ class Leaving:
             self._deleting = self._pool.submit(self._delete)
 
     def _delete(self) -> None:
+        deleted = False
         for number, parts in list(self._waiting.items()):
             while parts:
                 generation = parts.pop()
@@ -64,3 +65,6 @@ class Leaving:
                     if folder.exists():
                         shutil.rmtree(folder)
                     del self._waiting[number]
+                    deleted = True
+        if deleted:
+            self._store.shorten()

@@ -139,6 +139,14 @@ class Store:
         except Exception as error:
             raise _state_error(self.path, error) from None
 
+    def shorten(self) -> None:
+        """Have everything written to files, beside the work, so that the log goes, which has what was dropped too."""
+        try:
+            for family in (self._db, *list(self._families.values())):
+                family.flush(False)
+        except Exception as error:
+            raise _state_error(self.path, error) from None
+
     def named(self, name: str) -> Any:
         """The JSON value stored under a name, or None."""
         value = self.value(name_key(name))

@@ -151,3 +151,32 @@ def test_two_processes_do_not_write_one_index(tmp_path: Path) -> None:
         assert not isinstance(error.value, DamagedError)
     finally:
         index.close()
+
+
+def test_a_generation_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    store = Store(path, sync=False)
+    try:
+        for generation in range(3):
+            value = os.urandom(200_000)
+            store.write({rows_key(TEXTS, 0, generation, 10 * generation): value, name_key("n"): b"%d" % generation})
+        store.write({name_key(f"flush/0/{generation}/7"): b"1" for generation in (0, 1, 10)})
+        store.write({}, ranges=[(name_key("flush/0/1/"), name_key("flush/0/10"))])  # of the default family, too
+        assert [name for name, _ in store.items("flush/")] == ["flush/0/0/7", "flush/0/10/7"]
+        assert sorted(store.generations()) == [0, 1, 2]
+        for generation in (0, 1, 1):
+            store.drop(generation)
+        store.shorten()
+        assert store.generations() == [2]
+        assert store.before(TEXTS, 0, 1, 10) is None
+        assert store.named("n") == 2
+    finally:
+        store.close()
+    assert sum(file.stat().st_size for file in path.iterdir()) < 400_000
+    store = Store(path, sync=False)
+    try:
+        assert store.generations() == [2]
+        assert store.holding(TEXTS, 0, 2, 29) == (20, value)
+        assert store.named("n") == 2
+    finally:
+        store.close()
