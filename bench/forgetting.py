@@ -4,9 +4,9 @@ The documents are the posts, edited as bench/edits.py says, two windows of posts
 second: so a window has as many documents as seconds. After two generations all texts come again, under other ids: if
 anything older than the window were seen, nearly all would be duplicates. A process of its own writes them into the
 pipe; another one (bench/growing.py) runs the job and reports memory, disk and the slowest batch and commit ten times a
-window. Of each window the peaks are shown, beside those of the second one, which is the first to forget. At the end the
-pairs are looked at by log time, as the rule has it (`index/logtime`): how many are older than the window, and how many
-true pairs inside it were missed (both documents were kept).
+window. The rings have all their memory from the start. Of each window the peaks are shown, beside those of the second
+one, which is the first to forget. At the end the pairs are looked at by log time, as the rule has it (`index/logtime`):
+how many are older than the window, and how many true pairs inside it were missed (both documents were kept).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def run(given: argparse.Namespace) -> None:
     source += ["--data", str(given.data), "--work", str(given.work)]
     given.every = window // REPORTS
     given.settings = f"{given.settings} window={window}s time_field=ts"
-    finished = grow(source, state, pairs, told, given)
+    finished = grow(source, state, pairs, told, given, touched=True)
 
     made = dated(posts, window)
     with posts.open("rb") as lines:

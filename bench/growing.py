@@ -25,11 +25,18 @@ from stream_lsh.settings import Settings
 JOB, INDEX = "stream_lsh.embedded.job", "stream_lsh.index.index"
 
 
+def touch(index: Any) -> None:
+    """Fill the rings, which have their size from the start and take memory as they fill: what grows is not they."""
+    for shard in index.shards:
+        for ring in (shard.rows.ring, shard.sets.ring, shard.sets.bits):
+            ring.fill(0)
+
+
 class Reporter:
     """Times batches (matching, verdicts, outputs, the pause that merges ask for) and commits; writes the lines."""
 
-    def __init__(self, out: IO[bytes], every: int, state: Path) -> None:
-        self._out, self._every, self._state = out, every, state
+    def __init__(self, out: IO[bytes], every: int, state: Path, *, touched: bool = False) -> None:
+        self._out, self._every, self._state, self._touched = out, every, state, touched
         self._index: Any = None
         self._started = self._since = 0.0
         self._documents = self._told = 0
@@ -43,6 +50,8 @@ class Reporter:
             if not self._started:  # the producer is up
                 self._started = self._since = start
                 self._index = job._index
+                if self._touched:
+                    touch(self._index)
             take(job, source, batch, signed)
             self._batch = max(self._batch, time.perf_counter() - start)
             self._documents += len(batch)
@@ -90,12 +99,13 @@ def main() -> None:
     parser.add_argument("--pairs", type=Path, required=True, help="where the pairs go; the unique documents go nowhere")
     parser.add_argument("--report", type=Path, required=True, help="where the lines go")
     parser.add_argument("--every", type=int, default=1_000_000, help="documents of a line (%(default)s)")
+    parser.add_argument("--touch", action="store_true", help="take the memory of all rings at the start")
     parser.add_argument("--settings", default="", help="name=value, with blanks between them")
     given = parser.parse_args()
     settings = Settings(**pairs_of(given.settings))  # type: ignore[arg-type]
     job = Job(settings, ["-"], {"unique": os.devnull, "pairs": str(given.pairs)}, given.state, overwrite=True)
     with given.report.open("wb") as out, ExitStack() as stack:
-        reporter = Reporter(out, given.every, given.state)
+        reporter = Reporter(out, given.every, given.state, touched=given.touch)
         replaced(stack, JOB, "_Run._take", reporter.batch)
         replaced(stack, INDEX, "Index.commit", reporter.commit)
         job.run()

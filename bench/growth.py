@@ -181,11 +181,13 @@ def in_words(row: dict[str, Any]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def grow(source: Sequence[str], state: Path, pairs: Path, told: Path, given: argparse.Namespace) -> Finished:
-    """A producer into the job, to the end."""
+def grow(
+    source: Sequence[str], state: Path, pairs: Path, told: Path, given: argparse.Namespace, *, touched: bool = False
+) -> Finished:
+    """A producer into the job, to the end. touched: the memory of all rings is taken at the start."""
     settings = TRUTHS | {"threshold": given.threshold} | pairs_of(given.settings)
     command = [sys.executable, "-m", "bench.growing", "--state", str(state), "--pairs", str(pairs)]
-    command += ["--report", str(told), "--every", str(given.every)]
+    command += ["--report", str(told), "--every", str(given.every), *(["--touch"] if touched else [])]
     command += ["--settings", shlex.join(f"{name}={value}" for name, value in settings.items())]
     told.unlink(missing_ok=True)
     with subprocess.Popen(source, stdout=subprocess.PIPE) as producer:
