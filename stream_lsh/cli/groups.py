@@ -105,7 +105,7 @@ def member_line(group: Group, member: Member) -> bytes:
 
     return b'{"group":%d,"id":%b,"seq":%d,"kind":"%b","similarity":%b,"time":%b,"source":%b}' % (
         group.group, member.id, member.seq, member.kind.label.encode(),
-        b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time),
+        b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time).encode(),
         member.source or b"null",
     )  # fmt: skip
 

@@ -19,7 +19,6 @@ from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 
 FACT = "groups"
-FORMAT = 1
 MEMBER = np.dtype(
     [("seq", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("id", "<u2"), ("source", "<u2"), ("kind", "u1")]
 )  # id, source: their lengths in bytes
@@ -102,6 +101,11 @@ def founder(store: Store, seq: int) -> tuple[int, bytes]:
     """Event time and source of a kept document."""
     found = block_of(store, seq)
     return (NO_TIME, b"") if found is None else in_block(decoded(found[1], FOUNDER, "source"), seq)
+
+
+def lengths(texts: Sequence[bytes]) -> NDArray[np.int64]:
+    """Their numbers of bytes."""
+    return np.fromiter(map(len, texts), np.int64, len(texts))
 
 
 def encoded(found: NDArray[Any], texts: Sequence[bytes]) -> bytes:

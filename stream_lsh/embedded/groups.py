@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_store import (
     FACT,
-    FORMAT,
     FOUNDER,
     MEMBER,
     Block,
@@ -25,6 +24,7 @@ from stream_lsh.embedded.group_store import (
     encoded,
     founders_key,
     in_block,
+    lengths,
     members_key,
     row,
     row_key,
@@ -81,8 +81,7 @@ class _Shelf:
     def rows(self, groups: Sequence[int]) -> dict[int, Group]:
         found = {}
         for number in groups:
-            group = self.changed.get(number) or self._rows.use(number)
-            group = group or row(self._store, number)
+            group = self.changed.get(number) or self._rows.use(number) or row(self._store, number)
             if group is not None:
                 found[number] = group
         return found
@@ -117,7 +116,7 @@ class _Shelf:
             part = slice(begin, begin + BLOCK)
             block = np.empty(len(seqs[part]), FOUNDER)
             block["seq"], block["time"] = seqs[part], times[part]
-            block["source"] = [len(source) for source in sources[part]] if sources else 0
+            block["source"] = lengths(sources[part]) if sources else 0
             self.kept.append((block, sources[part] or [b""] * len(block)))
             self._firsts.append(int(seqs[begin]))
 
@@ -132,10 +131,10 @@ class _Shelf:
 
 
 class Groups:
-    """The groups of an index that is being written.
+    """The groups of an index that is being written. What is added counts with the commit that writes what `take` gives.
 
     Args:
-        fact: what the index says of them. times: whether documents have event times.
+        fact: what the index says of them.
     """
 
     def __init__(self, store: Store, fact: Mapping[str, Any]) -> None:
@@ -153,7 +152,7 @@ class Groups:
         """Fold a batch. times: int64[n], NO_TIME for none; sources: of all n, or nothing."""
         kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
         if sources or (times[kept] != NO_TIME).any():
-            self._shelf.keep(judgement.seqs[kept], times[kept], [sources[i] for i in kept.tolist()] if sources else [])
+            self._shelf.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
         events = fold(judgement, times, sources, self._shelf)
         self._shelf.changed.update((group.group, group) for group in events.groups)
         places = dropped(judgement)
@@ -168,12 +167,11 @@ class Groups:
     def _join(
         self, judgement: Judgement, places: NDArray[np.int64], times: NDArray[np.int64], sources: list[bytes]
     ) -> None:
-        ids = [judgement.ids[i] for i in places.tolist()]
-        named = [sources[i] for i in places.tolist()] if sources else [b""] * len(ids)
+        ids, named = chosen(judgement.ids, places), chosen(sources, places) or [b""] * len(places)
         members = np.empty(len(places), MEMBER)
         members["seq"], members["time"] = judgement.seqs[places], times[places]
         members["similarity"], members["kind"] = judgement.similarities[places], judgement.kinds[places]
-        members["id"], members["source"] = [len(id) for id in ids], [len(source) for source in named]
+        members["id"], members["source"] = lengths(ids), lengths(named)
         self._members.append((members, judgement.groups[places], ids, named))
 
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes]]:
@@ -204,6 +202,11 @@ class Groups:
             yield key, encoded(members[begin:end], texts)
 
 
+def chosen(texts: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
+    """Those in these places; nothing of nothing."""
+    return list(texts) if len(texts) in (0, len(places)) else [texts[i] for i in places.tolist()]
+
+
 def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | None:
     """The groups of an index that is being written, None if it keeps none.
 
@@ -220,7 +223,7 @@ def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | Non
             )
         if (index.store.named("job") or {}).get("next_seq"):
             raise StateError(NO_GROUPS.format(index.folder))
-        fact = {"format": FORMAT, "source_field": source_field, "latest": None}
+        fact = {"source_field": source_field, "latest": None}
     if fact is None:
         return None
     if source_field not in (None, fact["source_field"]):

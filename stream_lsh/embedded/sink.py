@@ -100,8 +100,9 @@ class Sink:
         if verdicts is not None:
             self._put(verdicts, verdict_lines(judgement))
         groups = self._outputs.get("groups")
-        if groups is not None and events is not None and (lines := events.lines(batch.ids, judgement.seqs)):
-            self._put(groups, lines)
+        if groups is not None and events is not None:
+            for lines in events.lines(batch.ids, judgement.seqs):
+                self._put(groups, lines)
         rejected = reasons(judgement, batch.rejected)
         dead = self._outputs.get("dead_letters")
         if dead is not None and rejected:

@@ -7,8 +7,9 @@ its second member on. Every event is the whole row, so the last event of each gr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol, Self
 
 import numpy as np
@@ -19,7 +20,8 @@ from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.judging.verdicts import Judgement, Kind
 
 LISTED = 16  # sources that a row names, in the order in which they came
-CREATED, JOINED = b"created", b"joined"
+CREATED, JOINED = "created", "joined"
+_AT_ONCE = 256  # lines: for larger pieces the system gives fresh memory each time, which is half of the price
 _TIME_BITS = 44  # of a time in ms
 
 
@@ -64,10 +66,11 @@ class Group:
     @property
     def json(self) -> bytes:
         """The row as a JSON object."""
-        return b"{" + _ROW % (
-            self.head, self.version, self.size, self.living, time_text(self.first), time_text(self.last), self.sources,
-            self.said,
+        row = _ROW % (
+            self.head.decode(), self.version, self.size, self.living, time_text(self.first), time_text(self.last),
+            self.sources, self.said.decode(),
         )  # fmt: skip
+        return b"{%b}" % row.encode()
 
     @property
     def head(self) -> bytes:
@@ -80,8 +83,8 @@ class Group:
         return b",".join(self.first_sources)
 
 
-_ROW = b'%b,"version":%d,"size":%d,"living":%d,"first":%b,"last":%b,"sources":%d,"first_sources":[%b]}'
-_EVENT = b'{"event":"%b","seq":%d,"id":%b,' + _ROW + b"\n"
+_ROW = '%s,"version":%s,"size":%s,"living":%s,"first":%s,"last":%s,"sources":%s,"first_sources":[%s]'
+_EVENT = '{"event":"%s","seq":%s,"id":%s,' + _ROW + "}\n"
 
 
 class Shelf(Protocol):
@@ -114,23 +117,22 @@ class Events:
     firsts: NDArray[np.int64]
     lasts: NDArray[np.int64]
     sources: NDArray[np.int64]
-    said: list[bytes]
+    said: list[str]
 
-    def lines(self, ids: Sequence[bytes], seqs: NDArray[np.int64]) -> bytes:
-        """The events as JSON lines; ids, seqs: those of the batch."""
-        heads = [group.head for group in self.groups]
-        events = [CREATED if version == 1 else JOINED for version in self.versions.tolist()]
-        places, of = self.places.tolist(), self.of.tolist()
-        return b"".join(
-            [
-                _EVENT % row
-                for row in zip(
-                    events, seqs[self.places].tolist(), [ids[i] for i in places], [heads[g] for g in of],
-                    self.versions.tolist(), self.sizes.tolist(), self.living.tolist(), _times(self.firsts),
-                    _times(self.lasts), self.sources.tolist(), self.said, strict=True,
-                )
-            ]
+    def lines(self, ids: Sequence[bytes], seqs: NDArray[np.int64]) -> Iterator[bytes]:
+        """The events as JSON lines, some at a time; ids, seqs: those of the batch."""
+        # As text, and all ids in one piece: bytes take twice the time to be put together.
+        places, heads = self.places.tolist(), [group.head.decode() for group in self.groups]
+        texts = b"\0".join([ids[i] for i in places]).decode().split("\0") if places else []
+        rows = zip(
+            [CREATED if version == 1 else JOINED for version in self.versions.tolist()],
+            seqs[self.places].tolist(), texts, [heads[g] for g in self.of.tolist()], self.versions.tolist(),
+            self.sizes.tolist(), self.living.tolist(), _times(self.firsts), _times(self.lasts), self.sources.tolist(),
+            self.said, strict=True,
         )  # fmt: skip
+        lines = map(_EVENT.__mod__, rows)
+        while block := "".join(islice(lines, _AT_ONCE)):
+            yield block.encode()
 
 
 def dropped(judgement: Judgement) -> NDArray[np.int64]:
@@ -161,7 +163,8 @@ def fold(judgement: Judgement, times: NDArray[np.int64], sources: Sequence[bytes
     firsts = _earliest(np.array([group.first for group in groups], np.int64)[of], of, joined)
     lasts = _latest(np.array([group.last for group in groups], np.int64)[of], of, joined)
     before = np.array([group.sources for group in groups], np.int64)[of]
-    new, said = _new_sources(groups, of.tolist(), [sources[i] for i in places.tolist()] if sources else [], shelf)
+    theirs = [sources[i] for i in places.tolist()] if sources else []
+    new, said = _new_sources(groups, of, begins, theirs, shelf)
     counted = np.cumsum(new)
     counted = before + counted - (counted - new)[begins][of]
 
@@ -186,27 +189,34 @@ def _groups(judgement: Judgement, numbers: list[int], firsts: list[int], shelf: 
 
 
 def _new_sources(
-    groups: list[Group], of: list[int], sources: list[bytes], shelf: Shelf
-) -> tuple[NDArray[np.int64], list[bytes]]:
-    """For each event whether its document's source is new to the group, and the sources named after it."""
-    new, texts = np.zeros(len(of), np.int64), [group.said for group in groups]
-    if not sources:
-        return new, [texts[g] for g in of]
-    said, met = [], set[tuple[int, bytes]]()
-    for event, pair in enumerate(zip(of, sources, strict=True)):
-        g, source = pair
-        if source and pair not in met:
-            met.add(pair)
-            group = groups[g]
+    groups: list[Group], of: NDArray[np.int64], begins: NDArray[np.int64], sources: list[bytes], shelf: Shelf
+) -> tuple[NDArray[np.int64], list[str]]:
+    """For each event whether its document's source is new to the group, and the sources named after it.
+
+    of: the groups of the events, ascending; begins: where those of each begin.
+    """
+    new, texts = np.zeros(len(of), np.int64), {e: group.said for e, group in zip(begins.tolist(), groups, strict=True)}
+    if sources:
+        numbers: dict[bytes, int] = {b"": 0}
+        codes = np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
+        _, firsts = np.unique(of * len(numbers) + codes, return_index=True)
+        for event in np.sort(firsts[codes[firsts] > 0]).tolist():
+            group, source = groups[of[event]], sources[event]
             listed = group.first_sources
-            if source not in listed and len(listed) < LISTED:
+            if source in listed:
+                continue
+            if len(listed) < LISTED:
                 listed.append(source)
-                texts[g] = group.said
+                texts[event] = group.said
                 new[event] = 1
-            elif source not in listed and not shelf.has_source(group.group, source):
+            elif not shelf.has_source(group.group, source):
                 new[event] = 1
-        said.append(texts[g])
-    return new, said
+    # A text holds until the next one, and each group begins with its own.
+    changes = sorted(texts)
+    which = np.zeros(len(of), np.int64)
+    which[changes] = np.arange(len(changes))
+    said = [texts[event].decode() for event in changes]
+    return new, [said[k] for k in np.maximum.accumulate(which).tolist()]
 
 
 def _latest(before: NDArray[np.int64], of: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -234,10 +244,11 @@ def _running(of: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int
     return np.maximum.accumulate(of << _TIME_BITS | values) & ((1 << _TIME_BITS) - 1)
 
 
-def time_text(time: int) -> bytes:
+def time_text(time: int) -> str:
     """A time as JSON."""
-    return b"null" if time == NO_TIME else b"%d" % time
+    return "null" if time == NO_TIME else str(time)
 
 
-def _times(times: NDArray[np.int64]) -> list[bytes]:
-    return [time_text(time) for time in times.tolist()]
+def _times(times: NDArray[np.int64]) -> list[int] | list[str]:
+    found: list[int] = times.tolist()
+    return [time_text(time) for time in found] if NO_TIME in found else found

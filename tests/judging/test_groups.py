@@ -95,7 +95,7 @@ def fold_all(steps: list[Step], cuts: list[int], sources: bool) -> tuple[list[di
             shelf.kept[first + i] = (int(times[i]), said[i] if sources else b"")
         found = fold(judgement, times, said, shelf)
         shelf.stored.update((group.group, group.json) for group in found.groups)
-        events += [json.loads(line) for line in found.lines(judgement.ids, judgement.seqs).splitlines()]
+        events += [json.loads(line) for line in b"".join(found.lines(judgement.ids, judgement.seqs)).splitlines()]
         first = end
     return events, shelf
 
