@@ -12,7 +12,7 @@ test:
 	$(BIN)/pytest
 
 test-long:
-	$(BIN)/pytest -m long -n 4 --dist loadgroup
+	$(BIN)/pytest -m long -n 5 --dist loadgroup
 
 lint:
 	$(BIN)/ruff check .

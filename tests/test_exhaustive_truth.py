@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from long_form import pairwise
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
@@ -36,10 +37,7 @@ def true_pairs(data: Path, corpus: str, threshold: float) -> dict[frozenset[str]
     return {frozenset(row[:2]): float(row[2]) for row in rows if float(row[2]) >= threshold}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("shards", [1, 4])
-@pytest.mark.parametrize("threshold", [0.8, 0.5])
-@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize(("corpus", "threshold", "shards"), pairwise(CORPORA, (0.8, 0.5), (1, 4)))
 def test_the_pairs_are_those_of_exhaustive_comparison(
     shared_data: Path, tmp_path: Path, corpus: str, threshold: float, shards: int
 ) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from feeds import WORDS, edited, fed, nasty, once
+from long_form import LONG
 from oracles.matching import agreement, any_pairs, entries, floor_of, similarity_of
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
 
-SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 40))]
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 40 if LONG else 23))]
 
 
 def any_settings(seed: int, **changes: Any) -> Settings:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from feeds import fed, once
+from long_form import pairwise
 
 from stream_lsh.demo.feed import make_feed
 from stream_lsh.demo.score import NO_DOCUMENT, find_truth
@@ -58,10 +59,7 @@ def check_kept(documents: Sequence[Document], verdicts: Sequence[dict[str, Any]]
     assert sum(pair <= kept for pair in truth) <= missed * len(truth)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("shards", [1, 2, 4])
-@pytest.mark.parametrize("threshold", [0.8, 0.5])
-@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize(("name", "threshold", "shards"), pairwise(CORPORA, (0.8, 0.5), (1, 2, 4)))
 def test_kept_and_dropped(shared_data: Path, tmp_path: Path, name: str, threshold: float, shards: int) -> None:
     """Generations are cut small, and everything is flushed several times."""
     documents, truth = corpus(shared_data, name, threshold)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from feeds import WORDS, nasty, once
+from long_form import LONG
 
 from stream_lsh.index.index import Index
 from stream_lsh.index.runs import Run
@@ -22,7 +23,7 @@ FEEDER = Path(__file__).with_name("feeder.py")
 SMALL = {"memory_documents": 64, "generation_documents": 1000, "bucket_size": 8, "max_matches": 3}
 CASES = [
     pytest.param({}, 3000, 3, id="unique"),
-    pytest.param({}, 20_000, 20, id="unique, long", marks=pytest.mark.long),
+    pytest.param({}, *((20_000, 20) if LONG else (8_000, 10)), id="unique, long", marks=pytest.mark.long),
     pytest.param(
         {"shards": 3, "decided_after": 700}, 6_000, 10, id="unique, decided late, long", marks=pytest.mark.long
     ),

@@ -11,6 +11,7 @@ from feeds import WORDS, asked, fed, nasty, once
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from long_form import LONG
 from oracles.matching import Late, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.columns import Document
@@ -18,7 +19,7 @@ from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
 
 N = 300
-SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 48))]
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 48 if LONG else 28))]
 
 
 def any_settings(seed: int, **more: Any) -> Settings:

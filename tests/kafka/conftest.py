@@ -17,6 +17,8 @@ from proxy import Proxied, proxied_broker
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker
 
+# Brokers live for minutes here, or seconds: what Java's second compiler would do for them takes longer than it saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 ALONE = {"brokers", "narrow", "secure"}  # fixtures that start a broker for the tests of one file
 BROKERS = {"broker", "proxied", *ALONE}  # fixtures that start one
 

@@ -19,12 +19,13 @@ from stream_lsh.wire.envelope import pack
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.first
 def test_a_rolling_restart_under_load(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
     """Every worker twice: it drains, ends with code 0 within the time for that, and is out of its groups."""
-    records = records_of(list(documents(shared_data, 6000, 2)), 4, 2)
+    records = records_of(list(documents(shared_data, 3000, 2)), 4, 2)
     with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=4, shards=2, session_timeout_ms=30_000) as pipeline:
         workers = [pipeline.worker(ROLES, processes) for processes in ("one", "groups", "one")]
-        feed = Feed(broker.bootstrap, pipeline.topics.documents, records, rate=250)
+        feed = Feed(broker.bootstrap, pipeline.topics.documents, records, rate=125)
         feed.start()
         for number, worker in enumerate([*workers, *workers]):
             pipeline.wait_for(len(records) * (number + 1) // 12)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from long_form import pairwise
 from test_replica import DOCUMENTS, change_of, frames, oracle, reply_of, settings_of
 
 from stream_lsh.index.settling import Fates
@@ -137,9 +139,10 @@ def counted(sequenced: Sequenced, n: int) -> int:
     return n if sequenced.accepted is None else int(sequenced.accepted.sum())
 
 
-@pytest.mark.parametrize("generation", [None, 47])
-@pytest.mark.parametrize("shards", [2, 5])
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))])
+@pytest.mark.parametrize(
+    ("seed", "shards", "generation"),
+    [*product((0, 1), (2, 5), (None, 47)), *pairwise(range(2, 8), (2, 5), (None, 47))],
+)
 def test_as_embedded_whoever_begins_again(tmp_path: Path, shards: int, generation: int | None, seed: int) -> None:
     settings = settings_of(shards=shards, decided_after=2 * BLOCK, generation_documents=generation)
     log = frames(settings, DOCUMENTS, seed)

@@ -91,6 +91,7 @@ def check(found: Outputs, pipeline: Pipeline, before: set[tuple[int, int]]) -> N
         assert len(name) == wanted
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(("against", "before", "after"), [("any", 2, 3), ("unique", 2, 1), ("unique", 1, 2)])
 def test_another_number_of_shards_without_the_documents(
     broker: Any, prefix: str, tmp_path: Path, shared_data: Path, against: str, before: int, after: int
