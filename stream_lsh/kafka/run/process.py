@@ -10,9 +10,9 @@ import asyncio
 import ctypes
 import errno
 import gc
-import importlib
 import logging
 import os
+import pkgutil
 import signal
 import socket
 import sys
@@ -88,8 +88,7 @@ def dump(job: Job, settings: KafkaSettings) -> bytes:
         return value.get_secret_value() if isinstance(value, SecretStr) else value
 
     values = {name: plain(getattr(settings, name)) for name in KafkaSettings.model_fields}
-    fields = {name: getattr(job, name) for name in Job.__dataclass_fields__} | {"stages": dict(job.stages)}
-    return orjson.dumps({"job": fields, "settings": values}, default=str) + b"\n"
+    return orjson.dumps({"job": job, "settings": values}, default=str) + b"\n"
 
 
 def load(line: bytes) -> tuple[Job, KafkaSettings]:
@@ -103,13 +102,6 @@ def load(line: bytes) -> tuple[Job, KafkaSettings]:
 def command(job: Job) -> list[str]:
     """The command line of the child that does a job; the roles in it are only for whoever looks at `ps`."""
     return [sys.executable, *_CHILD, job.name]
-
-
-def stage_class(path: str) -> type[Stage]:
-    """The class at `module:Name`."""
-    module, _, name = path.partition(":")
-    found: type[Stage] = getattr(importlib.import_module(module), name)
-    return found
 
 
 def run(
@@ -128,7 +120,7 @@ def run(
         if ready is not None:
             signals.run(lambda stop, _: ready(stop))
         if not signals.came:
-            classes = {role: stage_class(job.stages[role]) for role in job.roles}
+            classes = {role: pkgutil.resolve_name(job.stages[role]) for role in job.roles}
             if not set(job.roles).isdisjoint(COMPILED):
                 from stream_lsh.kafka.run.warming import warm_up  # here, because it takes the whole engine with it
 

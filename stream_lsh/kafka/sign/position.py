@@ -1,4 +1,4 @@
-"""What a signer commits beside its position in a source partition, and where the next one begins; pure.
+"""What a signer commits beside its position in a source partition, where the next one begins, and whether to pause.
 
 A position is a number, and says nothing of what it counts: the topic may have been deleted and made again, or its end
 been lost and written anew. So it goes with the last record before it, which whoever takes over reads again.
@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.group.position import Reading
+from stream_lsh.kafka.group.position import Reading, committed
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sign.records import Record
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 
@@ -27,6 +30,8 @@ READING = Reading(
 NOTES = "sign-notes"
 """The group that reads nothing: a note for each position that the signers have committed, as its metadata. Signers of
 version 0.1 take whatever else than the fingerprint stands beside the position itself for other settings."""
+PAUSE = "pause"
+"""The group that reads nothing: the metadata of its commit for partition 0 of the documents are the mark of a pause."""
 VERSION = 2
 
 
@@ -211,3 +216,35 @@ def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> St
         f"{prefix} has read {', '.join(sorted(commits))} so far, and documents_topic is {source} now: use one "
         "topic_prefix for one documents topic"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The mark by which an operator has the signers pause: nothing new is read, what was read is finished.
+
+    by: who has asked for it, and what ends it; "" = nobody, documents are read. since: ms since 1970, which tells
+    one pause from another.
+    """
+
+    by: str = ""
+    since: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.by)
+
+    def metadata(self) -> str:
+        """As text for an offset commit."""
+        return orjson.dumps({"by": self.by, "since": self.since}).decode()
+
+
+async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause:
+    """The pause as it stands. Who may not look at the mark is not paused: nobody can have written it.
+
+    Raises:
+        KafkaError: as `position.all_committed`.
+    """
+    try:
+        found = (await committed(client, topics.group(PAUSE), topics.documents)).get(0)
+    except GroupAuthorizationFailedError:
+        return Pause()
+    return Pause() if found is None else Pause(**orjson.loads(found[1]))

@@ -25,8 +25,17 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
-from stream_lsh.kafka.sign.pause import Pause, pause_of
-from stream_lsh.kafka.sign.position import NOTES, Beginning, Last, Note, another_topic, beginning, known
+from stream_lsh.kafka.sign.position import (
+    NOTES,
+    Beginning,
+    Last,
+    Note,
+    Pause,
+    another_topic,
+    beginning,
+    known,
+    pause_of,
+)  # fmt: skip
 from stream_lsh.kafka.sign.records import Record
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES

@@ -18,8 +18,7 @@ from stream_lsh.kafka.group.position import all_committed, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.pause import GROUP, Pause, pause_of
-from stream_lsh.kafka.sign.position import NOTES, Note, known
+from stream_lsh.kafka.sign.position import NOTES, PAUSE, Note, Pause, known, pause_of
 from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.reindex import partitions_of, passed, read_from, reading
 from stream_lsh.kafka.topics import check
@@ -90,7 +89,7 @@ async def mark(settings: KafkaSettings, pause: Pause) -> None:
     """Write what the signers look at. Raises as `commit`."""
     topics = Topics.of(settings)
     place = TopicPartition(topics.documents, 0)
-    await commit(settings, topics.group(GROUP), {place: (0, pause.metadata())})
+    await commit(settings, topics.group(PAUSE), {place: (0, pause.metadata())})
 
 
 async def paused(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:

@@ -30,8 +30,7 @@ from stream_lsh.kafka.group.position import all_committed, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.sign.pause import Pause
-from stream_lsh.kafka.sign.position import NOTES, Note
+from stream_lsh.kafka.sign.position import NOTES, Note, Pause
 from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.drain import mark, paused
 from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading

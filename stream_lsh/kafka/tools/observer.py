@@ -22,7 +22,7 @@ from stream_lsh.kafka.group.position import all_committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.sign.pause import pause_of
+from stream_lsh.kafka.sign.position import pause_of
 from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.kafka.sign.pause import Pause
+from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.workers import Answer
 
 NO_PAUSE = Pause()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 import socket
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from stream_lsh.kafka.client.clients import CLOSE_SECONDS, Stopped, producing, s
 from stream_lsh.kafka.client.connection import FINAL, admin
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import may_pass
-from stream_lsh.kafka.run.process import STAGES, stage_class
+from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import create
 
@@ -100,7 +101,7 @@ def test_a_stop_does_not_wait_for_a_server_that_never_answers(role: str, mute: s
     settings = KafkaSettings(bootstrap_servers=mute)
 
     async def body() -> float:
-        async with running(stage_class(STAGES[role]), settings):
+        async with running(pkgutil.resolve_name(STAGES[role]), settings):
             await asyncio.sleep(0.3)
             began = time.monotonic()
         return time.monotonic() - began

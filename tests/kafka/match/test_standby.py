@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from stage_helpers import running, until
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.group import member
 from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.kafka.run.process import STAGES, stage_class
+from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.topics import create
 
 pytestmark = pytest.mark.long
@@ -37,7 +38,7 @@ def test_who_stands_by_notices_that_the_brokers_are_away(
     monkeypatch.setattr(member, "RECENT", 0.5)
     settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1, session_timeout_ms=6000)
     behind = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{proxy.port}", "give_up_seconds": 3})
-    stage, working, watch = stage_class(STAGES[role]), Watch(role), Watch(role)
+    stage, working, watch = pkgutil.resolve_name(STAGES[role]), Watch(role), Watch(role)
 
     async def idle(watch: Watch, since: float) -> bool:
         return (watch.last_idle or 0) > since

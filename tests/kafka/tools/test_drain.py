@@ -17,8 +17,7 @@ from stage_helpers import commits, positions
 from stream_lsh.cli import main
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.kafka.sign.pause import Pause
-from stream_lsh.kafka.sign.position import Last, Note
+from stream_lsh.kafka.sign.position import Last, Note, Pause
 from stream_lsh.kafka.tools.drain import Standing, mark, paused
 from stream_lsh.kafka.topics import create
 

@@ -24,7 +24,7 @@ from stream_lsh.errors import StateError, UsageError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.pause import Pause
+from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.drain import paused
 from stream_lsh.kafka.tools.from_changelog import Chains, look
 from stream_lsh.kafka.tools.reindex import reading, target

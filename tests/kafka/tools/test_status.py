@@ -23,7 +23,7 @@ from stream_lsh.errors import UsageError
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.sign.pause import Pause
+from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.exporter import metrics
 from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
 from stream_lsh.kafka.tools.status import INPUTS, Report, report
