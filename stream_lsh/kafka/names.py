@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
 
 FOREVER = -1
 HOUR_MS = 3_600_000
@@ -51,20 +51,8 @@ class Topics:
     def of(cls, settings: KafkaSettings) -> Topics:
         """The names that these settings mean."""
         prefix = settings.topic_prefix
-        return cls(
-            prefix=prefix,
-            documents=settings.documents_topic or f"{prefix}.documents",
-            verdicts=f"{prefix}.verdicts",
-            pairs=f"{prefix}.pairs",
-            unique=f"{prefix}.unique",
-            dead_letters=f"{prefix}.dead-letters",
-            signatures=f"{prefix}.signatures",
-            frames=f"{prefix}.frames",
-            matches=f"{prefix}.matches",
-            decisions=f"{prefix}.decisions",
-            # As Faust calls the changelog of the table `shards` of the application `<prefix>.match`.
-            changelog=f"{prefix}.match-shards-changelog",
-        )
+        own = {attribute: f"{prefix}.{name}" for attribute, name in OWN_TOPICS.items()}
+        return cls(prefix=prefix, documents=settings.documents_topic or f"{prefix}.documents", **own)
 
     def group(self, role: str) -> str:
         """The consumer group of a role."""

@@ -15,11 +15,12 @@ from stream_lsh.settings import Settings
 
 ROLES = ("sign", "sequence", "match", "judge", "forward")
 """What a worker can do, in the order of the pipeline."""
-OWN_TOPICS = (
-    "verdicts", "pairs", "unique", "dead-letters", "signatures", "frames", "matches", "decisions",
-    "match-shards-changelog",
-)  # fmt: skip
-"""What the pipeline writes, without the prefix."""
+OWN_TOPICS = {
+    "verdicts": "verdicts", "pairs": "pairs", "unique": "unique", "dead_letters": "dead-letters",
+    "signatures": "signatures", "frames": "frames", "matches": "matches", "decisions": "decisions",
+    "changelog": "match-shards-changelog",  # as Faust calls that of the table `shards` of the application PREFIX.match
+}  # fmt: skip
+"""What the pipeline writes, by attribute of `Topics` the name without the prefix."""
 
 MOST_CANDIDATES = 128
 """Where several shards keep, and the judge needs all matches of a frame in one record."""
@@ -186,7 +187,7 @@ class KafkaSettings(Settings):
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "
                         "no fields"
                     )
-        own = {f"{self.topic_prefix}.{name}" for name in OWN_TOPICS}
+        own = {f"{self.topic_prefix}.{name}" for name in OWN_TOPICS.values()}
         if self.documents_topic in own:
             raise ValueError(
                 f"documents_topic = {self.documents_topic!r} is a topic that the pipeline writes itself; "
