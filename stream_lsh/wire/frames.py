@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -50,6 +50,25 @@ CONTINUES, STARTS, JUMPS = range(3)
 """Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
 
 Headers = list[tuple[str, bytes]]
+
+
+class Record(Protocol):
+    """What is used of a record of the documents topic. timestamp: ms since 1970, -1 if the record has none."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 def header_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:

@@ -12,26 +12,12 @@ that only reading it again can tell, for in its place a verdict may still come.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, TypeVar
 
-from stream_lsh.wire.frames import header_bytes
+from stream_lsh.wire.frames import Record, header_bytes
 
-
-class Document(Protocol):
-    """What is used of a record of the documents topic."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
-
-
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=Record)
 
 
 class Verdict(NamedTuple):
@@ -168,6 +154,6 @@ class Join(Generic[D]):
         self._skip = self._first = False
 
 
-def weight(document: Document) -> int:
+def weight(document: Record) -> int:
     """About how many bytes of memory a document takes."""
     return 500 + len(document.key or b"") + len(document.value or b"") + header_bytes(document.headers)

@@ -19,8 +19,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.group.position import Reading, committed
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.sign.records import Record
-from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
+from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS, Record
 
 READING = Reading(
     "documents", "read",

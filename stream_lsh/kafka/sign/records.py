@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,26 +11,7 @@ from stream_lsh.documents.columns import Columns, Rejection, parse_lines
 from stream_lsh.documents.fields import LINE_ID, Fields, Refused, check_ink, id_text
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Headers
-
-
-class Record(Protocol):
-    """What is used of an aiokafka.ConsumerRecord. timestamp: ms since 1970, -1 if the record has none."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+from stream_lsh.wire.frames import Headers, Record
 
 
 def fields_of(settings: KafkaSettings) -> Fields:
