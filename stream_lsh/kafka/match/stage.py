@@ -16,11 +16,6 @@ log = logging.getLogger("stream_lsh.kafka.match")
 
 LOOK_SECONDS = 0.1  # between two looks whether the app has crashed: it may do so in the thread of its consumer
 STOP_SECONDS = 20.0
-# Services log under the names of the modules that their classes are in: ours too, where they are derived.
-SILENT = (
-    "faust", "mode",
-    *(f"stream_lsh.kafka.match.{module}" for module in ("app", "faust_driver", "store")),
-)  # fmt: skip
 
 
 class MatchStage(Stage):
@@ -30,7 +25,6 @@ class MatchStage(Stage):
 
     async def run(self, stop: asyncio.Event) -> None:
         """One life; see `Stage.run`."""
-        _quiet()
         app = MatchApp(self.settings, self.watch)
         starting = asyncio.create_task(app.start())
         try:
@@ -68,11 +62,3 @@ class MatchStage(Stage):
         with suppress(asyncio.CancelledError, Exception):
             await starting
         await app.let_go()  # also what was taken by a start that was under way when the stop came
-
-
-def _quiet() -> None:
-    """What goes wrong we say ourselves, in a line; Faust says it five times, each with a traceback."""
-    for name in SILENT:
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.CRITICAL)

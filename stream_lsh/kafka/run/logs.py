@@ -13,6 +13,8 @@ from typing import Any
 
 LEVELS = ("debug", "info", "warning", "error")
 CLIENTS = ("aiokafka",)  # they say many times what we say once, in our words
+# So does Faust. Its services log under the names of the modules that their classes are in: ours too, where they derive.
+FAUST = ("faust", "mode", *(f"stream_lsh.kafka.match.{module}" for module in ("app", "faust_driver", "store")))
 
 log = logging.getLogger("stream_lsh.kafka.run.logs")
 
@@ -50,7 +52,7 @@ def set_up(level: str, process: str) -> None:
     everything = level == "debug"
     logging.basicConfig(level=logging.INFO if everything else logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("stream_lsh").setLevel(level.upper())
-    for name in CLIENTS:
+    for name in (*CLIENTS, *FAUST):
         logging.getLogger(name).setLevel(logging.INFO if everything else logging.CRITICAL)
 
 
