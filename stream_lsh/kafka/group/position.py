@@ -20,6 +20,7 @@ LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in b
 
 Place = TypeVar("Place")
 Answer = TypeVar("Answer")
+Ask = Callable[[list[Place]], Awaitable[Mapping[Place, int]]]
 Bounds = tuple[int, int]
 """Offset of the first record that is there, and behind the last."""
 
@@ -130,31 +131,23 @@ async def _patiently(ask: Callable[[], Awaitable[Answer]], failed: str) -> Answe
         raise KafkaTimeoutError(f"{failed} within {ANSWER_MS // 1000} s") from None
 
 
-async def bounds(
-    ask: Callable[[], Awaitable[Mapping[Place, Bounds]]], positions: Mapping[Place, int]
-) -> Mapping[Place, Bounds]:
-    """What `ask` gives, once it is not before one of the positions any more: a broker that has just taken over may not
-    know its end yet. What stays behind them for two seconds is what there is.
-
-    positions: those that are known, by place.
-    """
-    found = await ask()
-    for _ in range(1, LOOKS):
-        if all(positions.get(place, 0) <= end for place, (_, end) in found.items()):
+async def bounds(begins: Ask[Place], ends: Ask[Place], positions: Mapping[Place, int]) -> dict[Place, Bounds]:
+    """Where the places of these positions (0 where none is known) begin and end, once no end is before one of them any
+    more: a broker that has just taken over may not know its end yet. What stays before it for two seconds is what there
+    is."""
+    places = list(positions)
+    for look in range(LOOKS):
+        if look:
+            await asyncio.sleep(PAUSE)
+        first, last = await begins(places), await ends(places)
+        found = {place: (first[place], last[place]) for place in places}
+        if all(positions[place] <= end for place, (_, end) in found.items()):
             break
-        await asyncio.sleep(PAUSE)
-        found = await ask()
     return found
 
 
 async def bounds_of(
     consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]
-) -> Mapping[TopicPartition, Bounds]:
-    """The same of partitions, as a consumer hears of them. positions: 0 where none is known."""
-
-    async def ask() -> Mapping[TopicPartition, Bounds]:
-        begins = await consumer.beginning_offsets(list(positions))
-        ends = await consumer.end_offsets(list(positions))
-        return {place: (begins[place], ends[place]) for place in positions}
-
-    return await bounds(ask, positions)
+) -> dict[TopicPartition, Bounds]:
+    """The same of partitions, as a consumer hears of them."""
+    return await bounds(consumer.beginning_offsets, consumer.end_offsets, positions)

@@ -182,13 +182,9 @@ class Consumer(driver.Consumer):
 
     async def bounds(self, positions: Mapping[TP, int]) -> Mapping[TP, Bounds]:
         """Where these partitions begin and end; see `position.bounds`."""
-
-        async def ask() -> Mapping[TP, Bounds]:
-            begins = await self.earliest_offsets(*positions)
-            ends = await self.highwaters(*positions)
-            return {tp: (begins[tp], ends[tp]) for tp in positions}
-
-        return await bounds(ask, positions)
+        return await bounds(
+            lambda places: self.earliest_offsets(*places), lambda places: self.highwaters(*places), positions
+        )
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         done = await super()._commit(offsets)

@@ -16,11 +16,15 @@ def test_an_end_that_is_told_late(monkeypatch: pytest.MonkeyPatch, late: int) ->
     monkeypatch.setattr(position, "PAUSE", 0)
     asked = 0
 
-    async def ask() -> Mapping[str, tuple[int, int]]:
+    async def begins(places: list[str]) -> Mapping[str, int]:
+        assert places == ["known", "new"]
+        return {"known": 3, "new": 0}
+
+    async def ends(_: list[str]) -> Mapping[str, int]:
         nonlocal asked
         asked += 1
-        return {"known": (3, 9 if asked > late else 4), "new": (0, 0)}
+        return {"known": 9 if asked > late else 4, "new": 0}
 
-    found = asyncio.run(bounds(ask, {"known": 7, "elsewhere": 100}))
+    found = asyncio.run(bounds(begins, ends, {"known": 7, "new": 0}))
     assert found == {"known": (3, 9 if late < LOOKS else 4), "new": (0, 0)}
     assert asked == min(late + 1, LOOKS)
