@@ -36,8 +36,7 @@ from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.health import served
-from stream_lsh.kafka.run.metrics import FOREIGN, Watch
+from stream_lsh.kafka.run.metrics import FOREIGN, Watch, served
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check

@@ -1,4 +1,4 @@
-"""Whether a worker is alive: every role has committed, or had nothing to do, a short while ago. Over HTTP if asked.
+"""Whether a worker is alive: every role has committed, or had nothing to do, a short while ago.
 
 A port that answers proves little: what counts is that work goes on. A role is alive if its last commit, its last look
 at an empty input, or its start is less than `ALIVE` seconds old.
@@ -7,10 +7,9 @@ at an empty input, or its start is less than `ALIVE` seconds old.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 ALIVE = 60.0  # seconds
 
@@ -28,12 +27,6 @@ class Pulse:
     def last(self) -> float:
         """The last sign of life."""
         return max(time for time in (self.started, self.committed, self.idle) if time is not None)
-
-
-class Exposed(Protocol):
-    """Metrics."""
-
-    def exposition(self) -> tuple[bytes, str]: ...
 
 
 class Health:
@@ -64,35 +57,3 @@ class Health:
                 roles[role]["stopped"] = pulse.stopped
         alive = all(role["alive"] for role in roles.values())
         return alive, {"alive": alive, "roles": roles, "ports": self._ports}
-
-
-@asynccontextmanager
-async def served(health: Health, registry: Exposed, host: str, port: int) -> AsyncIterator[int]:
-    """Answer /health (200 or 503, JSON) and /metrics (Prometheus) while it lasts; yields the port (0: a free one).
-
-    Raises:
-        OSError: the port is taken, or the host is not one of this machine.
-    """
-    import orjson
-    from aiohttp import web  # here, because a worker without a port can do without it
-
-    async def answer_health(_: web.Request) -> web.Response:
-        alive, report = health.report()
-        return web.Response(
-            status=200 if alive else 503, body=orjson.dumps(report) + b"\n", content_type="application/json"
-        )
-
-    async def answer_metrics(_: web.Request) -> web.Response:
-        body, kind = registry.exposition()
-        return web.Response(body=body, headers={"Content-Type": kind})
-
-    application = web.Application()
-    application.router.add_get("/health", answer_health)
-    application.router.add_get("/metrics", answer_metrics)
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()

@@ -1,10 +1,10 @@
-"""What a worker counts, in Prometheus' terms, and `Watch`: the one thing through which a role tells what it does."""
+"""What a worker counts, in Prometheus' terms; how it is asked; `Watch`, through which a role tells what it does."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -61,6 +61,38 @@ class Registry:
     def exposition(self) -> tuple[bytes, str]:
         """All metrics as text, and its content type."""
         return generate_latest(self._collector), CONTENT_TYPE_PLAIN_0_0_4
+
+
+@asynccontextmanager
+async def served(health: Health, registry: Registry, host: str, port: int) -> AsyncIterator[int]:
+    """Answer /health (200 or 503, JSON) and /metrics (Prometheus) while it lasts; yields the port (0: a free one).
+
+    Raises:
+        OSError: the port is taken, or the host is not one of this machine.
+    """
+    import orjson
+    from aiohttp import web  # here, because a worker without a port can do without it
+
+    async def answer_health(_: web.Request) -> web.Response:
+        alive, report = health.report()
+        return web.Response(
+            status=200 if alive else 503, body=orjson.dumps(report) + b"\n", content_type="application/json"
+        )
+
+    async def answer_metrics(_: web.Request) -> web.Response:
+        body, kind = registry.exposition()
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    application = web.Application()
+    application.router.add_get("/health", answer_health)
+    application.router.add_get("/metrics", answer_metrics)
+    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 class Watch:

@@ -34,9 +34,9 @@ from stream_lsh.errors import OutputError, StateError, StreamLshError, UsageErro
 from stream_lsh.index.files import raise_limit
 from stream_lsh.index.refusals import refusal
 from stream_lsh.kafka.run import logs
-from stream_lsh.kafka.run.health import Health, served
+from stream_lsh.kafka.run.health import Health
 from stream_lsh.kafka.run.lives import Stage, keep_running
-from stream_lsh.kafka.run.metrics import Registry, Watch
+from stream_lsh.kafka.run.metrics import Registry, Watch, served
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.worker")

@@ -9,8 +9,8 @@ import urllib.request
 
 import pytest
 
-from stream_lsh.kafka.run.health import ALIVE, Health, served
-from stream_lsh.kafka.run.metrics import Registry, Watch
+from stream_lsh.kafka.run.health import ALIVE, Health
+from stream_lsh.kafka.run.metrics import Registry, Watch, served
 
 
 class Clock:
