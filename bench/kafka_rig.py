@@ -27,10 +27,10 @@ from aiokafka.structs import ConsumerRecord
 
 from bench.engine import COMMAND
 from bench.kafka_processes import Processes
-from stream_lsh.kafka import topics
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools import topics
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS
 

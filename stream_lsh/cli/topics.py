@@ -73,8 +73,8 @@ def show(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
 def _run(context: click.Context, action: str, as_json: bool) -> None:
     require_kafka()
-    from stream_lsh.kafka import topics as kafka_topics
     from stream_lsh.kafka.client.connection import explained
+    from stream_lsh.kafka.tools import topics as kafka_topics
 
     settings = load_settings(context, KafkaSettings)
     with explained(settings):

@@ -1,16 +1,15 @@
-"""The topics of the pipeline as they are: making, comparing and checking them, and whether they have their copies."""
+"""The topics of the pipeline as they are: comparing and checking them, and whether they have their copies."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import errors
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream_lsh.errors import BrokerError, StreamLshError
@@ -20,7 +19,6 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.topics")
 
-_VISIBLE_SECONDS = 30
 _WRITTEN = ("__consumer_offsets", "__transaction_state")
 """Kafka's own topics that the pipeline needs."""
 _LEAST = "min.insync.replicas"
@@ -47,41 +45,6 @@ class _Found:
     configs: Mapping[str, str]
 
 
-async def show(settings: KafkaSettings) -> list[TopicState]:
-    """All topics as they are, beside what they should be. Raises KafkaError, OSError: see `connection.explained`."""
-    async with admin(settings) as client:
-        return await _states(client, settings)
-
-
-async def create(settings: KafkaSettings) -> list[TopicState]:
-    """Make the topics that are missing, add partitions to outputs that have fewer than documents; leave the rest.
-
-    Safe to repeat, also by several at once.
-
-    Raises:
-        KafkaError, OSError: see `connection.explained`.
-    """
-    async with admin(settings) as client:
-        # The documents first: the outputs get as many partitions as they turn out to have.
-        first = wanted(settings)[0]
-        made = await _create(client, settings, [first])
-        specs = [state.wanted for state in await _states(client, settings) if not state.partitions]
-        made |= await _create(client, settings, specs)
-        states = await _states(client, settings)
-        by_name = {state.wanted.name: state for state in states}
-        grown = {}
-        for name in LIKE_DOCUMENTS:
-            state = by_name[getattr(Topics.of(settings), name)]
-            missing = state.wanted.partitions - state.partitions
-            if missing > 0:
-                await _grow(client, state.wanted)
-                grown[state.wanted.name] = f"{missing} partition{'s' if missing > 1 else ''} added"
-        if grown:
-            states = await _states(client, settings)
-        done = dict.fromkeys(made, "created") | grown
-        return [replace(state, done=done.get(state.wanted.name, "")) for state in states]
-
-
 async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
     """Whether the topics of these roles are there and as they have to be.
 
@@ -92,17 +55,17 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
     topics = Topics.of(settings)
     needed = {getattr(topics, attribute) for role in roles for attribute in NEEDS[role]}
     async with admin(settings) as client:
-        states = {state.wanted.name: state for state in await _states(client, settings)}
-    needed &= states.keys()
-    missing = sorted(name for name in needed if not states[name].partitions)
+        found = {state.wanted.name: state for state in await states(client, settings)}
+    needed &= found.keys()
+    missing = sorted(name for name in needed if not found[name].partitions)
     if missing:
         several = len(missing) > 1
         raise BrokerError(
             f"Kafka at {settings.bootstrap_servers} does not have the topic{'s' if several else ''} "
             f"{', '.join(missing)}. `stream-lsh topics create` makes {'them' if several else 'it'}."
         )
-    judged = states[topics.verdicts].partitions
-    problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, states[name], judged)]
+    judged = found[topics.verdicts].partitions
+    problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, found[name], judged)]
     if problems:
         raise BrokerError("; ".join(problems) + ".")
 
@@ -189,7 +152,8 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
     return found
 
 
-async def _states(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[TopicState]:
+async def states(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[TopicState]:
+    """All topics as they are, beside what they should be."""
     names = [spec.name for spec in wanted(settings)]
     found = await _describe(client, names)
     documents = found.get(names[0])
@@ -256,45 +220,3 @@ async def configs_of(client: AIOKafkaAdminClient, names: list[str]) -> dict[str,
                 continue
             result[name] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
     return result
-
-
-async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec]) -> set[str]:
-    """Make topics; the names of those that were not there yet."""
-    if not specs:
-        return set()
-    replicas = settings.replication_factor or -1
-    topics = [
-        # aiokafka insists on assignments where the broker is to choose the number of copies.
-        NewTopic(spec.name, spec.partitions, replicas, {} if replicas == -1 else None, spec.configs)
-        for spec in specs
-    ]
-    response: Any = await client.create_topics(topics)
-    made = set()
-    for name, code, *message in response.topic_errors:
-        if code == 0:
-            made.add(name)
-        elif code != errors.TopicAlreadyExistsError.errno:
-            raise errors.for_code(code)(f"{name}: {message[0]}" if message and message[0] else name)
-    await _until_visible(client, [spec.name for spec in specs])
-    return made
-
-
-async def _grow(client: AIOKafkaAdminClient, spec: TopicSpec) -> None:
-    """Give a topic as many partitions as wanted, and wait until brokers know them."""
-    with suppress(errors.InvalidPartitionsError):  # somebody else was faster
-        await client.create_partitions({spec.name: NewPartitions(spec.partitions)})
-    for _ in range(_VISIBLE_SECONDS * 20):
-        described = await client.describe_topics([spec.name])
-        if described and len(described[0]["partitions"]) >= spec.partitions:
-            return
-        await asyncio.sleep(0.05)
-    raise errors.KafkaTimeoutError(f"the partitions added to {spec.name} do not appear")
-
-
-async def _until_visible(client: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Wait for what the controller has made, or says is there: brokers learn of it a little later."""
-    for _ in range(_VISIBLE_SECONDS * 20):
-        if set(names) <= set(await client.list_topics()):
-            return
-        await asyncio.sleep(0.05)
-    raise errors.KafkaTimeoutError(f"the topics {', '.join(names)} were made, but do not appear")

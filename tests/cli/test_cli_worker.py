@@ -20,7 +20,7 @@ from stream_lsh.cli.options import KAFKA_SETTINGS, SETTINGS
 from stream_lsh.cli.reindex import _options, reindex, switching
 from stream_lsh.cli.worker import roles_of
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka import topics
+from stream_lsh.kafka import names
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.reindex import target
@@ -72,7 +72,7 @@ def told(alive: bool = True, *ports: int, role: str = "match") -> dict[str, obje
 
 def test_roles() -> None:
     assert roles_of("forward, sign,") == ("sign", "forward")
-    assert roles_of(",".join(ROLES)) == ROLES == tuple(topics.NEEDS)
+    assert roles_of(",".join(ROLES)) == ROLES == tuple(names.NEEDS)
     for text in ("", ",", "sign,sing"):
         with pytest.raises(UsageError, match="there are sign, sequence, match, judge, forward"):
             roles_of(text)

@@ -19,7 +19,7 @@ from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 PARTITIONS = 3
 NOW = int(time.time() * 1000)  # retention goes by the documents' own timestamps: older ones may be deleted at any time

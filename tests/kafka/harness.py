@@ -30,7 +30,7 @@ from stage_helpers import members, partitions_of, settled, warm
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import COMPILED
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 PATIENCE = 300.0
 """Seconds without any new verdict after which a test fails: the first life of a worker compiles or loads kernels, and

@@ -22,7 +22,7 @@ from stage_helpers import until_partitions
 
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.run.warming import warm_up
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,8 @@ from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import Topics, largest_record, wanted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.topics import TopicState, check, create, show
+from stream_lsh.kafka.tools.topics import create, show
+from stream_lsh.kafka.topics import TopicState, check
 
 
 def by_name(states: list[TopicState]) -> dict[str, TopicState]:

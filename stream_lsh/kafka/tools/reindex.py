@@ -21,7 +21,7 @@ from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import places
 
 log = logging.getLogger("stream_lsh.kafka.tools.reindex")

@@ -24,7 +24,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 
 def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:

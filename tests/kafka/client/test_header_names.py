@@ -19,7 +19,7 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import Frame
 
 

@@ -21,7 +21,7 @@ from stream_lsh.kafka.client import connection
 from stream_lsh.kafka.client.connection import FINAL, NoToken, TokenFile, admin, client_options, explain, explained
 from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 PASSWORD, KEY_PASSWORD = "s3cret of the user", "s3cret of the key"
 

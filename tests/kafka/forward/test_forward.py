@@ -26,7 +26,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 Make = Callable[..., KafkaSettings]
 REJECTED = "stream_lsh_rejected_total"

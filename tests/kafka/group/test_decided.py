@@ -19,7 +19,7 @@ from stream_lsh.kafka.group.decided import BEHIND, DecisionLog
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.decisions import Decisions
 
 SIZE = 50

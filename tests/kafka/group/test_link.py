@@ -28,7 +28,7 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 REQUEST_BYTES = MOST_BYTES + 2**22
 

@@ -30,7 +30,7 @@ from stream_lsh.kafka.run import lives as stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.replies import head
 

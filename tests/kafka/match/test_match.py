@@ -14,7 +14,7 @@ from kafka_helpers import settings_for
 from match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
 
 from stream_lsh.kafka.run.process import DRAIN
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
 

@@ -28,7 +28,7 @@ from stream_lsh.kafka.run.lives import keep_running
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
 

@@ -17,7 +17,7 @@ from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.group import member
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.run.process import STAGES
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
 

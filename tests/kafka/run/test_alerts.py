@@ -29,7 +29,7 @@ from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.exporter import metrics
 from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.kafka.tools.status import Report, report
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
 

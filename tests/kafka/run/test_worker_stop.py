@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from kafka_helpers import settings_for
 
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 pytestmark = [
     pytest.mark.long,

@@ -43,7 +43,7 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.frames import CONTINUES, STARTS
 

@@ -46,7 +46,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk
 from stream_lsh.kafka.sign.position import NOTES, Last, Note
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
 
 Make = Callable[..., KafkaSettings]

@@ -19,7 +19,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sign.position import Last, Note, Pause
 from stream_lsh.kafka.tools.drain import Standing, mark, paused
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 KEY = bytes(16)
 

@@ -28,7 +28,7 @@ from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.drain import paused
 from stream_lsh.kafka.tools.from_changelog import Chains, look
 from stream_lsh.kafka.tools.reindex import reading, target
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.changes import Change
 
 BEFORE, AFTER = 1200, 500

@@ -20,7 +20,7 @@ from stage_helpers import PATIENCE
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Feeder, Sent
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
 

@@ -28,7 +28,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Feeder, Sent
 from stream_lsh.kafka.tools.tail import tail
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 
 @pytest.fixture

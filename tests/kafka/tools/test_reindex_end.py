@@ -24,7 +24,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import reindex
 from stream_lsh.kafka.tools.reindex import Goal, _anything, follow
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 
 @pytest.fixture

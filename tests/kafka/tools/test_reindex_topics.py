@@ -15,7 +15,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import reindex
 from stream_lsh.kafka.tools.reindex import follow, prepare, target
-from stream_lsh.kafka.topics import create, show
+from stream_lsh.kafka.tools.topics import create, show
 from stream_lsh.wire.envelope import pack
 
 

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from stream_lsh.demo.feed import feed_lines
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 DOCUMENTS = 1500
 PATIENCE = 300.0

@@ -26,7 +26,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import replay as tool
 from stream_lsh.kafka.tools.replay import HEADER, Counts, Letter, Reached, Wanted, replay
-from stream_lsh.kafka.topics import create
+from stream_lsh.kafka.tools.topics import create
 
 NOW = time.time_ns() // 1_000_000
 Run = Callable[..., Result]

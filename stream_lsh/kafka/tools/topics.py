@@ -1,0 +1,95 @@
+"""Making the topics of the pipeline, and showing them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from aiokafka import errors
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import LIKE_DOCUMENTS, Topics, TopicSpec, wanted
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import TopicState, states
+
+_VISIBLE_SECONDS = 30
+
+
+async def show(settings: KafkaSettings) -> list[TopicState]:
+    """All topics as they are, beside what they should be. Raises KafkaError, OSError: see `connection.explained`."""
+    async with admin(settings) as client:
+        return await states(client, settings)
+
+
+async def create(settings: KafkaSettings) -> list[TopicState]:
+    """Make the topics that are missing, add partitions to outputs that have fewer than documents; leave the rest.
+
+    Safe to repeat, also by several at once.
+
+    Raises:
+        KafkaError, OSError: see `connection.explained`.
+    """
+    async with admin(settings) as client:
+        # The documents first: the outputs get as many partitions as they turn out to have.
+        first = wanted(settings)[0]
+        made = await _create(client, settings, [first])
+        specs = [state.wanted for state in await states(client, settings) if not state.partitions]
+        made |= await _create(client, settings, specs)
+        found = await states(client, settings)
+        by_name = {state.wanted.name: state for state in found}
+        grown = {}
+        for name in LIKE_DOCUMENTS:
+            state = by_name[getattr(Topics.of(settings), name)]
+            missing = state.wanted.partitions - state.partitions
+            if missing > 0:
+                await _grow(client, state.wanted)
+                grown[state.wanted.name] = f"{missing} partition{'s' if missing > 1 else ''} added"
+        if grown:
+            found = await states(client, settings)
+        done = dict.fromkeys(made, "created") | grown
+        return [replace(state, done=done.get(state.wanted.name, "")) for state in found]
+
+
+async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec]) -> set[str]:
+    """Make topics; the names of those that were not there yet."""
+    if not specs:
+        return set()
+    replicas = settings.replication_factor or -1
+    topics = [
+        # aiokafka insists on assignments where the broker is to choose the number of copies.
+        NewTopic(spec.name, spec.partitions, replicas, {} if replicas == -1 else None, spec.configs)
+        for spec in specs
+    ]
+    response: Any = await client.create_topics(topics)
+    made = set()
+    for name, code, *message in response.topic_errors:
+        if code == 0:
+            made.add(name)
+        elif code != errors.TopicAlreadyExistsError.errno:
+            raise errors.for_code(code)(f"{name}: {message[0]}" if message and message[0] else name)
+    await _until_visible(client, [spec.name for spec in specs])
+    return made
+
+
+async def _grow(client: AIOKafkaAdminClient, spec: TopicSpec) -> None:
+    """Give a topic as many partitions as wanted, and wait until brokers know them."""
+    with suppress(errors.InvalidPartitionsError):  # somebody else was faster
+        await client.create_partitions({spec.name: NewPartitions(spec.partitions)})
+    for _ in range(_VISIBLE_SECONDS * 20):
+        described = await client.describe_topics([spec.name])
+        if described and len(described[0]["partitions"]) >= spec.partitions:
+            return
+        await asyncio.sleep(0.05)
+    raise errors.KafkaTimeoutError(f"the partitions added to {spec.name} do not appear")
+
+
+async def _until_visible(client: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait for what the controller has made, or says is there: brokers learn of it a little later."""
+    for _ in range(_VISIBLE_SECONDS * 20):
+        if set(names) <= set(await client.list_topics()):
+            return
+        await asyncio.sleep(0.05)
+    raise errors.KafkaTimeoutError(f"the topics {', '.join(names)} were made, but do not appear")
