@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from feeds import WORDS, asked, fed, nasty, once
+from long_form import LONG
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import DamagedError, StateError
@@ -50,7 +51,7 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
 
 @pytest.mark.parametrize(
     ("documents", "states"),
-    [(8_000, 2), pytest.param(60_000, 15, marks=[pytest.mark.long, pytest.mark.first], id="long")],
+    [(8_000, 2), pytest.param(60_000 if LONG else 24_000, 15, marks=[pytest.mark.long, pytest.mark.first], id="long")],
 )
 def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: int) -> None:
     """It flushes, merges, begins generations and commits all the time."""

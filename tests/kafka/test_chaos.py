@@ -14,9 +14,10 @@ from typing import Any
 
 import orjson
 import pytest
-from chaos import DOCUMENTS, SHARDS, documents, run
+from chaos import SHARDS, documents, run
 from feeding import POSTS, Feed, Record, lines, records_of
 from harness import PATIENCE, Pipeline, until
+from long_form import LONG, only_long
 from proxy import Proxied
 from stage_helpers import commits
 
@@ -26,7 +27,7 @@ from stream_lsh.kafka.sequence.order import Accepted
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)
-LONG = bool(os.environ.get("STREAM_LSH_LONG"))
+DOCUMENTS = 8000  # at least: more cost time, and meet with no other calamities
 pytestmark = pytest.mark.long
 
 
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.long
     [
         (SHARDS, "any"),
         (2, "unique"),
-        pytest.param(1, "unique", marks=pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG is not set")),
+        pytest.param(1, "unique", marks=only_long),
     ],
 )
 def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str) -> None:
@@ -59,7 +60,7 @@ def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int,
 def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
     """Its worker's session lasts as long: nobody takes over before. The others run ahead, but not without limit."""
     down = 60 if LONG else 12
-    feed = records_of(list(documents(shared_data, 6000, 1)), 2, 1)
+    feed = records_of(list(documents(shared_data, 3500, 1)), 2, 1)
     ahead, frame = 1500, 50
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, decided_after=ahead, frame_documents=frame,
@@ -67,12 +68,12 @@ def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Pa
     ) as pipeline:  # fmt: skip
         pipeline.worker(("sign", "sequence", "judge", "forward"))
         matchers = [pipeline.worker(("match",)), pipeline.worker(("match",))]
-        pipeline.produce(feed[:2000])
+        pipeline.produce(feed[:500])
         pipeline.finish()
         until(lambda: all("answering for the shards" in worker.said(10**7) for worker in matchers))
         until(lambda: not documents_ahead(pipeline))
         matchers[0].kill()
-        pipeline.produce(feed[2000:])
+        pipeline.produce(feed[500:])
         began = time.monotonic()
         worst = 0
         # On a slow machine longer, until the others have come so far.
@@ -103,7 +104,7 @@ def test_a_signer_frozen_inside_a_send_holds_nobody_back(
     proxied: Proxied, prefix: str, shared_data: Path, tmp_path: Path
 ) -> None:
     """Its connection is slow, so that at every moment a send is under way; its zombie comes back at the end."""
-    partitions, rate, seconds = 4, 200, 60 if LONG else 26
+    partitions, rate, seconds = 4, 100, 60 if LONG else 26
     values = list(lines(shared_data, POSTS[0], rate * seconds))
     slow = proxied.proxies[1]
     with Pipeline(

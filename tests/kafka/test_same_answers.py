@@ -6,7 +6,6 @@ STREAM_LSH_LONG=1 takes the first 40,000 posts and all of terms-3k instead of th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,18 @@ import orjson
 import pytest
 from feeding import POSTS, TERMS, feed_of, lines, records_of
 from harness import ROLES, Pipeline
+from long_form import LONG, only_long
 from oracle import Outputs, json_of, places_of, renumbered, same, strip
 from oracles.dense import dense
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
 
-LONG = bool(os.environ.get("STREAM_LSH_LONG"))
-SIZES = {"posts": 40_000 if LONG else 4_000, "terms": 3_000 if LONG else 250}
+SIZES = {"posts": 40_000 if LONG else 2_500, "terms": 3_000 if LONG else 250}
 CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text")}
 ANY: dict[str, Any] = {"against": "any"}
 CUT = {"generation_documents": 300}
 KEPT: dict[str, Any] = {"against": "unique", "decided_after": 1000, "frame_documents": 200}
-only_long = pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG is not set")
 
 
 @pytest.fixture(scope="module")
