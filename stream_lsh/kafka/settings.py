@@ -132,12 +132,12 @@ class KafkaSettings(Settings):
         return value
 
     @model_validator(mode="after")
-    def _kept_for_ever(self) -> KafkaSettings:
-        if self.window is not None:
-            raise ValueError(
-                f"window = {self.window!r}: on Kafka nothing is forgotten yet; leave it out here, or use stream-lsh "
-                "dedup, which has it"
-            )
+    def _embedded(self) -> KafkaSettings:
+        for name, why in (("window", "nothing is forgotten yet"), ("source_field", "there are no groups yet")):
+            if (value := getattr(self, name)) is not None:
+                raise ValueError(
+                    f"{name} = {value!r}: on Kafka {why}; leave it out here, or use stream-lsh dedup, which has it"
+                )
         return self
 
     @model_validator(mode="after")

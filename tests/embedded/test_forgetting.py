@@ -93,9 +93,11 @@ def test_what_is_no_window_is_a_usage_error(given: Any, message: str) -> None:
         Settings.load(None, **given)
 
 
-def test_kafka_refuses_a_window() -> None:
+def test_kafka_refuses_windows_and_groups() -> None:
     with pytest.raises(UsageError, match="window = '7d': on Kafka nothing is forgotten yet; leave it out"):
         KafkaSettings.load(None, window="7d", time_field="ts")
+    with pytest.raises(UsageError, match="source_field = 'outlet': on Kafka there are no groups yet"):
+        KafkaSettings.load(None, source_field="outlet")
     assert "window" not in KafkaSettings.load(None).answers
 
 
