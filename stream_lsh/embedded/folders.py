@@ -43,8 +43,10 @@ class FolderInput(Input):
 
     def check(self) -> None:
         if self.fields.set_field is not None or self.fields.time_field is not None:
-            option = "--set-field" if self.fields.set_field is not None else "--time-field"
-            raise UsageError(f"{self.name} is a folder of text files, which have no fields: leave out {option}.")
+            remedy = "leave out " + ("--set-field" if self.fields.set_field is not None else "--time-field")
+            if not self.fields.timed:
+                remedy = "feed it into an index without a window, which goes by times"
+            raise UsageError(f"{self.name} is a folder of text files, which have no fields: {remedy}.")
         if not self._list():
             raise InputError(f"there is no file in the folder {self.name}.")
         for path, _ in self._list():

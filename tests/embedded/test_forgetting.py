@@ -93,6 +93,16 @@ def test_what_is_no_window_is_a_usage_error(given: Any, message: str) -> None:
         Settings.load(None, **given)
 
 
+def test_a_folder_has_no_times(tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "one.txt").write_text(TEXT)
+    with pytest.raises(UsageError, match="which have no fields: feed it into an index without a window"):
+        run(tmp_path / "index", folder, window="2h", time_field="at")
+    with pytest.raises(UsageError, match="which have no fields: leave out --time-field"):
+        run(tmp_path / "other", folder, time_field="at")
+
+
 def test_kafka_refuses_windows_and_groups() -> None:
     with pytest.raises(UsageError, match="window = '7d': on Kafka nothing is forgotten yet; leave it out"):
         KafkaSettings.load(None, window="7d", time_field="ts")
