@@ -11,10 +11,10 @@ from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
+    COMMON,
     KAFKA,
     KAFKA_SECTIONS,
     RUNNING,
-    SETTINGS,
     load_settings,
     quiet_option,
     settings_options,
@@ -48,7 +48,7 @@ are told to --resume, also in workers that are started later; documents wait in 
             section=RUNNING, help="how long to wait",
         ),
         quiet_option(),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *SETTINGS), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON), KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context

@@ -30,9 +30,10 @@ SECTIONS = {
         "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents", "memory_documents",
     ),
 }  # fmt: skip
-SECTIONS[GROUPS] = ("source_field",)
+SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
+SECTIONS[GROUPS] = ("source_field",)  # of the embedded engine's dedup only
 EMBEDDED = ("window", "max_ahead", "source_field")  # what there is not on Kafka yet
-SETTINGS = tuple(name for names in SECTIONS.values() for name in names if name not in EMBEDDED)
+COMMON = tuple(name for name in SETTINGS if name not in EMBEDDED)
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
     KAFKA: (

@@ -14,9 +14,9 @@ from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
+    COMMON,
     KAFKA_SETTINGS,
     RUNNING,
-    SETTINGS,
     load_settings,
     quiet_option,
     settings_options,
@@ -69,7 +69,7 @@ unique begins with what comes next. Run stream-lsh drain before.""",
             help="what the stages tell on standard error",
         ),
         quiet_option(),
-        *settings_options([name for name in KAFKA_SETTINGS + SETTINGS if name not in LEFT_OUT], KafkaSettings),
+        *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in LEFT_OUT], KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context
@@ -161,7 +161,7 @@ def _given(context: click.Context, name: str) -> bool:
 def _options(context: click.Context) -> str:
     """The settings that were given on the line, without those that `switching` names itself."""
     words = []
-    for name in (*KAFKA_SETTINGS, *SETTINGS, "config"):
+    for name in (*KAFKA_SETTINGS, *COMMON, "config"):
         if name in context.params and _given(context, name):
             if name in ("topic_prefix", "documents_topic", "data_folder", "replication_factor", "retention_hours"):
                 continue

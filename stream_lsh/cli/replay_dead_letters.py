@@ -11,10 +11,10 @@ import click
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
+    COMMON,
     KAFKA,
     KAFKA_SECTIONS,
     RUNNING,
-    SETTINGS,
     load_settings,
     settings_options,
     with_options,
@@ -59,7 +59,7 @@ of their time count as gone through. The header stream-lsh-replays says how ofte
         ),
         Option(["--from-beginning"], is_flag=True, section=RUNNING, help="those that were gone through before, too"),
         Option(["--dry-run"], is_flag=True, section=RUNNING, help="only say what would be sent"),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *SETTINGS), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON), KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context

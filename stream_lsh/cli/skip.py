@@ -11,10 +11,10 @@ import click
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
+    COMMON,
     KAFKA,
     KAFKA_SECTIONS,
     RUNNING,
-    SETTINGS,
     load_settings,
     settings_options,
     with_options,
@@ -46,7 +46,7 @@ change in a shard's changelog can be left out: everything that follows builds on
 @with_options(
     [
         Option(["--yes"], is_flag=True, section=RUNNING, help="do it; without, only show what it would mean"),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *SETTINGS), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON), KafkaSettings),
     ]
 )
 @click.pass_context

@@ -16,10 +16,10 @@ import click
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
+    COMMON,
     KAFKA,
     KAFKA_SECTIONS,
     RUNNING,
-    SETTINGS,
     load_settings,
     settings_options,
     with_options,
@@ -79,7 +79,7 @@ Give it the settings that the workers have. Each line of what is wrong names the
             ["--serve"], type=click.IntRange(1, 65535), metavar="PORT", section=RUNNING,
             help="no screen, but metrics for Prometheus on this port of http_host, until SIGTERM or Ctrl-C",
         ),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], "http_port", "http_host", *SETTINGS), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], "http_port", "http_host", *COMMON), KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context

@@ -10,9 +10,9 @@ from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
+    COMMON,
     KAFKA_SETTINGS,
     RUNNING,
-    SETTINGS,
     load_settings,
     settings_options,
     with_options,
@@ -92,7 +92,7 @@ STREAM_LSH_SSL_PASSWORD.""",
             ["--log-level"], type=click.Choice(LEVELS), default="info", show_default=True, section=RUNNING,
             help="what is told on standard error",
         ),
-        *settings_options([name for name in KAFKA_SETTINGS + SETTINGS if name not in NOT_HERE], KafkaSettings),
+        *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in NOT_HERE], KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context

@@ -129,10 +129,10 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
     run(tmp_path / "one" / "index", *files, **given)
     commit, count = module.Index.commit, iter(range(10**6))
 
-    def failing(index: Any, facts: Any) -> None:
+    def failing(index: Any, *given: Any) -> None:
         if next(count) % 5 == 4:
             raise StreamLshError("enough")
-        commit(index, facts)
+        commit(index, *given)
 
     monkeypatch.setattr(module.Index, "commit", failing)
     while True:
