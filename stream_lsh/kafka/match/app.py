@@ -100,6 +100,7 @@ class MatchApp(Host):
         self._serve = serve
         self._underway: Underway
         self._open = AsyncExitStack()  # the data folder, the shards in it, the producer
+        self._closing = asyncio.Lock()
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
         self._unreadable = Unreadable(settings, watch)
@@ -182,8 +183,10 @@ class MatchApp(Host):
         await self.let_go()
 
     async def let_go(self) -> None:
-        """Close producer and shards and give the data folder back, whatever else of this life is still stopping."""
-        await self._open.aclose()
+        """Close producer and shards and give the data folder back, whatever else of this life is still stopping. When
+        this returns it is done, whoever had begun: the next life takes the same folder."""
+        async with self._closing:
+            await self._open.aclose()
 
     # -- frames -----------------------------------------------------------------------------------------------------
 

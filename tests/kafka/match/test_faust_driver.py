@@ -18,6 +18,7 @@ from stream_lsh.kafka.group import position
 from stream_lsh.kafka.match.app import MatchApp
 from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread, Recovery
 from stream_lsh.kafka.match.held import Held
+from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import WAITING_BYTES, FrameStore
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch
@@ -37,6 +38,30 @@ def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(monkeyp
     asyncio.run(scenario())
     assert given["max_poll_interval_ms"] > 20 * 86_400_000
     assert given["rebalance_timeout_ms"] < 120_000  # a join does not wait as long
+
+
+def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:
+    """Faust is still stopping when the stage has waited long enough; the next life would find the shards open."""
+
+    async def scenario() -> None:
+        app = MatchApp(KafkaSettings(data_folder=tmp_path), Watch("match"))
+        closed = asyncio.Event()
+
+        async def close() -> None:
+            with pytest.raises(StateError, match="in use by another worker"):  # nobody has it yet
+                locked(tmp_path).__enter__()
+            await asyncio.sleep(0.05)
+            closed.set()
+
+        app._open.enter_context(locked(tmp_path))
+        app._open.push_async_callback(close)
+        first = asyncio.create_task(app.let_go())
+        await asyncio.sleep(0)
+        await app.let_go()
+        assert closed.is_set()
+        await first
+
+    asyncio.run(scenario())
 
 
 class Log:
