@@ -13,6 +13,7 @@ import click
 
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import OUTPUTS, state_option, with_options
+from stream_lsh.documents.times import NO_TIME, UNITS
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ stream-lsh groups --state index 4711
 """
 SHOWN = 20  # groups of a table for people
 SECTION = "Groups"
-UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 class Duration(click.ParamType):
@@ -40,7 +40,7 @@ class Duration(click.ParamType):
         found = re.fullmatch(r"(\d{1,9})([smhdw])", str(value))
         if found is None:
             self.fail(f"{value!r} is not a number with a unit of s, m, h, d or w, such as 90m, 24h or 7d", param, ctx)
-        return int(found[1]) * UNITS[found[2]]
+        return 1000 * int(found[1]) * UNITS[found[2]]
 
 
 @click.command(
@@ -156,8 +156,6 @@ def _print(columns: list[str], lines: list[list[str]], right: int) -> None:
 
 def moment(time: int) -> str:
     """An event time as a person reads it, in UTC."""
-    from stream_lsh.documents.times import NO_TIME
-
     return "" if time == NO_TIME else datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

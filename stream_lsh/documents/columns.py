@@ -25,7 +25,7 @@ from stream_lsh.documents.fields import (
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, OTHER, PLAIN, scan_lines
-from stream_lsh.documents.times import NO_TIME, milliseconds, whole_milliseconds
+from stream_lsh.documents.times import LAST_TIME, MILLISECONDS_FROM, NO_TIME, milliseconds
 
 __all__ = [
     "LINE_ID",
@@ -307,7 +307,7 @@ class _Parsed:
         """Fills in the times; lines without a readable one are left."""
         values = np.full(len(times), -1, np.int64)
         gather_integers(buffer, spans, kinds, plan.time, values)
-        times[:] = whole_milliseconds(values)
+        times[:] = _milliseconds_of(values)
         for i in np.flatnonzero((kinds[:, plan.time] == PLAIN) & (status == ACCEPTED)).tolist():
             start, end = spans[i, plan.time].tolist()
             try:
@@ -389,3 +389,10 @@ def _insert(texts: bytes, ends: NDArray[np.int64], read: dict[int, bytes]) -> tu
         done = end
     pieces.append(texts[done:])
     return b"".join(pieces), np.cumsum(lengths)
+
+
+def _milliseconds_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`milliseconds` of many integers at once; NO_TIME where it would raise."""
+    times = np.where(values >= MILLISECONDS_FROM, values, values * 1000)
+    in_range = (values >= 0) & (values < LAST_TIME) & (times < LAST_TIME)
+    return np.where(in_range, times, NO_TIME)

@@ -6,11 +6,8 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
-from numpy.typing import NDArray
-
-NO_TIME = int(np.iinfo(np.int64).min)
-"""Stands in a column of times for a document without one."""
+NO_TIME = -(2**63)
+"""Stands in a column of times (int64) for a document without one."""
 
 MILLISECONDS_FROM = 100_000_000_000
 """Numbers from here on are milliseconds, smaller ones seconds (as seconds it would be the year 5138)."""
@@ -20,7 +17,8 @@ LAST_TIME = 7_258_118_400_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+"""Of durations, in seconds."""
 _ISO_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.ASCII)
 
 _KINDS: dict[type, str] = {type(None): "null", bool: "a boolean", list: "a list", dict: "an object"}
@@ -61,13 +59,6 @@ def _from_iso(text: str) -> int:
     return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
 
 
-def whole_milliseconds(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`milliseconds` of many integers at once; NO_TIME where it would raise."""
-    times = np.where(values >= MILLISECONDS_FROM, values, values * 1000)
-    in_range = (values >= 0) & (values < LAST_TIME) & (times < LAST_TIME)
-    return np.where(in_range, times, NO_TIME)
-
-
 def seconds_of(text: str) -> int:
     """Seconds of a duration: `90s`, `15m`, `12h`, `7d`, `2w`, or ISO 8601 without months and years (`P7D`, `PT12H`).
 
@@ -76,10 +67,10 @@ def seconds_of(text: str) -> int:
     """
     number, unit = text[:-1], text[-1:]
     found = _ISO_DURATION.fullmatch(text)
-    if unit in _UNITS and number.isascii() and number.isdecimal():
-        seconds = int(number) * _UNITS[unit]
+    if unit in UNITS and number.isascii() and number.isdecimal():
+        seconds = int(number) * UNITS[unit]
     elif found is not None:
-        seconds = sum(int(part or 0) * size for part, size in zip(found.groups(), _UNITS.values(), strict=True))
+        seconds = sum(int(part or 0) * size for part, size in zip(found.groups(), UNITS.values(), strict=True))
     else:
         raise ValueError(f"{text!r} is no duration: a number with s, m, h, d or w (7d), or ISO 8601 (P7D)")
     if not 0 < 1000 * seconds < LAST_TIME:
@@ -89,8 +80,8 @@ def seconds_of(text: str) -> int:
 
 def duration_of(seconds: int) -> str:
     """A duration in its largest unit up to a day: what `seconds_of` reads."""
-    unit = next(unit for unit, size in _UNITS.items() if unit != "w" and seconds % size == 0)
-    return f"{seconds // _UNITS[unit]}{unit}"
+    unit = next(unit for unit, size in UNITS.items() if unit != "w" and seconds % size == 0)
+    return f"{seconds // UNITS[unit]}{unit}"
 
 
 def moment(time: int) -> str:

@@ -298,10 +298,11 @@ class Index:
     def _forgotten(self) -> dict[int, list[Generation]]:
         """Leave out the generations that nobody sees any more, in the next manifests; they count until then."""
         gone: dict[int, list[Generation]] = {}
-        for number in self.window.gone if self.window is not None else ():
+        if self.window is None:
+            return gone
+        for number in self.window.gone:
             if not all(shard.lets_go(number) for shard in self.shards):
                 break
-            assert self.window is not None
             self.window.forget(number)
             gone[number] = [generation for shard in self.shards for generation in shard.drop(number)]
         return gone

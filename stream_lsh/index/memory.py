@@ -151,13 +151,10 @@ def since(memory, slot, key, row):  # type: ignore[no-untyped-def]
     if block == 0:
         return np.int64(np.int64(value & _LOW) >= first)
     n = np.int64(0)
-    while block != 0 and np.int64(pool[block + _ROWS + np.int64(pool[block + _USED]) - 1]) >= first:
-        place = block + _ROWS
-        end = place + np.int64(pool[block + _USED])
-        while np.int64(pool[place]) < first:
-            place += 1
-        n += end - place
-        block = np.int64(pool[block + _BEFORE])
+    while block != 0:
+        seen = np.int64(pool[block + _USED]) - _before(pool, block, first)
+        n += seen
+        block = np.int64(pool[block + _BEFORE]) if seen == np.int64(pool[block + _USED]) else np.int64(0)
     return n
 
 
@@ -166,15 +163,27 @@ def first_since(memory, slot, row):  # type: ignore[no-untyped-def]
     """The oldest row posted there from `row` on; there is one."""
     value, pool, first = memory.slots[slot, 1], memory.pool, row - memory.first
     block, found = np.int64(value >> _HALF), np.int64(value & _LOW)
-    if block == 0:
-        return memory.first + found
     while block != 0:
-        for k in range(np.int64(pool[block + _USED]) - 1, -1, -1):
-            if np.int64(pool[block + _ROWS + k]) < first:
-                return memory.first + found
-            found = np.int64(pool[block + _ROWS + k])
-        block = np.int64(pool[block + _BEFORE])
+        older = _before(pool, block, first)
+        if older < np.int64(pool[block + _USED]):
+            found = np.int64(pool[block + _ROWS + older])
+        block = np.int64(pool[block + _BEFORE]) if older == 0 else np.int64(0)
     return memory.first + found
+
+
+@njit
+def _before(pool, block, first):  # type: ignore[no-untyped-def]
+    """How many rows of a block are older than `first`."""
+    low, high = np.int64(0), np.int64(pool[block + _USED])
+    if np.int64(pool[block + _ROWS]) >= first:  # of a long bucket nearly always
+        return low
+    while low < high:
+        middle = (low + high) // 2
+        if np.int64(pool[block + _ROWS + middle]) < first:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit

@@ -1,8 +1,9 @@
 """What an index with a window remembers of the log: its time, and the generations that it is cut into.
 
-A generation ends where the next one's documents are of another part of the log: an eighth of the window, but at least a
-minute; or where it is full. All that is a function of the log, and so the same for all shards. A generation whose last
-document has left the window is seen by nobody who comes, and can go.
+A generation ends where it is full, or where the next one's documents are of another part of the log: an eighth of the
+window, but at least a minute. Where documents are few it goes on over several parts, for a generation has its price,
+however small: files, a column family, and both again when it goes. All that is a function of the log, and so the same
+for all shards. A generation whose last document has left the window is seen by nobody who comes, and can go.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from stream_lsh.index.logtime import BEFORE, LogTime
 from stream_lsh.settings import Settings
 
 SHARE, LEAST = 8, 60_000  # a generation is this share of the window, and at least so long (ms)
+FEWEST = 1 << 19  # and at least one in so many of the documents that it has room for: 256 by default
 
 
 @dataclass(slots=True)
 class Span:
-    """A generation: log times of its first and its last document; part: documents before it, in generations' worth."""
+    """A generation: log times of its first and its last document; documents before it, and in generations' worth."""
 
     number: int
     first: int
     last: int
     part: int
+    place: int = 0  # where a version before did not say, as if it had begun long ago
 
 
 class Window:
@@ -87,27 +90,27 @@ class Window:
         if before == BEFORE and len(timed):
             log[: timed[0]] = before = int(log[timed[0]])
         self.jumps += int(np.count_nonzero(np.diff(log, prepend=before) > self._length))
-        if self.now == BEFORE:  # all of them are rejected
+        if self.now == BEFORE or not len(log):  # all of them are rejected
             return log, np.zeros(len(log), np.int64)
         return log, self._generations(log, places)
 
     def _generations(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Generations of documents with these log times and places; they are entered."""
-        slots, parts = log // self._cut, places // self._settings.documents_of_a_generation
-        begins = np.ones(len(log), np.bool_)
-        begins[1:] = (np.diff(slots) != 0) | (np.diff(parts) != 0)
-        number = -1
-        if self.spans and len(log):
-            newest = self.spans[-1]
-            number = newest.number
-            begins[0] = (newest.last // self._cut, newest.part) != (slots[0], parts[0])
-        numbers = number + np.cumsum(begins)
-        for at in np.flatnonzero(begins).tolist():
-            self.spans.append(Span(int(numbers[at]), int(log[at]), int(log[at]), int(parts[at])))
-        for span in self.spans[-int(begins.sum()) - 1 :] if len(log) else ():
-            mine = np.flatnonzero(numbers == span.number)
-            if len(mine):
-                span.last = int(log[mine[-1]])
+        """Generations of documents, at least one, with these log times and places; they are entered."""
+        room = self._settings.documents_of_a_generation
+        slots, parts, numbers = log // self._cut, places // room, np.empty(len(log), np.int64)
+        at = end = 0
+        while at < len(log):
+            newest = self.spans[-1] if self.spans else None
+            if newest is not None:
+                slow = np.searchsorted(places, newest.place + room // FEWEST)
+                end = int(max(slow, np.searchsorted(slots, newest.first // self._cut, "right")))
+                end = min(end, int(np.searchsorted(parts, newest.part, "right")))
+            if newest is None or end <= at:
+                number, first = newest.number + 1 if newest is not None else 0, int(log[at])
+                self.spans.append(Span(number, first, first, int(parts[at]), int(places[at])))
+            else:
+                numbers[at:end], newest.last = newest.number, int(log[end - 1])
+                at = end
         return numbers
 
     @property

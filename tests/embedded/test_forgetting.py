@@ -123,7 +123,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
             for i in range(40)
         ]
         files.append(write(tmp_path / f"{n}.jsonl", *lines))
-    given: dict[str, Any] = {"window": "3h", "time_field": "at", "memory_documents": 16}
+    given: dict[str, Any] = {"window": "3h", "time_field": "at", "memory_documents": 16, "generation_documents": 1000}
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     run(tmp_path / "one" / "index", *files, **given)

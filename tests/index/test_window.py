@@ -24,15 +24,15 @@ from stream_lsh.embedded.information import information
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.index.leaving import Leaving
-from stream_lsh.index.window import Window
+from stream_lsh.index.window import FEWEST, Window
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, verdicts
 from stream_lsh.settings import Settings
 
-START, SECOND, MINUTE = 1_700_000_000_000, 1000, 60_000
+START, SECOND, MINUTE, DAY = 1_700_000_000_000, 1000, 60_000, 86_400_000
 # All that is similar is found (64 bands of one row: J of 1/2 is missed once in 2^64), and no limit is met.
 SURE: dict[str, Any] = {
     "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
-    "candidates": 65536, "max_matches": 0,
+    "candidates": 65536, "max_matches": 0, "generation_documents": 1000,  # so small that they end by time
 }  # fmt: skip
 ANY: dict[str, Any] = {"against": "any", "verify_matches": 0}
 UNIQUE: dict[str, Any] = {"against": "unique", "verify_matches": 1000}
@@ -130,8 +130,8 @@ def test_histories(
 ) -> None:
     chance = random.Random(seed)
     settings = Settings(
-        **SURE, **against, window=window, shards=shards, decided_after=chance.choice((2, 10, 1000)),
-        memory_documents=chance.choice((16, 16, 65536)), generation_documents=chance.choice((5, 40, None)),
+        **{**SURE, **against, "generation_documents": chance.choice((5, 40, 1000, 10**6))}, window=window,
+        shards=shards, decided_after=chance.choice((2, 10, 1000)), memory_documents=chance.choice((16, 16, 65536)),
     )  # fmt: skip
     documents = dated(history)
     found = in_pieces(documents, settings, tmp_path_factory.mktemp("index"), chance)
@@ -210,7 +210,7 @@ def test_what_goes_changes_no_answer(
     settings = Settings(
         shingles="words:1", threshold=0.5, bands=10, rows=2, signature_size=40, bucket_size=3, candidates=4,
         verify_matches=2, max_matches=2, memory_documents=32, against=against, shards=shards, decided_after=64,
-        window="5m",
+        window="5m", generation_documents=1000,
     )  # fmt: skip
     documents = long_history(7, 3000)
     went = in_batches(documents, settings, tmp_path / "went")
@@ -229,6 +229,7 @@ def test_limits_count_what_is_seen(tmp_path: Path, seed: int, shards: int) -> No
     settings = Settings(
         shingles="words:1", threshold=0.5, bands=10, rows=2, signature_size=40, bucket_size=3, candidates=4,
         verify_matches=2, max_matches=2, memory_documents=32, shards=shards, decided_after=64, window="5m",
+        generation_documents=1000,
     )  # fmt: skip
     documents = long_history(seed, 1500)
     found = [orjson.loads(line + b"}") for line in in_batches(documents, settings, tmp_path)]
@@ -377,19 +378,38 @@ def test_generations_are_an_eighth_of_the_window_but_at_least_a_minute() -> None
     times = np.arange(START, START + 200 * MINUTE, SECOND)
     every = np.ones(len(times), np.bool_)
     for window, length in (("80m", 10), ("8m", 1), ("10s", 1), ("1s", 1)):
-        found = Window(Settings(window=window, time_field="ts"))
+        found = Window(Settings(window=window, generation_documents=20_000))
         _, numbers = found.enter(times, every, np.arange(len(times)), None)
         sizes = np.bincount(numbers)
         assert np.all(sizes[1:-1] == 60 * length)
-        pieces = Window(Settings(window=window, time_field="ts"))
+        pieces = Window(Settings(window=window, generation_documents=20_000))
         for at in range(0, len(times), 700):
             part = slice(at, at + 700)
             _, some = pieces.enter(times[part], every[part], np.arange(len(times))[part], None)
             assert np.array_equal(some, numbers[part])
-            pieces = Window(Settings(window=window), orjson.loads(orjson.dumps(pieces.facts)))
+            pieces = Window(
+                Settings(window=window, generation_documents=20_000), orjson.loads(orjson.dumps(pieces.facts))
+            )
         assert pieces.facts == found.facts
         assert [span.number for span in found.spans] == list(range(len(sizes)))
         gone = found.gone
         assert gone == list(range(len(gone)))
         assert all(found.now - span.last > found._length for span in found.spans[: len(gone)])
         assert found.now - found.spans[len(gone)].last <= found._length or len(gone) == len(sizes) - 1
+
+
+def test_a_feed_that_is_slow_has_few_generations() -> None:
+    """A document a day for fifty years and a window of a week: not a generation for each."""
+    settings = Settings(window="7d")
+    times = START + DAY * np.arange(365 * 50)
+    window, places = Window(settings), np.arange(len(times))
+    log, numbers = window.enter(times, np.ones(len(times), np.bool_), places, None)
+    assert set(np.bincount(numbers)[:-1].tolist()) == {settings.documents_of_a_generation // FEWEST}
+    piece = Window(settings)
+    for at in range(0, len(times), 13):
+        part = slice(at, at + 13)
+        some = piece.enter(times[part], np.ones(len(times[part]), np.bool_), places[part], None)[1]
+        assert np.array_equal(some, numbers[part])
+        piece = Window(settings, orjson.loads(orjson.dumps(piece.facts)))
+    assert piece.facts == window.facts
+    assert all(span.last == log[numbers == span.number][-1] for span in window.spans)
