@@ -181,9 +181,11 @@ class Worker:
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """SIGTERM, and the exit code; one that is none of its own is explained in the test's output."""
         self.process.terminate()
-        return self.process.wait(LIMIT)
+        if code := self.process.wait(LIMIT):
+            print(self.log.read_text())
+        return code
 
     def says(self, text: str, times: int = 1) -> bool:
         return self.log.read_text().count(text) >= times
