@@ -319,7 +319,7 @@ class Settings(BaseSettings):
         """
         sources: dict[str, str] = {}
         values: dict[str, Any] = dict(defaults or {})
-        file = _without_foreign(_read_toml(config), cls) if config is not None else {}
+        file = _without_foreign(read_toml(config, "settings file"), cls) if config is not None else {}
         for origin, found in ((f"{config}", file), ("environment", _environment(cls)), ("command line", given)):
             for name, value in found.items():
                 values[name] = value
@@ -360,13 +360,18 @@ def _without_foreign(file: Mapping[str, Any], model: type[Settings]) -> dict[str
     return {name: value for name, value in file.items() if name not in foreign}
 
 
-def _read_toml(path: Path) -> Mapping[str, Any]:
+def read_toml(path: Path, what: str) -> Mapping[str, Any]:
+    """What a file says; what: it is, for messages.
+
+    Raises:
+        UsageError: it cannot be read, or is not TOML.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"settings file {path}: {error.strerror}") from None
+        raise UsageError(f"{what} {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"settings file {path} is not TOML: {error}") from None
+        raise UsageError(f"{what} {path} is not TOML: {error}") from None
 
 
 def _explain(

@@ -18,6 +18,7 @@ FLOORS = (
     ("settings",),
     ("index",),
     ("judging",),
+    ("alerts",),
     ("wire",),
     ("embedded",),
     ("api",),

@@ -1,0 +1,259 @@
+"""What rules say of a stream: alerts, batch by batch, in log time, whatever the batches are.
+
+Pure. A rule remembers some of the groups, or sources, that it counts for: those that were touched last. A time T is
+counted in slots of T / 60: what came within it counts for at least 59/60 of T, and for at most T.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stream_lsh.alerts.rules import Copied, Growth, Rule, Share, Spread
+from stream_lsh.documents.fields import id_text
+from stream_lsh.documents.times import NO_TIME
+
+SLOTS = 60
+MOST = 65_536  # groups, or sources, that a rule remembers
+
+Subject = int | str
+"""A group by its number, or a source as JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The documents of a batch that were accepted: kept, or dropped.
+
+    places: in the batch. groups: of each, its own number if it was kept. log: log times in ms, ascending. similarities:
+    of what was dropped. sources: as JSON text, b"" for none. founder: event time (NO_TIME: none) and source of a kept
+    document, this batch's among them.
+    """
+
+    places: Sequence[int]
+    seqs: Sequence[int]
+    dropped: Sequence[bool]
+    groups: Sequence[int]
+    log: Sequence[int]
+    similarities: Sequence[float]
+    sources: Sequence[bytes]
+    founder: Callable[[int], tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A rule has found what it is for. at: which document of those seen. found: what it counted."""
+
+    rule: Rule
+    at: int
+    time: int
+    subject: Subject
+    found: Mapping[str, str | int | float]
+
+    def line(self, seq: int, id: bytes, source: bytes, group: bytes) -> bytes:
+        """As a JSON line. id, source, group: as JSON text; the key is a hash of everything else in the line."""
+        said = b",".join(b'"%b":%b' % (name.encode(), _text(value)) for name, value in self.found.items())
+        body = b'"rule":%b,"kind":"%b","time":%d,"seq":%d,"id":%b,"source":%b,%b,"group":%b}\n' % (
+            _text(self.rule.name), self.rule.kind.encode(), self.time, seq, id, source or b"null", said,
+            group,
+        )  # fmt: skip
+        return b'{"key":"%b",%b' % (hashlib.sha256(body).hexdigest()[:32].encode(), body)
+
+
+@dataclass(slots=True)
+class Watched:
+    """What a rule remembers of a group or a source.
+
+    number: under which it is stored. seq: of the document that touched it last. slots: number, documents, and dropped
+    ones among them, oldest first. sources: those that came last with the slots in which they did, oldest first. fired:
+    log time of the last alert.
+    """
+
+    number: int
+    seq: int
+    slots: list[list[int]] = field(default_factory=list)
+    sources: dict[str, int] = field(default_factory=dict)
+    fired: int | None = None
+
+    def count(self, slot: int, dropped: bool) -> None:
+        """One document more; what is too old goes."""
+        slots = self.slots
+        if not slots or slots[-1][0] != slot:
+            slots.append([slot, 0, 0])
+            while slots[0][0] <= slot - SLOTS:
+                del slots[0]
+        slots[-1][1] += 1
+        slots[-1][2] += dropped
+
+    def come(self, source: bytes, slot: int, most: int) -> None:
+        """A source has come; only the latest ones decide whether there are so many."""
+        if source:
+            text = source.decode()
+            self.sources.pop(text, None)
+            self.sources[text] = slot
+            if len(self.sources) > most:
+                del self.sources[next(iter(self.sources))]
+
+    @property
+    def documents(self) -> int:
+        return sum(slot[1] for slot in self.slots)
+
+    @property
+    def duplicates(self) -> int:
+        return sum(slot[2] for slot in self.slots)
+
+
+class _Watcher:
+    """One rule and what it remembers, what was touched last at the end."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.width = 0 if isinstance(rule, Copied) else rule.within_ms // SLOTS
+        self.table: OrderedDict[Subject, Watched] = OrderedDict()
+        self.changed: set[Subject] = set()  # since they were taken
+
+    def alerts(self, seen: Seen, slot: Callable[[Subject, _Watcher, int], Watched]) -> Iterator[Alert]:
+        """Its alerts; slot: makes room for a group or a source that it does not remember, and counts what goes."""
+        rule, table, cooldown = self.rule, self.table, self.rule.cooldown_ms
+        for at, dropped in enumerate(seen.dropped):
+            if not dropped and not isinstance(rule, Share):
+                continue
+            subject: Subject = seen.sources[at].decode() if isinstance(rule, Share) else seen.groups[at]
+            if subject == "" or (isinstance(rule, Copied) and not _copied(rule, seen, at)):
+                continue
+            now = seen.log[at]
+            watched, known = table.get(subject), True
+            if watched is None:
+                watched, known = slot(subject, self, now), False
+            else:
+                table.move_to_end(subject)
+            watched.seq = seen.seqs[at]
+            self.changed.add(subject)
+            self._count(watched, seen, at, known)
+            if watched.fired is not None and now - watched.fired < cooldown:
+                continue
+            if (found := self._found(watched, seen, at)) is not None:
+                watched.fired = now
+                yield Alert(rule, at, now, subject, found)
+
+    def _count(self, watched: Watched, seen: Seen, at: int, known: bool) -> None:
+        rule = self.rule
+        if isinstance(rule, Copied):
+            return
+        slot = seen.log[at] // self.width
+        if isinstance(rule, Spread):
+            if not known:
+                # When its founder came is known by his event time only.
+                time, source = seen.founder(seen.groups[at])
+                founded = min(time, seen.log[at]) // self.width
+                if time != NO_TIME and founded > slot - SLOTS:
+                    watched.count(founded, False)
+                    watched.come(source, founded, rule.sources)
+            watched.come(seen.sources[at], slot, rule.sources)
+        watched.count(slot, seen.dropped[at])
+
+    def _found(self, watched: Watched, seen: Seen, at: int) -> dict[str, Any] | None:
+        """What an alert says, None if it is none."""
+        rule = self.rule
+        if isinstance(rule, Copied):
+            return {
+                "copied": json.loads(seen.founder(seen.groups[at])[1]), "similarity": seen.similarities[at]
+            }  # fmt: skip
+        documents = watched.documents
+        if isinstance(rule, Share):
+            duplicates = watched.duplicates
+            if documents < rule.documents or duplicates / documents <= rule.above:
+                return None
+            return {"documents": documents, "duplicates": duplicates}
+        if documents < rule.members:
+            return None
+        if isinstance(rule, Growth):
+            return {"members": documents}
+        oldest = seen.log[at] // self.width - SLOTS
+        sources = sum(slot > oldest for slot in watched.sources.values())
+        return {"members": documents} if sources >= rule.sources else None
+
+    def lives(self, watched: Watched, now: int) -> bool:
+        """Whether it still matters what was remembered."""
+        if watched.fired is not None and now - watched.fired < self.rule.cooldown_ms:
+            return True
+        return bool(watched.slots) and watched.slots[-1][0] > now // self.width - SLOTS
+
+
+def _text(value: str | int | float) -> bytes:
+    """As JSON, lone surrogates too."""
+    return repr(value).encode() if isinstance(value, float) else id_text(value)
+
+
+def _copied(rule: Copied, seen: Seen, at: int) -> bool:
+    by = seen.sources[at]
+    if not by or seen.similarities[at] < rule.similarity or rule.by_text not in (None, by):
+        return False
+    source = seen.founder(seen.groups[at])[1]
+    return bool(source) and source != by and rule.source_text in (None, source)
+
+
+class Watch:
+    """Some rules, and what they remember.
+
+    Args:
+        known: what `take` has given, by number, all that was not given again since; what belongs to other rules is
+            forgotten, its numbers are used again.
+
+    Attributes:
+        forgotten: groups and sources that a rule had no room for any more before their time was over.
+    """
+
+    def __init__(
+        self, rules: Sequence[Rule], known: Iterable[tuple[int, Mapping[str, Any]]] = (), forgotten: int = 0
+    ) -> None:
+        self.forgotten = forgotten
+        self._watchers = [_Watcher(rule) for rule in rules]
+        ours = {watcher.rule.fingerprint: watcher for watcher in self._watchers}
+        self._free: list[int] = []
+        self._next = 0
+        entries = sorted(known, key=lambda item: int(item[1]["seq"]))
+        for number, value in entries:
+            self._next = max(self._next, number + 1)
+            if (watcher := ours.get(value["rule"])) is None:
+                self._free.append(number)
+                continue
+            watcher.table[value["of"]] = Watched(
+                number, value["seq"], [list(slot) for slot in value["slots"]], dict(value["sources"]), value["fired"]
+            )
+
+    def look(self, seen: Seen) -> list[Alert]:
+        """The alerts of a batch, by document, and of one document in the order of the rules."""
+        found = [alert for watcher in self._watchers for alert in watcher.alerts(seen, self._slot)]
+        return sorted(found, key=lambda alert: alert.at)
+
+    def take(self) -> dict[int, dict[str, Any]]:
+        """What has changed since it was taken last, by number, ready for JSON."""
+        changed: dict[int, dict[str, Any]] = {}
+        for watcher in self._watchers:
+            for subject in watcher.changed:
+                watched = watcher.table[subject]
+                changed[watched.number] = {
+                    "rule": watcher.rule.fingerprint, "of": subject, "seq": watched.seq,
+                    "slots": [list(slot) for slot in watched.slots], "sources": list(watched.sources.items()),
+                    "fired": watched.fired,
+                }  # fmt: skip
+            watcher.changed = set()
+        return changed
+
+    def _slot(self, subject: Subject, watcher: _Watcher, now: int) -> Watched:
+        """Room for a group or a source; where there is none, what was not touched for longest has to go."""
+        if len(watcher.table) >= MOST:
+            oldest, old = watcher.table.popitem(last=False)
+            watcher.changed.discard(oldest)
+            self.forgotten += watcher.lives(old, now)
+            number = old.number  # whose value is written over
+        elif self._free:
+            number = self._free.pop()
+        else:
+            number, self._next = self._next, self._next + 1
+        watcher.table[subject] = watched = Watched(number, -1)
+        return watched

@@ -1,0 +1,234 @@
+"""What rules say: as a model that looks through everything before, document by document; however it is cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_lsh.alerts import watch as module
+from stream_lsh.alerts.rules import KINDS, Copied, Growth, Rule, Share, Spread
+from stream_lsh.alerts.watch import SLOTS, Alert, Seen, Watch
+from stream_lsh.documents.times import NO_TIME
+
+Document = tuple[bool, int, int, int | None, str, float]  # dropped, group, log, event time, source, similarity
+Told = tuple[str, int, Any, dict[str, Any]]  # rule, number of the document, group or source, what was found
+
+
+class Model:
+    """The rules, slowly: all documents are kept, and counted anew for each."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self.rules = rules
+        self.documents: list[Document] = []
+        self.fired: dict[tuple[str, Any], int] = {}
+
+    def step(self, document: Document) -> list[Told]:
+        self.documents.append(document)
+        dropped, group, log, _, source, _ = document
+        told: list[Told] = []
+        for rule in self.rules:
+            found = self.found(rule) if dropped or isinstance(rule, Share) else None
+            subject = source if isinstance(rule, Share) else group
+            last = self.fired.get((rule.name, subject))
+            if found is not None and (last is None or log - last >= rule.cooldown_ms):
+                self.fired[rule.name, subject] = log
+                told.append((rule.name, len(self.documents) - 1, subject, found))
+        return told
+
+    def found(self, rule: Rule) -> dict[str, Any] | None:
+        _, group, now, _, source, similarity = self.documents[-1]
+        if isinstance(rule, Copied):
+            founder = self.documents[group][4]
+            named = source and founder and source != founder
+            fits = rule.source in (None, founder) and rule.by in (None, source)
+            return (
+                {"copied": founder, "similarity": similarity}
+                if named and fits and similarity >= rule.similarity
+                else None
+            )
+
+        def recent(time: int | None) -> bool:
+            width = rule.within_ms // SLOTS
+            return time is not None and now // width - time // width < SLOTS
+
+        if isinstance(rule, Share):
+            theirs = [
+                document for document in self.documents if source and document[4] == source and recent(document[2])
+            ]
+            dropped = sum(document[0] for document in theirs)
+            if len(theirs) < rule.documents or dropped / len(theirs) <= rule.above:
+                return None
+            return {"documents": len(theirs), "duplicates": dropped}
+        members = [document for document in self.documents if document[0] and document[1] == group]
+        came = [(member[4], member[2]) for member in members if recent(member[2])]
+        if isinstance(rule, Spread):
+            founder = self.documents[group]
+            first = None if founder[3] is None else min(founder[3], members[0][2])
+            came += [(founder[4], first)] if recent(first) else []  # type: ignore[list-item]
+            if len({source for source, _ in came} - {""}) < rule.sources:
+                return None
+        return {"members": len(came)} if len(came) >= rule.members else None
+
+
+def told(alerts: list[Alert], seen: Seen) -> list[Told]:
+    return [
+        (alert.rule.name, seen.seqs[alert.at], json.loads(str(alert.subject)), dict(alert.found)) for alert in alerts
+    ]
+
+
+def seen_of(documents: list[Document], start: int, stop: int) -> Seen:
+    def text(source: str) -> bytes:
+        return json.dumps(source).encode() if source else b""
+
+    def founder(seq: int) -> tuple[int, bytes]:
+        assert seq < stop, "of a document that is not there yet"
+        return NO_TIME if documents[seq][3] is None else documents[seq][3], text(documents[seq][4])  # type: ignore[return-value]
+
+    dropped, groups, log, _, sources, similarities = zip(*documents[start:stop], strict=True)
+    return Seen(
+        range(stop - start), range(start, stop), dropped, groups, log, similarities, [text(s) for s in sources], founder
+    )
+
+
+def watched(
+    rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int]
+) -> tuple[list[Told], int]:
+    """The alerts of a feed that comes in these batches; at some of the cuts everything is left but what was stored."""
+    watch, stored, out, start = Watch(rules), dict[int, Any](), list[Told](), 0
+    for stop in [*sorted({cut for cut in cuts if 0 < cut < len(documents)}), len(documents)]:
+        seen = seen_of(documents, start, stop)
+        alerts = watch.look(seen)
+        out += told(alerts, seen)
+        for alert in alerts:
+            line = json.loads(alert.line(alert.at, b'"id"', seen.sources[alert.at], b"null"))
+            assert line.items() >= dict(alert.found).items() and line["rule"] == alert.rule.name
+        stored.update(watch.take())
+        if stop in restarts:
+            watch = Watch(rules, json.loads(json.dumps(list(stored.items()))), watch.forgotten)
+        start = stop
+    return out, watch.forgotten
+
+
+NAMES = ["", "a", "b", "c", 'd"\ud800']
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> list[Rule]:
+    found: list[Rule] = []
+    for number, kind in enumerate(draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=5))):
+        rule: dict[str, Any] = {
+            "name": f"r{number}",
+            "kind": kind,
+            "cooldown": draw(st.sampled_from(["1s", "2m", "1d"])),
+        }
+        if kind == "copied":
+            source, by = draw(st.sampled_from([(None, "b"), ("a", None), ("a", "c"), ("b", "a")]))
+            rule |= {"source": source, "by": by, "similarity": draw(st.sampled_from([0.5, 0.9, 1.0]))}
+        else:
+            rule["within"] = draw(st.sampled_from(["1s", "1m", "1h"]))
+        if kind == "share":
+            rule |= {"above": draw(st.sampled_from([0.0, 0.4, 0.9])), "documents": draw(st.integers(1, 6))}
+        if kind == "growth":
+            rule["members"] = draw(st.integers(1, 6))
+        if kind == "spread":
+            rule |= {"members": draw(st.integers(2, 6)), "sources": draw(st.integers(1, 4))}
+        found.append(KINDS[kind].model_validate(rule))
+    return found
+
+
+@st.composite
+def feeds(draw: st.DrawFn) -> list[Document]:
+    """Few groups and sources; log time that stands still, goes on by a little, and by more than any rule counts."""
+    documents: list[Document] = []
+    kept: list[int] = []
+    log = draw(st.sampled_from([0, 1_700_000_000_000]))
+    for seq in range(draw(st.integers(1, 70))):
+        log += draw(st.sampled_from([0, 0, 7, 400, 1100, 30_000, 61_000, 4_000_000]))
+        time = draw(st.sampled_from([log, log, None, max(0, log - 500), max(0, log - 50_000), log + 10**9]))
+        dropped = bool(kept) and draw(st.integers(0, 3)) > 0
+        group = draw(st.sampled_from(kept[-4:])) if dropped else seq
+        if not dropped:
+            kept.append(seq)
+        similarity = draw(st.sampled_from([0.8, 0.9, 1.0])) if dropped else 0.0
+        documents.append((dropped, group, log, time, draw(st.sampled_from(NAMES)), similarity))
+    return documents
+
+
+CUTS = st.lists(st.integers(1, 69), max_size=8)
+
+
+@settings(max_examples=400, deadline=None)
+@given(rules(), feeds(), CUTS, st.sets(st.integers(1, 69)))
+def test_alerts_are_those_of_the_model(
+    given_rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int]
+) -> None:
+    model = Model(given_rules)
+    expected = [alert for document in documents for alert in model.step(document)]
+    assert watched(given_rules, documents, cuts, restarts | set(cuts[:2])) == (expected, 0)
+
+
+@settings(deadline=None)
+@given(rules(), feeds(), CUTS, CUTS, st.integers(1, 3))
+def test_what_there_is_no_room_for_does_not_depend_on_batches_either(
+    given_rules: list[Rule], documents: list[Document], cuts: list[int], others: list[int], most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST", most)
+        first = watched(given_rules, documents, cuts, set(cuts))
+        assert first == watched(given_rules, documents, others, set(others[:3]))
+
+
+def spread(**more: Any) -> Rule:
+    rule = {"name": "spreads", "kind": "spread", "members": 3, "sources": 2, "within": "1m", "cooldown": "1h"}
+    return Spread.model_validate(rule | more)
+
+
+def test_once_in_a_cooldown() -> None:
+    second = 1000
+    documents: list[Document] = [(False, 0, 0, 0, "a", 0.0)]
+    documents += [(True, 0, time * second, time * second, "ab"[time % 2], 0.9) for time in range(1, 7300)]
+    found, _ = watched([spread()], documents, [100, 5000], {5000})
+    assert [seq for _, seq, _, _ in found] == [2, 3602, 7202]
+    assert [what["members"] for *_, what in found] == [3, 60, 60]
+
+
+def test_what_was_forgotten_too_early_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    rule = Growth.model_validate({"name": "grows", "kind": "growth", "members": 2, "within": "1m", "cooldown": "1s"})
+    kept: list[Document] = [(False, seq, 0, 0, "", 0.0) for seq in range(3)]
+    late, soon = ([*kept, *((True, group, 0, 0, "", 0.9) for group in range(2)),
+                   *((True, group, now, now, "", 0.9) for group in (2, 0))] for now in (90_000, 1))  # fmt: skip
+    assert watched([rule], late, [], set()) == ([], 0)  # they were too old to matter
+    assert watched([rule], soon, [], set()) == ([], 2)  # 0 had to go for 2, and 1 for 0
+    monkeypatch.setattr(module, "MOST", 3)
+    assert watched([rule], soon, [], set()) == ([("grows", 6, 0, {"members": 2})], 0)
+
+
+def test_what_is_stored_is_as_much_as_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 5)
+    documents: list[Document] = [(False, seq, seq, seq, "", 0.0) for seq in range(50)]
+    documents += [(True, seq, 50 + seq, 50 + seq, f"s{seq}", 0.9) for seq in range(50)]
+    watch, stored = Watch([spread(), spread(name="again")]), dict[int, Any]()
+    for start in range(0, 100, 10):
+        watch.look(seen_of(documents, start, start + 10))
+        stored.update(watch.take())
+    assert sorted(stored) == list(range(10))
+    # A rule that is not there any more leaves its numbers to others.
+    other = Watch([spread(name="other")], list(stored.items()))
+    other.look(seen_of(documents, 40, 60))
+    assert other.take().keys() <= stored.keys()
+
+
+def test_a_line_has_a_key_of_its_own() -> None:
+    alert = Alert(spread(), 0, 1_700_000_000_000, 7, {"members": 3})
+    line = alert.line(9, b'"x"', b'"a"', b'{"group":7}')
+    assert json.loads(line) == {
+        "key": json.loads(line)["key"], "rule": "spreads", "kind": "spread", "time": 1_700_000_000_000, "seq": 9,
+        "id": "x", "source": "a", "members": 3, "group": {"group": 7},
+    }  # fmt: skip
+    keys = {json.loads(alert.line(seq, b'"x"', source, b"null"))["key"] for seq in (1, 2) for source in (b"", b'"a"')}
+    assert len(keys) == 4 and all(len(key) == 32 for key in keys)
