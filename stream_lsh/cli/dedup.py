@@ -15,6 +15,7 @@ EXAMPLES = """
 stream-lsh dedup feed.jsonl > unique.jsonl
 stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --state index --unique unique.jsonl.zst --verdicts verdicts.jsonl
 stream-lsh dedup feed.jsonl --state index --groups groups.jsonl --source-field outlet --time-field published
+stream-lsh dedup feed.jsonl --state index --alerts alerts.jsonl --rules rules.toml --time-field published
 producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --text-field body - | consumer
 """
 
@@ -28,12 +29,17 @@ producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --t
 The unique documents go to standard output, unless --unique names a file or another output is given as -.
 
 With --groups the index keeps groups from its beginning on: a kept document with what was dropped for it.
-`stream-lsh groups` shows them.""",
+`stream-lsh groups` shows them. --alerts needs groups, and has a new index keep them, too; it writes what the rules of
+--rules find.""",
 )
 @job_options("unique")
 @click.pass_context
 def dedup(context: click.Context, /, **_: Any) -> None:
     given = context.get_parameter_source("source_field") is ParameterSource.COMMANDLINE
-    if given and context.params["groups"] is None:
+    alerts, rules = context.params["alerts"], context.params["rules"]
+    if given and context.params["groups"] is None and alerts is None:
         raise UsageError("--source-field is for groups: add --groups FILE, or leave it out")
+    if (alerts is None) != (rules is None):
+        missing = "--rules FILE, which says what for" if rules is None else "--alerts FILE, which they go to"
+        raise UsageError(f"--{'rules' if alerts is None else 'alerts'}: add {missing}")
     run_job(context, "unique", "stream-lsh dedup feed.jsonl > unique.jsonl")

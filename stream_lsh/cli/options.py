@@ -125,6 +125,14 @@ def quiet_option() -> Option:
     return Option(["--quiet", "-q"], is_flag=True, section=RUNNING, help="no progress and no summary, only errors")
 
 
+def rules_option() -> Option:
+    """`--rules FILE`: what alerts are for."""
+    return Option(
+        ["--rules"], type=click.Path(path_type=Path), metavar="FILE", section=GROUPS,
+        help="TOML file with the rules of --alerts",
+    )  # fmt: skip
+
+
 def output_options(standard: str) -> list[Option]:
     """The outputs, and --overwrite; `standard` goes to standard output if nothing else is said."""
     texts = {
@@ -132,6 +140,7 @@ def output_options(standard: str) -> list[Option]:
         "pairs": "the pairs of near-duplicates",
         "verdicts": "one verdict for every document",
         "groups": "what becomes of groups: an event, the whole row of its group, for every document that joins one",
+        "alerts": "what the rules of --rules find in groups and sources",
         "dead_letters": "what could not be processed, with the reason",
     }
     files = [
@@ -140,7 +149,7 @@ def output_options(standard: str) -> list[Option]:
             help=text + ("; default: standard output" if name == standard else ""),
         )
         for name, text in texts.items()
-        if name != "groups" or standard == "unique"
+        if name not in ("groups", "alerts") or standard == "unique"
     ]  # fmt: skip
     overwrite = Option(
         ["--overwrite"], is_flag=True, section=OUTPUTS,

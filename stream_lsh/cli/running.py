@@ -23,6 +23,7 @@ from stream_lsh.cli.options import (
     load_settings,
     output_options,
     quiet_option,
+    rules_option,
     setting,
     state_option,
     with_options,
@@ -36,7 +37,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 ONLY_KEPT = "the index compares with what was kept (against unique): these are the pairs with kept documents only"
 BOUNDS = ("against", "verify_matches", "candidates")  # what is allowed for one of them depends on the others
-OUTPUTS = ("unique", "pairs", "verdicts", "groups", "dead_letters")
+OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
 INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input, which is
@@ -50,7 +51,7 @@ def job_options(standard: str) -> Callable[[Function], Function]:
     options = [
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
-        *(setting(name) for name in SECTIONS[GROUPS] if standard == "unique"),
+        *((*(setting(name) for name in SECTIONS[GROUPS]), rules_option()) if standard == "unique" else ()),
         state_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
@@ -92,9 +93,11 @@ def run_job(
     if asked and not given["quiet"] and settings.against == "unique":
         complain(ONLY_KEPT)
 
+    from stream_lsh.alerts.rules import read_rules
     from stream_lsh.embedded.job import Job  # here, because it takes numba and RocksDB with it
 
-    job = Job(settings, inputs, outputs, state, overwrite=given["overwrite"])
+    rules = read_rules(given["rules"]) if given.get("rules") is not None else ()
+    job = Job(settings, inputs, outputs, state, overwrite=given["overwrite"], rules=rules)
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
         summary = job.run(progress)
     if not given["quiet"]:

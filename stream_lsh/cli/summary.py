@@ -9,7 +9,7 @@ from stream_lsh.documents.times import moment, seconds_of
 from stream_lsh.wording import count, duration, per_second, share, size
 
 if TYPE_CHECKING:
-    from stream_lsh.embedded.report import Forgetting, Summary
+    from stream_lsh.embedded.report import Alerted, Forgetting, Summary
 
 REASONS = {
     "not_json": "not JSON",
@@ -37,6 +37,8 @@ def summary_lines(
         yield from _documents(summary, max_matches, pairs)
         if not queried and summary.rejected:
             yield _rejected(summary, dead_letters)
+    if summary.alerts is not None:
+        yield from _alerts(summary.alerts)
     if summary.window is not None:
         yield from _window(summary.window)
     for name, left in summary.unfinished.items():
@@ -87,6 +89,15 @@ def _window(window: Forgetting) -> Iterator[str]:
         )
     if window.log_time >= 0:
         yield f"documents from {moment(window.log_time - 1000 * seconds_of(window.window))} on are remembered"
+
+
+def _alerts(told: Alerted) -> Iterator[str]:
+    yield count(told.alerts, "alert")
+    if told.forgotten:
+        yield (
+            f"{count(told.forgotten, 'time')} since the index was made a rule had no room for a group or a source any "
+            "more, and may alert late or once more: a shorter `within` or `cooldown` needs less"
+        )
 
 
 def _rejected(summary: Summary, dead_letters: str | None) -> str:

@@ -62,6 +62,11 @@ def members_key(group: int, seq: int) -> bytes:
     return _TWO.pack(MEMBERS, group, seq)
 
 
+def group_of(key: bytes) -> int:
+    """The group of a key of members."""
+    return int(_TWO.unpack(key)[1])
+
+
 def row(store: Store, group: int) -> Group | None:
     """The row of a group, None if it has none."""
     value = store.value(row_key(group))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from stream_lsh.embedded.group_store import FACT, Member, founder, members, row, rows
 from stream_lsh.embedded.groups import NO_GROUPS
@@ -42,7 +42,8 @@ def table(state: Path, order: Order = "largest", since: int | None = None, limit
     Raises:
         StateError: there is no index, or it keeps no groups. UsageError: there are no event times, which this needs.
     """
-    with _groups(state) as (store, latest):
+    with reading_groups(state) as (store, fact):
+        latest = fact["latest"]
         if since is None and order == "growing":
             since = DAY
         if since is not None and latest is None:
@@ -78,7 +79,7 @@ def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
     Raises:
         StateError: there is no index, or it keeps no groups. UsageError: there is no such group.
     """
-    with _groups(state) as (store, _):
+    with reading_groups(state) as (store, _):
         group = row(store, number)
         if group is None:
             raise UsageError(
@@ -95,12 +96,16 @@ def _members(store: Store, group: Group) -> Iterator[Member]:
 
 
 @contextmanager
-def _groups(state: Path) -> Iterator[tuple[Store, int | None]]:
-    """The store of an index that keeps groups, and the latest event time of its documents."""
+def reading_groups(state: Path) -> Iterator[tuple[Store, Mapping[str, Any]]]:
+    """The store of an index that keeps groups, and what it says of them: `latest` event time, `source_field`.
+
+    Raises:
+        StateError: there is no index, or it keeps no groups.
+    """
     with reading(state) as store:
         index, fact = store.named("index"), store.named(FACT)
         if index is not None:
             check_format(index, store.path)
         if fact is None:
             raise StateError(NO_GROUPS.format(state))
-        yield store, fact["latest"]
+        yield store, fact

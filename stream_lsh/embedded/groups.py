@@ -148,6 +148,10 @@ class Groups:
         field: str | None = self._fact["source_field"]
         return field
 
+    def founder(self, seq: int) -> tuple[int, bytes]:
+        """Event time and source of a kept document, NO_TIME and b"" where there is none."""
+        return self._shelf.founder(seq)
+
     def add(self, judgement: Judgement, times: NDArray[np.int64], sources: list[bytes]) -> Events:
         """Fold a batch. times: int64[n], NO_TIME for none; sources: of all n, or nothing."""
         kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Batch, Fields
+from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.pipeline import Stage, chain
@@ -35,10 +37,11 @@ class Job:
     """One run over some inputs.
 
     Args:
-        inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `groups`, `dead_letters` to a path or
-            "-". With `groups` a new index keeps them; one that keeps them does so in every run.
+        inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `groups`, `alerts`, `dead_letters` to a
+            path or "-". With `groups` or `alerts` a new index keeps groups; one that keeps them does so in every run.
         state: folder of the persistent index; without it a temporary one. Dead letters that have no output go there.
         overwrite: replace output files that are there, but not from this index (without `state` they always are).
+        rules: of `alerts`.
 
     Everything that a commit makes durable is written in one atomic step after the outputs are on disk: the new rows,
     how far each input was read, and how long each output is. So a run that is killed goes on as if nothing had
@@ -53,12 +56,14 @@ class Job:
         state: Path | None = None,
         *,
         overwrite: bool = False,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self._settings = settings
         self._inputs = list(inputs)
         self._outputs = dict(outputs)
         self._state = state
         self._overwrite = overwrite
+        self._rules = tuple(rules)
 
     def run(self, progress: Callable[[Progress], None] = lambda _: None) -> Summary:
         """Run to the end of the inputs.
@@ -74,14 +79,18 @@ class Job:
 
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
         persistent = self._state is not None
+        watched = "alerts" in self._outputs
         if not (folder / "db" / "CURRENT").exists():  # before an index is made
             _check_times(self._settings)
+            if watched:
+                check_fields(self._rules, self._settings.time_field, self._settings.source_field)
         index = Index(self._settings, folder, durable=persistent, now=time.time())
         with _closing(index):
             own = index.settings
             _check_times(own)
             job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
-            groups = opened(index, "groups" in self._outputs, self._settings.source_field)
+            groups = opened(index, watched or "groups" in self._outputs, self._settings.source_field)
+            watch = watching(index, groups, self._rules) if watched and groups is not None else None
             fields = Fields(
                 own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
                 groups.source_field if groups is not None else None, timed=own.window is None,
@@ -95,7 +104,7 @@ class Job:
                 overwrite=self._overwrite, finished=all(source.done_before for source in feed.sources),
             )  # fmt: skip
             try:
-                summary = _Run(index, groups, feed, sink, job, progress, sync=persistent).go(self._state)
+                summary = _Run(index, groups, watch, feed, sink, job, progress, sync=persistent).go(self._state)
             finally:
                 sink.close()
         sink.done(self._state)  # only now: a run that is killed while it closes the index can be run again
@@ -130,6 +139,7 @@ class _Run:
         self,
         index: Index,
         groups: Groups | None,
+        alerts: Alerts | None,
         feed: Feed,
         sink: Sink,
         job: dict[str, Any],
@@ -139,6 +149,7 @@ class _Run:
     ) -> None:
         self._index = index
         self._groups = groups
+        self._alerts = alerts
         self._feed = feed
         self._sink = sink
         self._progress = progress
@@ -205,7 +216,10 @@ class _Run:
         found = self._index.match(signed, seqs, clock=int(1000 * time.time()))
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
         events = self._groups.add(judgement, batch.times, batch.sources) if self._groups is not None else None
-        reasons = self._sink.write(batch, judgement, events)
+        alerts = b""
+        if self._alerts is not None and events is not None:
+            alerts = self._alerts.add(signed, judgement, batch, events)
+        reasons = self._sink.write(batch, judgement, events, alerts)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
         source.reached = batch.position
@@ -228,6 +242,8 @@ class _Run:
             "time": int(time.time()),
         }
         more, values = self._groups.take() if self._groups is not None else ({}, {})
+        if self._alerts is not None:
+            more.update(self._alerts.take())
         self._index.commit({**facts, **more}, values)
         self._torn = False
         self._moved = {}
@@ -277,5 +293,6 @@ class _Run:
             unfinished={source.input.name: source.input.left for source in self._feed.sources if source.input.left},
             against=self._index.settings.against,
             window=self._window(),
+            alerts=self._alerts.told if self._alerts is not None else None,
             state=str(state) if state is not None else None,
         )

@@ -38,6 +38,14 @@ class Forgetting:
 
 
 @dataclass(frozen=True, slots=True)
+class Alerted:
+    """Alerts of this run; groups and sources that rules, since the index was made, had to forget before their time."""
+
+    alerts: int
+    forgotten: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A finished (or interrupted) run.
 
@@ -45,7 +53,8 @@ class Summary:
     met.
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
-    against: what documents were compared with, "unique" or "any". window: None = nothing is forgotten.
+    against: what documents were compared with, "unique" or "any". window: None = nothing is forgotten. alerts: None =
+    there are no rules.
     """
 
     documents: int
@@ -66,6 +75,7 @@ class Summary:
     against: str
     state: str | None
     window: Forgetting | None = None
+    alerts: Alerted | None = None
 
 
 @dataclass
@@ -107,6 +117,7 @@ class Counts:
         unfinished: Mapping[str, int] = MappingProxyType({}),
         state: str | None = None,
         window: Forgetting | None = None,
+        alerts: Alerted | None = None,
     ) -> Summary:
         return Summary(
             documents=self.documents,
@@ -127,6 +138,7 @@ class Counts:
             against=against,
             state=state,
             window=window,
+            alerts=alerts,
         )
 
     @property

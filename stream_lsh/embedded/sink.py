@@ -27,8 +27,8 @@ class Sink:
     """The outputs, opened to go on where `known` says that they stood.
 
     Args:
-        paths: `unique`, `pairs`, `verdicts`, `groups`, `dead_letters` to a path or "-". known: states by place, from
-            the index.
+        paths: `unique`, `pairs`, `verdicts`, `groups`, `alerts`, `dead_letters` to a path or "-". known: states by
+            place, from the index.
         resuming: an interrupted run goes on: what was written after the last commit is cut off.
         state: folder of the index; without one, files are overwritten. overwrite: also with one, unless the index
             knows them.
@@ -88,8 +88,8 @@ class Sink:
             return output
         return Output.standard(before)
 
-    def write(self, batch: Batch, judgement: Judgement, events: Events | None) -> list[str]:
-        """Write what follows from a batch, and what it did to groups; returns the reasons of its rejections."""
+    def write(self, batch: Batch, judgement: Judgement, events: Events | None, alerts: bytes) -> list[str]:
+        """Write what follows from a batch, what it did to groups, and alerts; returns the reasons of its rejections."""
         unique = self._outputs.get("unique")
         if unique is not None and (lines := raw_lines(batch, judgement.kinds == Kind.UNIQUE)):
             self._put(unique, lines)
@@ -103,6 +103,8 @@ class Sink:
         if groups is not None and events is not None:
             for lines in events.lines(batch.ids, judgement.seqs):
                 self._put(groups, lines)
+        if alerts:
+            self._put(self._outputs["alerts"], alerts)
         rejected = reasons(judgement, batch.rejected)
         dead = self._outputs.get("dead_letters")
         if dead is not None and rejected:

@@ -119,6 +119,16 @@ class Events:
     sources: NDArray[np.int64]
     said: list[str]
 
+    def row(self, event: int) -> Group:
+        """The row after an event; the sources that it names are one text."""
+        group = self.groups[self.of[event]]
+        version, size, living, first, last, sources = (
+            int(column[event])
+            for column in (self.versions, self.sizes, self.living, self.firsts, self.lasts, self.sources)
+        )
+        said = [self.said[event].encode()]
+        return Group(group.group, group.id, group.seq, version, size, living, first, last, sources, said)
+
     def lines(self, ids: Sequence[bytes], seqs: NDArray[np.int64]) -> Iterator[bytes]:
         """The events as JSON lines, some at a time; ids, seqs: those of the batch."""
         # As text, and all ids in one piece: bytes take twice the time to be put together.

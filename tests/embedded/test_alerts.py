@@ -1,0 +1,227 @@
+"""Alerts of a job: each rule on a feed with a known answer, once, whatever is interrupted."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_lsh import Settings
+from stream_lsh.alerts import watch as module
+from stream_lsh.alerts.rules import read_rules
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.rehearsal import rehearse
+from stream_lsh.embedded.report import Summary
+from stream_lsh.errors import StateError, UsageError
+
+WORDS = [f"w{number}" for number in range(400)]
+RULES = """
+[[rule]]
+name = "spreads"
+kind = "spread"
+members = 4
+sources = 3
+within = "1h"
+
+[[rule]]
+name = "copied"
+kind = "copied"
+source = "nordwire"
+by = "herald"
+similarity = 0.9
+
+[[rule]]
+name = "copyist"
+kind = "share"
+above = 0.6
+documents = 5
+within = "2h"
+
+[[rule]]
+name = "grows"
+kind = "growth"
+members = 5
+within = "30m"
+cooldown = "1h"
+"""
+START = 1_700_000_000
+SETTINGS = {"time_field": "at", "source_field": "outlet", "memory_documents": 256, "generation_documents": 700}
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    (tmp_path / "rules.toml").write_text(RULES)
+    return tmp_path / "rules.toml"
+
+
+def run(folder: Path, inputs: list[Path], rules: Path | None, settings: dict[str, Any] | None = None) -> Summary:
+    folder.mkdir(exist_ok=True)
+    outputs = {"alerts": str(folder / "a")} if rules is not None else {}
+    chosen = Settings(**SETTINGS | (settings or {}))
+    found = read_rules(rules) if rules is not None else ()
+    return Job(chosen, list(map(str, inputs)), outputs, folder / "state", rules=found).run()
+
+
+def alerts(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "a").read_text().splitlines()]
+
+
+def text(number: int) -> str:
+    return " ".join(random.Random(number).choices(WORDS, k=40))
+
+
+def known(folder: Path) -> Path:
+    """A feed whose alerts can be told beforehand: a document a minute."""
+    plan = [("nordwire", 0), ("radio", 1), ("herald", 0), ("radio", 0), ("herald", 2), ("tv", 0)]  # spreads at the last
+    plan += [("tv", 3 + number) for number in range(20)]  # keeps to itself
+    plan += [("thief", number) for number in (1, 2, 3, 4)] + [("thief", 99), ("thief", 5)]  # 4 of 5, then 5 of 6
+    plan += [("", 50)] + [("", 50) for _ in range(8)]  # grows by 5 at the fifth copy
+    lines = [
+        {"id": f"d{seq}", "text": text(number), "at": START + 60 * seq} | ({"outlet": outlet} if outlet else {})
+        for seq, (outlet, number) in enumerate(plan)
+    ]
+    path = folder / "known.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_each_rule_on_a_feed_with_a_known_answer(tmp_path: Path, rules: Path) -> None:
+    feed = known(tmp_path)
+    summary = run(tmp_path, [feed], rules)
+    found = alerts(tmp_path)
+    assert [(alert["rule"], alert["id"]) for alert in found] == [
+        ("copied", "d2"), ("spreads", "d5"), ("copyist", "d30"), ("grows", "d37")
+    ]  # fmt: skip
+    copied, spreads, copyist, grows = found
+    assert (copied["copied"], copied["source"], copied["similarity"]) == ("nordwire", "herald", 1.0)
+    assert spreads["members"] == 4 and spreads["group"]["first_sources"] == ["nordwire", "herald", "radio", "tv"]
+    assert (spreads["group"]["size"], spreads["group"]["version"], spreads["group"]["group"]) == (4, 3, 0)
+    assert (copyist["source"], copyist["documents"], copyist["duplicates"]) == ("thief", 5, 4)
+    assert copyist["group"] is None
+    assert (grows["members"], grows["group"]["size"], grows["source"]) == (5, 6, None)
+    assert summary.alerts is not None and (summary.alerts.alerts, summary.alerts.forgotten) == (4, 0)
+
+
+def test_a_time_is_over_in_a_later_run_too(tmp_path: Path, rules: Path) -> None:
+    """Eight copies of one text, in as many runs, an hour apart: none within half an hour; then five in five minutes."""
+    inputs = []
+    for number, minute in enumerate([0, *(60 * hour for hour in range(1, 9)), *range(1000, 1005)]):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text(json.dumps({"id": number, "text": text(0), "at": START + 60 * minute}))
+        inputs.append(path)
+        run(tmp_path, inputs, rules, {"window": "40d"})
+    # Log time is the median: it comes to the last five when they are the larger half of the latest 64.
+    assert alerts(tmp_path) == []
+    more = tmp_path / "more.jsonl"
+    more.write_text("".join(
+        json.dumps({"id": f"m{n}", "text": text(0), "at": START + 60 * 1005 + n}) + "\n" for n in range(20)
+    ))  # fmt: skip
+    run(tmp_path, [*inputs, more], rules, {"window": "40d"})
+    assert [alert["rule"] for alert in alerts(tmp_path)] == ["grows"]
+
+
+def test_what_alerts_need_is_said(tmp_path: Path, rules: Path) -> None:
+    feed = known(tmp_path)
+    with pytest.raises(UsageError, match=r"alerts go by the times of the documents: name the field .* --time-field"):
+        run(tmp_path / "a", [feed], rules, {"time_field": None})
+    with pytest.raises(UsageError, match=r"rule 'spreads' \(spread\) needs to know who .* --source-field"):
+        run(tmp_path / "b", [feed], rules, {"source_field": None})
+    with pytest.raises(UsageError, match="only under --against unique there are groups"):
+        run(tmp_path / "c", [feed], rules, {"against": "any"})
+    run(tmp_path / "d", [feed], None)
+    with pytest.raises(StateError, match=r"keeps no groups: .* with --groups FILE"):
+        run(tmp_path / "d", [feed], rules)
+
+
+def long_feed(folder: Path, documents: int, files: int, *, mistakes: bool = True) -> list[Path]:
+    """Copies and edits of some texts by a dozen sources, with times that jump; bad lines, and lines that come again."""
+    chance, lines, now = random.Random(documents), list[str](), START
+    for number in range(documents):
+        words = text(chance.randrange(10 + number // 8) if number % 8 else number % 3).split()
+        if chance.random() < 0.4:
+            words[chance.randrange(40)] = "edited"
+        now += chance.choice((0, 1, 20, 20, 20, 400))
+        outlet = chance.choice(("nordwire", "herald", "radio", *(f"o{n}" for n in range(9)), None))
+        at = now - chance.choice((0, 0, 0, 5000, -90_000_000))
+        lines.append(json.dumps({"id": number, "text": " ".join(words), "at": at, "outlet": outlet}) + "\n")
+        if mistakes and chance.random() < 0.02:
+            lines[-1] = chance.choice((lines[0], "{\n"))
+    paths = [folder / f"{number:03}.jsonl" for number in range(files)]
+    for number, path in enumerate(paths):
+        path.write_text("".join(lines[number * documents // files : (number + 1) * documents // files]))
+    return paths
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": "12h"}], ids=["all", "window"])
+def test_what_is_in_memory_and_when_it_is_committed_changes_nothing(
+    tmp_path: Path, rules: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = long_feed(tmp_path, 2500, 5)
+    monkeypatch.setattr(module, "MOST", 40)  # groups have to go
+    once = run(tmp_path / "once", inputs, rules, settings)
+    monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)
+    for last in range(1, 6):
+        often = run(tmp_path / "often", inputs[:last], rules, settings)
+    assert (tmp_path / "often" / "a").read_bytes() == (tmp_path / "once" / "a").read_bytes()
+    assert {alert["rule"] for alert in alerts(tmp_path / "once")} == {"spreads", "copied", "copyist", "grows"}
+    assert once.alerts is not None and often.alerts is not None
+    assert often.alerts.forgotten == once.alerts.forgotten > 0
+    keys = [alert["key"] for alert in alerts(tmp_path / "once")]
+    assert len(keys) == len(set(keys)) == once.alerts.alerts
+
+
+def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Path, rules: Path) -> None:
+    inputs = long_feed(tmp_path, 2500, 3, mistakes=False)
+    run(tmp_path, inputs, rules)
+    rehearsed = rehearse(tmp_path / "state", read_rules(rules))
+    told, would = alerts(tmp_path), [json.loads(told.line) for told in rehearsed.told]
+    assert {alert["rule"] for alert in told} == {"spreads", "copied", "copyist", "grows"}
+    apart = {"key", "group", "id"}
+    assert [{name: alert[name] for name in alert.keys() - apart} for alert in would] == [
+        {name: alert[name] for name in alert.keys() - apart} for alert in told
+    ]
+    for was, could in zip(told, would, strict=True):
+        assert could["group"] == (was["group"] and was["group"]["group"])
+        assert could["id"] in (was["id"], None)
+    assert any(could["id"] is not None for could in would)
+    assert rehearsed.documents == 2500
+
+
+KILLED = """
+from stream_lsh.embedded import job
+job.COMMIT_SECONDS = 0.002
+from stream_lsh.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
+def test_killed_at_random_moments(tmp_path: Path, rules: Path, kills: int) -> None:
+    inputs = long_feed(tmp_path, 200 * kills + 800, 20 * kills)
+    run(tmp_path / "undisturbed", inputs, rules)
+    whole, broken = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken"
+    broken.mkdir()
+    found = broken / "a"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    command = [
+        sys.executable, "-c", KILLED, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"), *options,
+        "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
+    ]  # fmt: skip
+    chance, codes = random.Random(kills), []
+    for number in range(kills):
+        target = len(whole) * (number + chance.random()) / kills
+        with subprocess.Popen(command) as process:
+            while process.poll() is None and (not found.exists() or found.stat().st_size < target):
+                time.sleep(0.001)
+            time.sleep(chance.random() * 0.01)
+            process.kill()
+            codes.append(process.wait())
+    assert -9 in codes
+    assert subprocess.run(command, check=False).returncode == 0
+    assert found.read_bytes() == whole
