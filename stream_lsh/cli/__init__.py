@@ -14,7 +14,7 @@ COMMANDS = {
     "pairs": "Report the pairs of near-duplicates in a feed.",
     "query": "Show what is similar to a text, without adding it.",
     "groups": "Show which documents spread: groups of copies, and how many sources have them.",
-    "alerts": "Show which alerts rules would have told of an index.",
+    "alerts": "Send alerts to a receiver, or show what rules would have told of an index.",
     "tune": "Choose signature size, bands and rows for a threshold and a recall.",
     "evaluate": "Compare what the engine finds with exhaustive comparison, or with given pairs.",
     "info": "Show what an index holds.",

@@ -1,7 +1,8 @@
-"""`stream-lsh alerts test`: what rules would have told."""
+"""`stream-lsh alerts test|send`: what rules would have told, and passing alerts on."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,15 +12,23 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Group, Option
 from stream_lsh.cli.options import OUTPUTS, quiet_option, state_option, with_options
+from stream_lsh.errors import UsageError
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.rehearsal import Told
 
+COMPRESSED = (".gz", ".xz", ".zst")
 TEST_EXAMPLES = """
 stream-lsh alerts test rules.toml --state index
 stream-lsh alerts test rules.toml --state index --json | jq -r .rule | sort | uniq -c
 """
+SEND_EXAMPLES = """
+stream-lsh alerts send alerts.jsonl --url https://hooks.example.org/copies --secret-env HOOK_SECRET
+stream-lsh alerts send alerts.jsonl --url-env HOOK_URL --position hook.sent --until-end
+"""
+ATTEMPTS, TIMEOUT = 10, 10.0
+SENDING = "Sending"
 NOT_KNOWN = (
     "by what the index has stored of kept and dropped documents, as if the rules had been there from the beginning: "
     "log time is made of their times again, without those of redelivered and rejected documents and without "
@@ -28,7 +37,9 @@ NOT_KNOWN = (
 )
 
 
-@click.group(cls=Group, examples=TEST_EXAMPLES, help="Alerts: try rules on an index.")
+@click.group(
+    cls=Group, examples=TEST_EXAMPLES + SEND_EXAMPLES, help="Alerts: try rules on an index, send alerts to a receiver."
+)
 def alerts() -> None:
     pass
 
@@ -64,10 +75,83 @@ def test(rules: Path, state: Path, as_json: bool, quiet: bool) -> None:
     for told in rehearsed.told:
         click.echo(told.line if lines else sentence(told), nl=not lines)
     if not quiet:
-        forgotten = f"; {count(rehearsed.forgotten, 'group or source', 'groups or sources')} had no room for their time"
+        forgotten = f"; {count(rehearsed.forgotten, 'time')} a rule had no room for a group or a source"
         documents = count(rehearsed.documents, "document")
         complain(f"{count(len(rehearsed.told), 'alert')} in {documents}{forgotten if rehearsed.forgotten else ''}")
         complain(NOT_KNOWN)
+
+
+@alerts.command(
+    cls=Command,
+    examples=SEND_EXAMPLES,
+    help="""Send the alerts of a file, which `dedup --alerts` writes, to a receiver, as they come, until Ctrl-C: a POST
+each, one after the other, with the line as JSON. The run that writes them knows nothing of it, and waits for nobody.
+
+Each is sent at least once, and has its key in the header Idempotency-Key and in the body. With a secret
+X-Stream-Lsh-Signature is sha256= and the HMAC of the body. What fails is tried again after 1, 2, 4 ... 300 seconds, so
+many times as --attempts says; what is refused (redirects, which are not followed, and 400 to 499 but for 408, 425 and
+429) is not. Then it goes to the dead letters, and the next one is sent.""",
+)
+@click.argument("alerts", type=click.Path(path_type=Path))
+@with_options(
+    [
+        Option(["--url"], metavar="URL", section=SENDING, help="of the receiver"),
+        Option(
+            ["--url-env"], metavar="NAME", section=SENDING, help="environment variable with the URL, if that is secret"
+        ),
+        Option(
+            ["--secret-env"], metavar="NAME", section=SENDING,
+            help="environment variable with the secret that signs; without it: not signed",
+        ),
+        Option(
+            ["--position"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
+            help="how far it is sent, a file for each receiver  [ALERTS.sent]",
+        ),
+        Option(
+            ["--dead-letters"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
+            help="what was not taken, with the reason  [ALERTS.dead-letters]",
+        ),
+        Option(
+            ["--timeout"], type=click.FloatRange(min=0.1, max=300), default=TIMEOUT, metavar="SECONDS", section=SENDING,
+            help=f"that a request and its answer take at most  [{TIMEOUT:g}]",
+        ),
+        Option(
+            ["--attempts"], type=click.IntRange(min=1, max=1000), default=ATTEMPTS, metavar="N", section=SENDING,
+            help=f"before an alert is a dead letter  [{ATTEMPTS}]",
+        ),
+        Option(["--until-end"], is_flag=True, section=SENDING, help="end where the file ends now"),
+        quiet_option(),
+    ]
+)  # fmt: skip
+def send(
+    alerts: Path, url: str | None, url_env: str | None, secret_env: str | None, position: Path | None,
+    dead_letters: Path | None, timeout: float, attempts: int, until_end: bool, quiet: bool,
+) -> None:  # fmt: skip
+    from stream_lsh.embedded import sending
+    from stream_lsh.embedded.webhook import Webhook
+
+    if (url is None) == (url_env is None):
+        raise UsageError("name the receiver with --url, or with --url-env the environment variable that has its URL")
+    if alerts.suffix in COMPRESSED:
+        raise UsageError(f"{alerts} is compressed, and cannot be followed: give dedup --alerts a name without a suffix")
+    address = url if url_env is None else _variable("--url-env", url_env)
+    secret = None if secret_env is None else _variable("--secret-env", secret_env).encode()
+    webhook = Webhook(str(address), secret, timeout)
+    dead = dead_letters or alerts.with_name(alerts.name + ".dead-letters")
+    with sending.Journal(position or alerts.with_name(alerts.name + ".sent")) as journal:
+        sent = sending.send(
+            alerts, webhook, journal, dead, attempts, until_end=until_end,
+            tell=(lambda _: None) if quiet else complain,
+        )  # fmt: skip
+    if not quiet:
+        complain(f"{count(sent.taken, 'alert')} sent to {webhook.name}, {count(sent.dead, 'dead letter')}")
+
+
+def _variable(option: str, name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise UsageError(f"{option} {name}: there is no such environment variable, or it is empty; set it")
+    return value
 
 
 def sentence(told: Told) -> str:

@@ -1,0 +1,244 @@
+"""Passing on alerts: whoever follows their file, at his own pace, and remembers how far he is.
+
+At least once: a line is done when the journal says so, on the disk. The run that writes the file knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from stream_lsh.embedded.webhook import Answer, Webhook
+from stream_lsh.errors import InputError, OutputError, StateError
+from stream_lsh.index.files import sync_folder
+
+WAIT = 0.5  # seconds between two looks at a file
+LONGEST = 300  # seconds between two attempts
+_TAIL = 65_536  # bytes in which the last line of a journal ends
+_READ = 1 << 20
+_KEY = re.compile(r"[\w-]{1,128}", re.ASCII)
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of the alerts."""
+
+    taken: int = 0
+    dead: int = 0
+
+
+def pause(attempt: int) -> float:
+    """Seconds behind an attempt that failed, the first of which is 1."""
+    return float(min(2 ** (attempt - 1), LONGEST))
+
+
+class Journal:
+    """A line for every alert that is done with, the last of which is the position. One sender has it at a time.
+
+    Raises:
+        StateError: another process has it, or it is none. OutputError: it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --position") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._last = self._read()
+        except BlockingIOError:
+            os.close(self._file)
+            raise StateError(f"another process sends by {path}: give each receiver its own with --position") from None
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    @property
+    def offset(self) -> int:
+        """How far the file of alerts is done with, in bytes."""
+        return int(self._last["offset"])
+
+    def knows(self, file: int) -> bool:
+        """Whether the line before the position, in the file of alerts (a descriptor), is the one that was sent."""
+        size = int(self._last["size"])
+        return zlib.crc32(os.pread(file, size, self.offset - size)) == self._last["crc"]
+
+    def done(self, line: bytes, key: str, said: str, attempts: int) -> None:
+        """A line of the file is done with; on the disk when it returns."""
+        self._last = {
+            "offset": self.offset + len(line), "size": len(line), "crc": zlib.crc32(line), "key": key, "said": said,
+            "attempts": attempts,
+        }  # fmt: skip
+        append(self._file, json.dumps(self._last, separators=(",", ":")).encode() + b"\n", self.path)
+
+    def _read(self) -> dict[str, Any]:
+        lines = whole_lines(self._file)
+        if not lines:
+            return {"offset": 0, "size": 0, "crc": 0}
+        try:
+            last = json.loads(lines[-1])
+            return {**last, **{name: int(last[name]) for name in ("offset", "size", "crc")}}
+        except (ValueError, KeyError, TypeError):
+            raise StateError(
+                f"{self.path} is no position of a sender of alerts: name another file with --position"
+            ) from None
+
+
+def whole_lines(file: int) -> list[bytes]:
+    """The last lines of a file (a descriptor), which is written at its end from now on; half a line is cut off: what it
+    was about to say is done again."""
+    length = os.fstat(file).st_size
+    start = max(0, length - _TAIL)
+    tail = os.pread(file, length - start, start)
+    end = tail.rfind(b"\n") + 1
+    if end or not start:
+        os.ftruncate(file, start + end)
+    os.lseek(file, 0, os.SEEK_END)
+    return tail[:end].splitlines() if end or not start else [tail]
+
+
+def append(file: int, data: bytes, path: Path) -> None:
+    """Write to the end of a file (a descriptor); on the disk when it returns."""
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        os.fsync(file)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}; make room, then run the same command again"
+        ) from None
+
+
+def send(
+    alerts: Path,
+    webhook: Webhook,
+    journal: Journal,
+    dead: Path,
+    attempts: int,
+    *,
+    until_end: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Sent:
+    """Send what is in a file of alerts and not done with, in order, and what comes; until_end: only what is there.
+
+    Args:
+        dead: gets what was refused, or failed so many times (`attempts`). tell: takes sentences for people.
+
+    Raises:
+        InputError: the file cannot be read, or is another one. OutputError: what is done cannot be written down.
+    """
+    sent, told = Sent(), False
+    while True:
+        lines, short = _lines(alerts, journal, until_end)
+        if short and not told:
+            tell(
+                f"{alerts} is shorter than what was sent of it: waiting until the run that writes it has come so far "
+                f"again; if it is a new file, remove {journal.path}"
+            )
+        told = short
+        for line in lines:
+            key = _key(alerts, line, journal.offset)
+            answer, tries = _tried(webhook, line[:-1], key, attempts, tell, sleep)
+            if answer.taken:
+                sent.taken += 1
+            else:
+                sent.dead += 1
+                tell(f"alert {key}: {webhook.name} has not taken it ({answer.said}); it is in {dead}")
+                _bury(dead, line, key, answer, tries)
+            journal.done(line, key, answer.said if answer.taken else f"dead: {answer.said}", tries)
+        if not lines:
+            if until_end:
+                return sent
+            sleep(WAIT)
+
+
+def _lines(alerts: Path, journal: Journal, until_end: bool) -> tuple[list[bytes], bool]:
+    """Whole lines behind the position, and whether the file does not even reach so far."""
+    try:
+        file = os.open(alerts, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if until_end:
+            raise InputError(f"{alerts} is not there: name the file that dedup --alerts writes") from None
+        return [], journal.offset > 0
+    except OSError as error:
+        raise InputError(f"cannot read {alerts}: {error.strerror}; name the file that dedup --alerts writes") from None
+    try:
+        if os.fstat(file).st_size < journal.offset:
+            if until_end:
+                raise InputError(
+                    f"{alerts} is shorter than what was sent of it: let the run that writes it go on first; if it is a "
+                    f"new file, remove {journal.path}"
+                )
+            return [], True
+        if not journal.knows(file):
+            raise InputError(
+                f"{alerts} is not the file that was sent before (its bytes before {journal.offset} are others): if it "
+                f"is a new one, remove {journal.path}"
+            )
+        data = os.pread(file, _READ, journal.offset)
+        while b"\n" not in data and (more := os.pread(file, _READ, journal.offset + len(data))):
+            data += more
+    except OSError as error:
+        raise InputError(f"cannot read {alerts}: {error.strerror}; name the file that dedup --alerts writes") from None
+    finally:
+        os.close(file)
+    return data[: data.rfind(b"\n") + 1].splitlines(keepends=True), False
+
+
+def _key(alerts: Path, line: bytes, offset: int) -> str:
+    try:
+        key = json.loads(line)["key"]
+        if isinstance(key, str) and _KEY.fullmatch(key):
+            return key
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise InputError(f"{alerts}: at byte {offset} there is no alert; name the file that dedup --alerts writes")
+
+
+def _tried(
+    webhook: Webhook, body: bytes, key: str, attempts: int, tell: Callable[[str], None], sleep: Callable[[float], None]
+) -> tuple[Answer, int]:
+    """The last answer, and how many there were."""
+    for attempt in range(1, attempts + 1):
+        answer = webhook.post(body, key)
+        if answer.taken or not answer.again or attempt == attempts:
+            break
+        tell(f"alert {key}: {webhook.name}: {answer.said}; again in {pause(attempt):g} s")
+        sleep(pause(attempt))
+    return answer, attempt
+
+
+def _bury(dead: Path, line: bytes, key: str, answer: Answer, attempts: int) -> None:
+    said = json.dumps({"key": key, "reason": answer.said, "attempts": attempts}, separators=(",", ":")).encode()
+    try:
+        file = os.open(dead, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        sync_folder(dead.parent)
+    except OSError as error:
+        raise OutputError(f"cannot write {dead}: {error.strerror}; name another file with --dead-letters") from None
+    try:
+        whole_lines(file)
+        append(file, said[:-1] + b',"alert":' + line[:-1] + b"}\n", dead)
+    finally:
+        os.close(file)

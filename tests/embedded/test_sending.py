@@ -1,0 +1,312 @@
+"""Alerts sent to receivers that hang, fail, answer slowly or redirect, and senders that are killed: at least once, in
+order, and what nobody takes is a dead letter."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stream_lsh.cli import main
+from stream_lsh.embedded.sending import Journal, Sent, pause, send
+from stream_lsh.embedded.webhook import Webhook
+from stream_lsh.errors import InputError, OutputError, StateError, UsageError
+
+SECRET = "a secret that nobody may see"
+
+
+@dataclass
+class Receiver:
+    """What it got, and what it answers to request number n: a status, or something that it does instead."""
+
+    answer: Callable[[int], int | str] = lambda _: 204
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    url: str = ""
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def keys(self) -> list[str]:
+        return [headers["Idempotency-Key"] for headers, _ in self.got]
+
+
+@contextmanager
+def receiving(answer: Callable[[int], int | str] = lambda _: 204) -> Iterator[Receiver]:
+    receiver = Receiver(answer)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            receiver.got.append((dict(self.headers), body))
+            does = receiver.answer(len(receiver.got) - 1)
+            if does == "hang":
+                receiver.ended.wait(20)
+            elif does == "drip":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                while not receiver.ended.wait(0.05):
+                    self.wfile.write(b"x")
+            elif does == "close":
+                pass
+            elif does == "nonsense":
+                self.wfile.write(b"what is HTTP?\r\n\r\n")
+            else:
+                self.send_response(int(does))
+                if does in (301, 302, 307, 308):
+                    self.send_header("Location", f"{receiver.url}/elsewhere")
+                self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def handle_one_request(self) -> None:
+            try:
+                super().handle_one_request()
+            except (BrokenPipeError, ConnectionResetError):  # a sender that had enough
+                self.close_connection = True
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        receiver.ended.set()
+        server.shutdown()
+        server.server_close()
+
+
+def line(number: int) -> bytes:
+    return json.dumps({"key": f"{number:032x}", "rule": "spreads", "id": "\ud800 é"}).encode() + b"\n"
+
+
+def keys(*numbers: int) -> list[str]:
+    return [f"{number:032x}" for number in numbers]
+
+
+@pytest.fixture
+def alerts(tmp_path: Path) -> Path:
+    (tmp_path / "alerts.jsonl").write_bytes(b"".join(map(line, range(4))))
+    return tmp_path / "alerts.jsonl"
+
+
+SHORT = 1.5  # seconds for an answer, where none comes
+
+
+def sent(alerts: Path, url: str, attempts: int = 3, timeout: float = 60.0, slept: list[float] | None = None) -> Sent:
+    """Everything that is there; nobody waits between attempts."""
+    sleep: Callable[[float], None] = slept.append if slept is not None else lambda _: None
+    with Journal(alerts.parent / "position") as journal:
+        webhook = Webhook(url + "/hook?token=t", SECRET.encode(), timeout)
+        return send(alerts, webhook, journal, alerts.parent / "dead", attempts, until_end=True, sleep=sleep)
+
+
+def dead(alerts: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (alerts.parent / "dead").read_bytes().splitlines()]
+
+
+def test_each_once_signed_and_in_order(alerts: Path) -> None:
+    with receiving() as receiver:
+        assert sent(alerts, receiver.url) == Sent(4, 0)
+        assert sent(alerts, receiver.url) == Sent(0, 0)
+        with alerts.open("ab") as file:
+            file.write(line(4) + line(5)[:10])
+        assert sent(alerts, receiver.url) == Sent(1, 0)  # half a line is none yet
+    assert receiver.keys == keys(0, 1, 2, 3, 4)
+    for number, (headers, body) in enumerate(receiver.got):
+        assert body + b"\n" == line(number)
+        signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        assert headers["X-Stream-Lsh-Signature"] == f"sha256={signature}"
+        assert headers["Content-Type"] == "application/json"
+    assert not (alerts.parent / "dead").exists()
+
+
+@pytest.mark.parametrize("does", [500, 503, 408, 425, 429, "close", "nonsense", "hang", "drip"])
+def test_what_fails_is_tried_again_on_a_fixed_schedule(alerts: Path, does: int | str) -> None:
+    slept: list[float] = []
+    silent = does in ("hang", "drip")
+    with receiving(lambda n: does if n < 2 else 200) as receiver:
+        assert sent(alerts, receiver.url, 20, SHORT if silent else 60.0, slept) == Sent(4, 0)
+    assert receiver.keys[:3] == keys(0, 0, 0) and slept[:2] == [1.0, 2.0]
+    assert list(dict.fromkeys(receiver.keys)) == keys(0, 1, 2, 3)
+    if not silent:  # on a machine that is busy, an answer may be too late
+        assert receiver.keys == keys(0, 0, 0, 1, 2, 3) and len(slept) == 2
+
+
+def test_the_schedule_ends_at_five_minutes() -> None:
+    assert [pause(attempt) for attempt in range(1, 12)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+
+
+@pytest.mark.parametrize("does", [500, "hang", "drip"])
+def test_what_fails_for_good_is_a_dead_letter_and_the_next_one_goes_on(alerts: Path, does: int | str) -> None:
+    silent = does in ("hang", "drip")
+    with receiving(lambda n: does if n < 3 else 200) as receiver:
+        sent(alerts, receiver.url, timeout=SHORT if silent else 60.0)
+    assert receiver.keys[:4] == keys(0, 0, 0, 1) and receiver.keys[-1:] == keys(3)
+    letter = dead(alerts)[0]
+    assert (letter["key"], letter["attempts"], letter["alert"]) == (keys(0)[0], 3, json.loads(line(0)))
+    assert letter["reason"] == ("no answer within 1.5 s" if silent else "status 500")
+
+
+@pytest.mark.parametrize("does", [301, 302, 307, 308, 400, 401, 404, 410])
+def test_what_is_refused_or_redirected_is_not_tried_again(alerts: Path, does: int) -> None:
+    with receiving(lambda n: does if n == 1 else 200) as receiver:
+        assert sent(alerts, receiver.url) == Sent(3, 1)
+    assert receiver.keys == keys(0, 1, 2, 3)  # and nobody went elsewhere
+    (letter,) = dead(alerts)
+    assert letter["key"] == keys(1)[0] and letter["reason"].startswith(f"status {does}")
+
+
+def test_a_receiver_that_is_not_there(alerts: Path) -> None:
+    with receiving() as receiver:
+        pass
+    assert sent(alerts, receiver.url) == Sent(0, 4)
+    assert {letter["reason"] for letter in dead(alerts)} == {"Connection refused"}
+
+
+def test_half_a_line_of_the_position_or_of_the_dead_letters_is_written_again(alerts: Path) -> None:
+    with receiving(lambda _: 400) as receiver:
+        sent(alerts, receiver.url)
+        for name in ("position", "dead"):
+            path = alerts.parent / name
+            path.write_bytes(path.read_bytes()[:-7])
+        sent(alerts, receiver.url)
+    assert receiver.keys == keys(0, 1, 2, 3, 3)
+    assert [letter["key"] for letter in dead(alerts)] == keys(0, 1, 2, 3)
+
+
+def test_another_file_is_not_sent_from_the_old_position(alerts: Path) -> None:
+    with receiving() as receiver:
+        sent(alerts, receiver.url)
+        whole = alerts.read_bytes()
+        alerts.write_bytes(whole.replace(b"0003", b"0009") + line(4))
+        with pytest.raises(InputError, match=r"is not the file that was sent before .* remove \S*position"):
+            sent(alerts, receiver.url)
+        alerts.write_bytes(line(0))
+        with pytest.raises(InputError, match="is shorter than what was sent of it"):
+            sent(alerts, receiver.url)
+        alerts.write_bytes(whole + b"no alert\n")
+        with pytest.raises(InputError, match=f"at byte {len(whole)} there is no alert"):
+            sent(alerts, receiver.url)
+        alerts.unlink()
+        with pytest.raises(InputError, match="is not there: name the file that dedup --alerts writes"):
+            sent(alerts, receiver.url)
+    assert receiver.keys == keys(0, 1, 2, 3)
+
+
+def test_a_file_that_is_cut_and_written_again_is_waited_for(alerts: Path) -> None:
+    """A run that was killed goes on: its outputs are cut back to its last commit."""
+    whole, told, steps = alerts.read_bytes(), list[str](), 0
+
+    def step(_: float) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 1:
+            alerts.write_bytes(whole[: len(line(0))])
+        elif steps == 3:
+            alerts.write_bytes(whole + line(4))
+        elif steps == 4:
+            raise KeyboardInterrupt
+
+    with receiving() as receiver, Journal(alerts.parent / "position") as journal:
+        webhook = Webhook(receiver.url, None, 60.0)
+        with pytest.raises(KeyboardInterrupt):
+            send(alerts, webhook, journal, alerts.parent / "dead", 3, tell=told.append, sleep=step)
+    assert receiver.keys == keys(0, 1, 2, 3, 4)
+    assert "X-Stream-Lsh-Signature" not in receiver.got[0][0]
+    assert len(told) == 1 and "waiting until the run that writes it has come so far again" in told[0]
+
+
+def test_one_sender_a_position(alerts: Path) -> None:
+    with (
+        Journal(alerts.parent / "position"),
+        pytest.raises(StateError, match=r"another process sends by .* --position"),
+    ):
+        Journal(alerts.parent / "position")
+    with pytest.raises(StateError, match="is no position of a sender of alerts"):
+        Journal(alerts)
+    with pytest.raises(OutputError, match="cannot write"):
+        Journal(alerts.parent / "none" / "position")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://host/x", "does not begin with http://HOST or https://HOST"),
+        ("https:///x", "does not begin with"),
+        ("http://host:port/x", "is none"),
+        ("http://user:password@host/x", "has a user or a password in it"),
+        ("http://host/a b", "has characters"),
+        ("http://host/\r\nX: y", "has characters|is none"),
+    ],
+)
+def test_urls_that_cannot_be_used(url: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as error:
+        Webhook(url, None, 1)
+    assert "password@" not in str(error.value)
+
+
+def test_the_command_shows_no_secret(alerts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    with receiving(lambda n: 400 if n else 200) as receiver:
+        monkeypatch.setenv("HOOK_URL", f"{receiver.url}/hidden?token=hidden")
+        arguments = [
+            "alerts",
+            "send",
+            str(alerts),
+            "--url-env",
+            "HOOK_URL",
+            "--secret-env",
+            "HOOK_SECRET",
+            "--until-end",
+        ]
+        done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert f"1 alert sent to {receiver.url}, 3 dead letters" in done.stderr
+    files = b"".join(path.read_bytes() for path in alerts.parent.iterdir() if path != alerts)
+    assert "hidden" not in done.output and SECRET not in done.output
+    assert b"hidden" not in files and SECRET.encode() not in files
+    assert {path.name for path in alerts.parent.iterdir()} == {
+        "alerts.jsonl", "alerts.jsonl.sent", "alerts.jsonl.dead-letters"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name the receiver with --url, or with --url-env"),
+        (["--url", "http://a", "--url-env", "A"], "name the receiver with --url, or with --url-env"),
+        (["--url-env", "NOT_THERE"], "--url-env NOT_THERE: there is no such environment variable"),
+        (["--url", "http://a", "--secret-env", "NOT_THERE"], "--secret-env NOT_THERE: there is no such"),
+    ],
+)
+def test_what_the_command_needs(alerts: Path, arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["alerts", "send", str(alerts), *arguments])
+    assert done.exit_code == 2 and said in done.stderr
+
+
+def test_a_sender_that_is_killed_goes_on(alerts: Path) -> None:
+    """Killed while a receiver that hangs has the third alert: that one comes again, and no other."""
+    command = [sys.executable, "-m", "stream_lsh.cli", "alerts", "send", str(alerts), "--url"]
+    with receiving(lambda n: "hang" if n == 2 else 200) as receiver:
+        with subprocess.Popen([*command, receiver.url], env=os.environ) as process:
+            while len(receiver.got) < 3:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.kill()
+        assert subprocess.run([*command, receiver.url, "--until-end"], check=False).returncode == 0
+    assert receiver.keys == keys(0, 1, 2, 2, 3)
