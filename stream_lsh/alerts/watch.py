@@ -68,8 +68,8 @@ class Watched:
     """What a rule remembers of a group or a source.
 
     number: under which it is stored. seq: of the document that touched it last. slots: number, documents, and dropped
-    ones among them, oldest first. sources: those that came last with the slots in which they did, oldest first. fired:
-    log time of the last alert.
+    ones among them, oldest first; documents, duplicates: their sums. sources: those that came last with the slots in
+    which they did, oldest first. fired: log time of the last alert.
     """
 
     number: int
@@ -77,6 +77,13 @@ class Watched:
     slots: list[list[int]] = field(default_factory=list)
     sources: dict[str, int] = field(default_factory=dict)
     fired: int | None = None
+    documents: int = field(default=0, init=False)
+    duplicates: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        for _, documents, duplicates in self.slots:
+            self.documents += documents
+            self.duplicates += duplicates
 
     def count(self, slot: int, dropped: bool) -> None:
         """One document more; what is too old goes."""
@@ -84,9 +91,13 @@ class Watched:
         if not slots or slots[-1][0] != slot:
             slots.append([slot, 0, 0])
             while slots[0][0] <= slot - SLOTS:
-                del slots[0]
+                _, documents, duplicates = slots.pop(0)
+                self.documents -= documents
+                self.duplicates -= duplicates
         slots[-1][1] += 1
         slots[-1][2] += dropped
+        self.documents += 1
+        self.duplicates += dropped
 
     def come(self, source: bytes, slot: int, most: int) -> None:
         """A source has come; only the latest ones decide whether there are so many."""
@@ -96,14 +107,6 @@ class Watched:
             self.sources[text] = slot
             if len(self.sources) > most:
                 del self.sources[next(iter(self.sources))]
-
-    @property
-    def documents(self) -> int:
-        return sum(slot[1] for slot in self.slots)
-
-    @property
-    def duplicates(self) -> int:
-        return sum(slot[2] for slot in self.slots)
 
 
 class _Watcher:
@@ -164,10 +167,9 @@ class _Watcher:
             }  # fmt: skip
         documents = watched.documents
         if isinstance(rule, Share):
-            duplicates = watched.duplicates
-            if documents < rule.documents or duplicates / documents <= rule.above:
+            if documents < rule.documents or watched.duplicates / documents <= rule.above:
                 return None
-            return {"documents": documents, "duplicates": duplicates}
+            return {"documents": documents, "duplicates": watched.duplicates}
         if documents < rule.members:
             return None
         if isinstance(rule, Growth):

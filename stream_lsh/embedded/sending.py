@@ -81,7 +81,7 @@ class Journal:
     def knows(self, file: int) -> bool:
         """Whether the line before the position, in the file of alerts (a descriptor), is the one that was sent."""
         size = int(self._last["size"])
-        return zlib.crc32(os.pread(file, size, self.offset - size)) == self._last["crc"]
+        return zlib.crc32(os.pread(file, size, self.offset - size)) == int(self._last["crc"])
 
     def done(self, line: bytes, key: str, said: str, attempts: int) -> None:
         """A line of the file is done with; on the disk when it returns."""
