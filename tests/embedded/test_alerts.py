@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kills import COMMITTING, kill
+from receivers import receiving
 
 from stream_lsh import Settings
 from stream_lsh.alerts import watch as module
@@ -193,14 +195,6 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
     assert rehearsed.documents == 2500
 
 
-KILLED = """
-from stream_lsh.embedded import job
-job.COMMIT_SECONDS = 0.002
-from stream_lsh.cli import main
-main()
-"""
-
-
 @pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
 def test_killed_at_random_moments(tmp_path: Path, rules: Path, kills: int) -> None:
     inputs = long_feed(tmp_path, 200 * kills + 800, 20 * kills)
@@ -210,18 +204,45 @@ def test_killed_at_random_moments(tmp_path: Path, rules: Path, kills: int) -> No
     found = broken / "a"
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
     command = [
-        sys.executable, "-c", KILLED, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"), *options,
-        "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
+        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"),
+        *options, "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
     ]  # fmt: skip
-    chance, codes = random.Random(kills), []
-    for number in range(kills):
-        target = len(whole) * (number + chance.random()) / kills
-        with subprocess.Popen(command) as process:
-            while process.poll() is None and (not found.exists() or found.stat().st_size < target):
-                time.sleep(0.001)
-            time.sleep(chance.random() * 0.01)
-            process.kill()
-            codes.append(process.wait())
-    assert -9 in codes
-    assert subprocess.run(command, check=False).returncode == 0
+    kill(command, found, len(whole), kills)
     assert found.read_bytes() == whole
+
+
+@pytest.mark.long
+def test_who_sends_them_is_killed_too_and_nobody_waits_for_a_receiver(tmp_path: Path, rules: Path) -> None:
+    """A run and a sender beside it, killed again and again, with a receiver that hangs now and then: in the end it has
+    every alert of an undisturbed run, and no other."""
+    inputs = long_feed(tmp_path, 3000, 60)
+    run(tmp_path / "undisturbed", inputs, rules)
+    whole, broken = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken"
+    broken.mkdir()
+    found = broken / "a"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    dedup = [
+        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"),
+        *options, "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
+    ]  # fmt: skip
+    chance = random.Random(7)
+    with receiving(lambda n: "hang" if n == 40 else 500 if n % 50 == 49 else 200) as receiver:
+        send = [sys.executable, "-m", "stream_lsh.cli", "alerts", "send", str(found), "--url", receiver.url]
+        for number in range(6):
+            target = len(whole) * (number + chance.random()) / 6
+            with subprocess.Popen(dedup) as writer, subprocess.Popen([*send, "--quiet"]) as sender:
+                while writer.poll() is None and (not found.exists() or found.stat().st_size < target):
+                    time.sleep(0.001)
+                time.sleep(chance.random())
+                writer.kill()
+                sender.kill()
+        # A receiver that does nothing at all: the run ends all the same.
+        receiver.answer = lambda _: "hang"
+        with subprocess.Popen([*send, "--quiet"]) as sender:
+            assert subprocess.run(dedup, check=False).returncode == 0
+            sender.kill()
+        receiver.answer = lambda _: 200
+        assert subprocess.run([*send, "--until-end"], check=False).returncode == 0
+        assert found.read_bytes() == whole
+        keys = [json.loads(line)["key"] for line in whole.splitlines()]
+        assert list(dict.fromkeys(receiver.keys)) == keys

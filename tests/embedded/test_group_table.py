@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kills import COMMITTING, kill
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.documents.times import NO_TIME
@@ -192,14 +191,6 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
     assert after == before
 
 
-KILLED = """
-from stream_lsh.embedded import job
-job.COMMIT_SECONDS = 0.002
-from stream_lsh.cli import main
-main()
-"""
-
-
 @pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
 def test_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     inputs = feed(tmp_path, 200 * kills + 600, 20 * kills)
@@ -211,20 +202,10 @@ def test_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     size = (undisturbed / "g").stat().st_size
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
     command = [
-        sys.executable, "-c", KILLED, "dedup", *inputs, "--quiet", "--state", str(broken / "state"), *options,
+        sys.executable, "-c", COMMITTING, "dedup", *inputs, "--quiet", "--state", str(broken / "state"), *options,
         "--groups", str(events), "--unique", "/dev/null",
     ]  # fmt: skip
-    codes = []
-    for number in range(kills):
-        target = size * (number + random.random()) / kills
-        with subprocess.Popen(command) as process:
-            while process.poll() is None and (not events.exists() or events.stat().st_size < target):
-                time.sleep(0.001)
-            time.sleep(random.random() * 0.01)
-            process.kill()
-            codes.append(process.wait())
-    assert -9 in codes
-    assert subprocess.run(command, check=False).returncode == 0
+    kill(command, events, size, kills)
     assert events.read_bytes() == (undisturbed / "g").read_bytes()
     assert rows(broken) == rows(undisturbed)
     for row in rows(undisturbed)[:10]:

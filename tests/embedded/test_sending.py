@@ -9,17 +9,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from receivers import receiving
 
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Journal, Sent, pause, send
@@ -27,67 +24,6 @@ from stream_lsh.embedded.webhook import Webhook
 from stream_lsh.errors import InputError, OutputError, StateError, UsageError
 
 SECRET = "a secret that nobody may see"
-
-
-@dataclass
-class Receiver:
-    """What it got, and what it answers to request number n: a status, or something that it does instead."""
-
-    answer: Callable[[int], int | str] = lambda _: 204
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    url: str = ""
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def keys(self) -> list[str]:
-        return [headers["Idempotency-Key"] for headers, _ in self.got]
-
-
-@contextmanager
-def receiving(answer: Callable[[int], int | str] = lambda _: 204) -> Iterator[Receiver]:
-    receiver = Receiver(answer)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.got.append((dict(self.headers), body))
-            does = receiver.answer(len(receiver.got) - 1)
-            if does == "hang":
-                receiver.ended.wait(20)
-            elif does == "drip":
-                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-                while not receiver.ended.wait(0.05):
-                    self.wfile.write(b"x")
-            elif does == "close":
-                pass
-            elif does == "nonsense":
-                self.wfile.write(b"what is HTTP?\r\n\r\n")
-            else:
-                self.send_response(int(does))
-                if does in (301, 302, 307, 308):
-                    self.send_header("Location", f"{receiver.url}/elsewhere")
-                self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except (BrokenPipeError, ConnectionResetError):  # a sender that had enough
-                self.close_connection = True
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    receiver.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        receiver.ended.set()
-        server.shutdown()
-        server.server_close()
 
 
 def line(number: int) -> bytes:

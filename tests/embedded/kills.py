@@ -1,0 +1,32 @@
+"""Runs that are killed at random moments."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from pathlib import Path
+
+# A command line whose run commits as often as it can.
+COMMITTING = """
+from stream_lsh.embedded import job
+job.COMMIT_SECONDS = 0.002
+from stream_lsh.cli import main
+main()
+"""
+
+
+def kill(command: list[str], output: Path, size: int, kills: int) -> None:
+    """Start a command so many times and kill it with SIGKILL: each time when its output has come further, of the bytes
+    that it will have in the end. Then let it run to its end."""
+    codes = []
+    for number in range(kills):
+        target = size * (number + random.random()) / kills
+        with subprocess.Popen(command) as process:
+            while process.poll() is None and (not output.exists() or output.stat().st_size < target):
+                time.sleep(0.001)
+            time.sleep(random.random() * 0.01)
+            process.kill()
+            codes.append(process.wait())
+    assert -9 in codes
+    assert subprocess.run(command, check=False).returncode == 0
