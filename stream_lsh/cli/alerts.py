@@ -128,6 +128,7 @@ def send(
     dead_letters: Path | None, timeout: float, attempts: int, until_end: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from stream_lsh.embedded import sending
+    from stream_lsh.embedded.outputs import check_distinct
     from stream_lsh.embedded.webhook import Webhook
 
     if (url is None) == (url_env is None):
@@ -138,7 +139,9 @@ def send(
     secret = None if secret_env is None else _variable("--secret-env", secret_env).encode()
     webhook = Webhook(str(address), secret, timeout)
     dead = dead_letters or alerts.with_name(alerts.name + ".dead-letters")
-    with sending.Journal(position or alerts.with_name(alerts.name + ".sent")) as journal:
+    journaled = position or alerts.with_name(alerts.name + ".sent")
+    check_distinct({"--position": str(journaled), "--dead-letters": str(dead)}, [str(alerts)])
+    with sending.Journal(journaled) as journal:
         sent = sending.send(
             alerts, webhook, journal, dead, attempts, until_end=until_end,
             tell=(lambda _: None) if quiet else complain,

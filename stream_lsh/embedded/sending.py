@@ -92,10 +92,10 @@ class Journal:
         append(self._file, json.dumps(self._last, separators=(",", ":")).encode() + b"\n", self.path)
 
     def _read(self) -> dict[str, Any]:
-        lines = whole_lines(self._file)
-        if not lines:
-            return {"offset": 0, "size": 0, "crc": 0}
         try:
+            lines = whole_lines(self._file, b'{"offset":')
+            if not lines:
+                return {"offset": 0, "size": 0, "crc": 0}
             last = json.loads(lines[-1])
             return {**last, **{name: int(last[name]) for name in ("offset", "size", "crc")}}
         except (ValueError, KeyError, TypeError):
@@ -104,17 +104,23 @@ class Journal:
             ) from None
 
 
-def whole_lines(file: int) -> list[bytes]:
+def whole_lines(file: int, begins: bytes) -> list[bytes]:
     """The last lines of a file (a descriptor), which is written at its end from now on; half a line is cut off: what it
-    was about to say is done again."""
+    was about to say is done again.
+
+    Raises:
+        ValueError: its lines do not begin as they should: it is somebody else's, and stays as it is.
+    """
     length = os.fstat(file).st_size
     start = max(0, length - _TAIL)
     tail = os.pread(file, length - start, start)
     end = tail.rfind(b"\n") + 1
-    if end or not start:
-        os.ftruncate(file, start + end)
+    lines, half = tail[:end].splitlines(), tail[end:]
+    if (lines and not lines[-1].startswith(begins)) or half[: len(begins)] != begins[: len(half)]:
+        raise ValueError
+    os.ftruncate(file, start + end)
     os.lseek(file, 0, os.SEEK_END)
-    return tail[:end].splitlines() if end or not start else [tail]
+    return lines
 
 
 def append(file: int, data: bytes, path: Path) -> None:
@@ -238,7 +244,9 @@ def _bury(dead: Path, line: bytes, key: str, answer: Answer, attempts: int) -> N
     except OSError as error:
         raise OutputError(f"cannot write {dead}: {error.strerror}; name another file with --dead-letters") from None
     try:
-        whole_lines(file)
+        whole_lines(file, b'{"key":')
         append(file, said[:-1] + b',"alert":' + line[:-1] + b"}\n", dead)
+    except ValueError:
+        raise OutputError(f"{dead} has no dead letters in it: name another file with --dead-letters") from None
     finally:
         os.close(file)

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -173,8 +174,16 @@ def test_one_sender_a_position(alerts: Path) -> None:
         pytest.raises(StateError, match=r"another process sends by .* --position"),
     ):
         Journal(alerts.parent / "position")
-    with pytest.raises(StateError, match="is no position of a sender of alerts"):
-        Journal(alerts)
+    for said in (alerts.read_bytes(), b"half a line", b"x" * 100_000, b'{"offset":0}\n'):
+        other = alerts.parent / "other"
+        other.write_bytes(said)
+        with pytest.raises(StateError, match="is no position of a sender of alerts"):
+            Journal(other)
+        assert other.read_bytes() == said
+    (alerts.parent / "dead").write_bytes(b"somebody else's")
+    with receiving(lambda _: 400) as receiver, pytest.raises(OutputError, match="has no dead letters in it"):
+        sent(alerts, receiver.url)
+    assert (alerts.parent / "dead").read_bytes() == b"somebody else's"
     with pytest.raises(OutputError, match="cannot write"):
         Journal(alerts.parent / "none" / "position")
 
@@ -226,13 +235,16 @@ def test_the_command_shows_no_secret(alerts: Path, monkeypatch: pytest.MonkeyPat
     [
         ([], "name the receiver with --url, or with --url-env"),
         (["--url", "http://a", "--url-env", "A"], "name the receiver with --url, or with --url-env"),
+        (["--url", "http://a", "--position", "ALERTS"], "--position and the input .* are the same file"),
+        (["--url", "http://a", "--dead-letters", "p", "--position", "p"], "are the same file, p: give each a file"),
         (["--url-env", "NOT_THERE"], "--url-env NOT_THERE: there is no such environment variable"),
         (["--url", "http://a", "--secret-env", "NOT_THERE"], "--secret-env NOT_THERE: there is no such"),
     ],
 )
 def test_what_the_command_needs(alerts: Path, arguments: list[str], said: str) -> None:
-    done = CliRunner().invoke(main, ["alerts", "send", str(alerts), *arguments])
-    assert done.exit_code == 2 and said in done.stderr
+    given = [word.replace("ALERTS", str(alerts)) for word in arguments]
+    done = CliRunner().invoke(main, ["alerts", "send", str(alerts), *given])
+    assert done.exit_code == 2 and re.search(said, done.stderr)
 
 
 def test_a_sender_that_is_killed_goes_on(alerts: Path) -> None:
