@@ -205,7 +205,7 @@ class Deduplicator:
             raise
         judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)
         if self._groups is not None:
-            self._groups.add(judgement, found.times, [])
+            self._groups.add(judgement, found.times, signed.documents.log, [])
         self._seq += len(documents)
         why = reasons(judgement, found.rejected)
         verdicts = [self._verdict(judgement, i, why) for i in range(len(documents))]  # a commit may forget the ids
@@ -263,8 +263,8 @@ class Deduplicator:
             if encoded is not None:
                 values["facts"] = orjson.loads(encoded)
             self._torn = True
-            more, rows = self._groups.take() if self._groups is not None else ({}, {})
-            self._index.commit({**values, **more}, rows)
+            more, rows, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
+            self._index.commit({**values, **more}, rows, ranges)
             self._torn = False
             self._facts = encoded or self._facts
             self._committed = time.monotonic()

@@ -73,9 +73,13 @@ def row(store: Store, group: int) -> Group | None:
     return None if value is None else Group.of_json(value)
 
 
-def rows(store: Store) -> Iterator[Group]:
-    """All rows, by the number of the group."""
-    return (Group.of_json(value) for _, value in store.scan(GROUP))
+def rows(store: Store, begin: int = 0, end: int | None = None) -> Iterator[Group]:
+    """The rows of groups with these numbers, in order."""
+    last = None if end is None else row_key(end)
+    for key, value in store.scan(GROUP, row_key(begin)):
+        if last is not None and key >= last:
+            return
+        yield Group.of_json(value)
 
 
 def members(store: Store, group: int) -> Iterator[Member]:

@@ -49,8 +49,11 @@ def table(state: Path, order: Order = "largest", since: int | None = None, limit
         if since is not None and latest is None:
             raise UsageError(NO_TIMES.format(state, "--since" if order != "growing" else "--order growing"))
         after = None if since is None else (latest or 0) - since
-        found = (Row(group, None if after is None else _grown(store, group, after)) for group in rows(store)
-                 if after is None or group.last >= after)  # fmt: skip
+        found = (
+            Row(group, None if after is None else _grown(store, group, after))
+            for group in rows(store, fact.get("ended", 0))
+            if after is None or group.last >= after
+        )
         return _first(found, order, limit)
 
 
@@ -79,12 +82,12 @@ def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
     Raises:
         StateError: there is no index, or it keeps no groups. UsageError: there is no such group.
     """
-    with reading_groups(state) as (store, _):
-        group = row(store, number)
+    with reading_groups(state) as (store, fact):
+        group = row(store, number) if number >= fact.get("ended", 0) else None
         if group is None:
             raise UsageError(
                 f"there is no group {number} in {state}: a group has the number (seq) of the document that founded it, "
-                "and there is one from its second member on; stream-lsh groups lists them"
+                "and there is one from its second member on, until a window ends it; stream-lsh groups lists them"
             )
         yield group, _members(store, group)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -28,11 +29,13 @@ from stream_lsh.embedded.group_store import (
     members_key,
     row,
     row_key,
+    rows,
     source_key,
 )
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import Store
+from stream_lsh.index.store import Range, Store
+from stream_lsh.judging.ending import Ending
 from stream_lsh.judging.groups import Events, Group, dropped, fold
 from stream_lsh.judging.verdicts import Judgement, Kind
 
@@ -120,6 +123,15 @@ class _Shelf:
             self.kept.append((block, sources[part] or [b""] * len(block)))
             self._firsts.append(int(seqs[begin]))
 
+    def ending(self, begin: int, end: int) -> list[Group]:
+        """The rows of groups with these numbers, in order; they are not there any more."""
+        found = {group.group: group for group in rows(self._store, begin, end)}
+        found.update((number, group) for number, group in self.changed.items() if begin <= number < end)
+        for number in found:
+            self.changed.pop(number, None)
+            self._rows.pop(number, None)
+        return [found[number] for number in sorted(found)]
+
     def committed(self) -> None:
         self._rows.update(self.changed)
         for number in self.changed:
@@ -137,10 +149,15 @@ class Groups:
         fact: what the index says of them.
     """
 
-    def __init__(self, store: Store, fact: Mapping[str, Any]) -> None:
+    def __init__(self, index: Index, fact: Mapping[str, Any]) -> None:
+        self._index = index
         self._fact = dict(fact)
-        self._shelf = _Shelf(store)
+        self._shelf = _Shelf(index.store)
         self._members: list[tuple[NDArray[Any], NDArray[np.int64], list[bytes], list[bytes]]] = []
+        self._ending = None
+        if index.window is not None:
+            self._ending = Ending(index.settings.window_ms, fact.get("slots"), fact.get("ended", 0))
+        self._cleared: int = fact.get("cleared", 0)  # of smaller numbers nothing is in the store any more
 
     @property
     def source_field(self) -> str | None:
@@ -152,8 +169,11 @@ class Groups:
         """Event time and source of a kept document, NO_TIME and b"" where there is none."""
         return self._shelf.founder(seq)
 
-    def add(self, judgement: Judgement, times: NDArray[np.int64], sources: list[bytes]) -> Events:
-        """Fold a batch. times: int64[n], NO_TIME for none; sources: of all n, or nothing."""
+    def add(
+        self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes]
+    ) -> Events:
+        """Fold a batch. times, log: int64[n], event times (NO_TIME for none) and, with a window, log times; sources: of
+        all n, or nothing."""
         kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
         if sources or (times[kept] != NO_TIME).any():
             self._shelf.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
@@ -166,7 +186,32 @@ class Groups:
         latest = int(times[accepted].max(initial=NO_TIME))
         if latest != NO_TIME:
             self._fact["latest"] = max(latest, self._fact.get("latest") or 0)
-        return events
+        return events if self._ending is None else replace(events, ended=self._end(self._ending, judgement.seqs, log))
+
+    def _end(self, ending: Ending, seqs: NDArray[np.int64], log: NDArray[np.int64]) -> list[tuple[int, Group]]:
+        """The groups that end, and the places of the documents before which they do."""
+        begin = ending.reached
+        reached = ending.enter(log, seqs)
+        if ending.reached == begin:
+            return []
+        found = self._shelf.ending(begin, ending.reached)
+        places = np.searchsorted(reached, [group.group for group in found], "right").tolist()
+        return list(zip(places, found, strict=True))
+
+    def _clear(self) -> list[Range]:
+        """What the store has of groups that have ended, seldom: deleted ranges have their price, too."""
+        ending, store = self._ending, self._index.store
+        if ending is None or not self._cleared < ending.reached == ending.due:
+            return []
+        begin, end = self._cleared, ending.reached
+        ranges = [
+            (row_key(begin), row_key(end)), (members_key(begin, 0), members_key(end, 0)),
+            (source_key(begin, b""), source_key(end, b"")),
+        ]  # fmt: skip
+        if (block := block_of(store, end)) is not None:
+            ranges.append((founders_key(0), block[0]))
+        self._cleared = end
+        return ranges
 
     def _join(
         self, judgement: Judgement, places: NDArray[np.int64], times: NDArray[np.int64], sources: list[bytes]
@@ -178,20 +223,25 @@ class Groups:
         members["id"], members["source"] = lengths(ids), lengths(named)
         self._members.append((members, judgement.groups[places], ids, named))
 
-    def take(self) -> tuple[dict[str, Any], dict[bytes, bytes]]:
-        """What the next commit of the index has to write: a fact, and values by key."""
-        shelf = self._shelf
+    def take(self) -> tuple[dict[str, Any], dict[bytes, bytes], list[Range]]:
+        """What the next commit of the index has to write: a fact, values by key, and ranges of keys that go."""
+        shelf, ranges = self._shelf, self._clear()
+        reached = self._ending.reached if self._ending is not None else 0
         values = {row_key(number): group.json for number, group in shelf.changed.items()}
         for block, sources in shelf.kept:
-            values[founders_key(int(block["seq"][0]))] = encoded(block, sources)
-        values.update(shelf.sources)
-        values.update(self._chunks())
+            if block["seq"][-1] >= reached:
+                values[founders_key(int(block["seq"][0]))] = encoded(block, sources)
+        first = source_key(reached, b"")
+        values.update((key, value) for key, value in shelf.sources.items() if key >= first)
+        values.update(self._chunks(reached))
         shelf.committed()
         self._members = []
-        return {FACT: self._fact}, values
+        if (ending := self._ending) is not None:
+            self._fact |= {"slots": ending.slots, "ended": ending.reached, "cleared": self._cleared}
+        return {FACT: self._fact}, values, ranges
 
-    def _chunks(self) -> Iterator[tuple[bytes, bytes]]:
-        """The new members of each group under one key: the group and the first of them."""
+    def _chunks(self, reached: int) -> Iterator[tuple[bytes, bytes]]:
+        """The new members of each group from this number on under one key: the group and the first of them."""
         if not self._members:
             return
         members, groups = (np.concatenate([batch[part] for batch in self._members]) for part in (0, 1))
@@ -200,6 +250,8 @@ class Groups:
         members, groups, places = members[order], groups[order], order.tolist()
         begins = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
         for begin, end in zip(begins, [*begins[1:], len(groups)], strict=True):
+            if groups[begin] < reached:
+                continue
             at = places[begin:end]
             texts = [ids[i] for i in at] + [sources[i] for i in at]
             key = members_key(int(groups[begin]), int(members["seq"][begin]))
@@ -235,4 +287,4 @@ def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | Non
             f"the groups of the index in {index.folder} have source_field = {fact['source_field']!r} "
             f"(now {source_field!r}); use that, leave it out, or use another folder"
         )
-    return Groups(index.store, fact)
+    return Groups(index, fact)

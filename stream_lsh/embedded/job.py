@@ -215,10 +215,11 @@ class _Run:
         seqs = np.arange(self._seq, self._seq + len(batch))
         found = self._index.match(signed, seqs, clock=int(1000 * time.time()))
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
-        events = self._groups.add(judgement, batch.times, batch.sources) if self._groups is not None else None
-        alerts = b""
-        if self._alerts is not None and events is not None:
-            alerts = self._alerts.add(signed, judgement, batch, events)
+        events, alerts = None, b""
+        if self._groups is not None:
+            events = self._groups.add(judgement, batch.times, signed.documents.log, batch.sources)
+            if self._alerts is not None:
+                alerts = self._alerts.add(signed, judgement, batch, events)
         reasons = self._sink.write(batch, judgement, events, alerts)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
@@ -241,10 +242,10 @@ class _Run:
             "outputs": self._sink.checkpoint(self._sync),
             "time": int(time.time()),
         }
-        more, values = self._groups.take() if self._groups is not None else ({}, {})
+        more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
         if self._alerts is not None:
             more.update(self._alerts.take())
-        self._index.commit({**facts, **more}, values)
+        self._index.commit({**facts, **more}, values, ranges)
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()

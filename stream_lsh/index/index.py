@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -269,9 +269,14 @@ class Index:
         """Whether a commit before the next batch spares it the wait for a flush."""
         return any(shard.full for shard in self.shards)
 
-    def commit(self, facts: Mapping[str, Any], more: Mapping[bytes, bytes] = MappingProxyType({})) -> None:
+    def commit(
+        self,
+        facts: Mapping[str, Any],
+        more: Mapping[bytes, bytes] = MappingProxyType({}),
+        ranges: Sequence[Range] = (),
+    ) -> None:
         """Make everything up to now durable, together with the given facts (JSON by name), and more keys of the store
-        with their values, in one atomic write.
+        with their values, in one atomic write; ranges of keys of the store, without their ends, are deleted.
 
         Raises:
             StateError: an earlier commit was broken off.
@@ -287,7 +292,7 @@ class Index:
         if self.window is not None:
             facts = {**facts, "window": self.window.facts}
         values = {**more, **{name_key(name): orjson.dumps(value) for name, value in facts.items()}}
-        self._write(values, [shard.take() for shard in self.shards])
+        self._write(values, list(ranges), [shard.take() for shard in self.shards])
         if self._leaving is not None:
             self._leaving.add(gone)
         for shard in self.shards:
@@ -307,8 +312,9 @@ class Index:
             gone[number] = [generation for shard in self.shards for generation in shard.drop(number)]
         return gone
 
-    def _write(self, values: dict[bytes, bytes], taken: list[tuple[dict[bytes, bytes], list[Range]]]) -> None:
-        ranges: list[Range] = []
+    def _write(
+        self, values: dict[bytes, bytes], ranges: list[Range], taken: list[tuple[dict[bytes, bytes], list[Range]]]
+    ) -> None:
         for more, passed in taken:
             values.update(more)
             ranges += passed
@@ -331,7 +337,7 @@ class Index:
         for shard in self.shards:
             shard.finish()
         if any(shard.changed for shard in self.shards):
-            self._write({}, [shard.manifest() for shard in self.shards])
+            self._write({}, [], [shard.manifest() for shard in self.shards])
 
     def _release(self) -> None:
         """Close everything that is open, last the store; whatever of it fails, the rest is closed."""

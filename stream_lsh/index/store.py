@@ -167,11 +167,12 @@ class Store:
                 f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup"
             ) from None
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All keys that begin with `prefix`, which says the column family, in order, and their values."""
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All keys that begin with `prefix`, which says the column family, from `start` on, in order, and their
+        values."""
         cursor = self._cursor(_family_of(prefix))
         if cursor is not None:
-            cursor.seek(prefix)
+            cursor.seek(max(prefix, start))
             while cursor.valid() and cursor.key().startswith(prefix):
                 yield cursor.key(), cursor.value()
                 cursor.next()

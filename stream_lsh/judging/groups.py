@@ -20,7 +20,7 @@ from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.judging.verdicts import Judgement, Kind
 
 LISTED = 16  # sources that a row names, in the order in which they came
-CREATED, JOINED = "created", "joined"
+CREATED, JOINED, ENDED = "created", "joined", "ended"
 _AT_ONCE = 256  # lines: for larger pieces the system gives fresh memory each time, which is half of the price
 _TIME_BITS = 44  # of a time in ms
 
@@ -105,7 +105,8 @@ class Events:
     """What a batch did to groups: m events in the order of the log, the row after each in columns.
 
     places: int64[m] of the documents in the batch. of: int64[m] place of the group in `groups`, whose rows are those
-    behind the batch. said: the sources that are named.
+    behind the batch. said: the sources that are named. ended: groups that end, each before what its document does, with
+    the place of that one; in order.
     """
 
     places: NDArray[np.int64]
@@ -118,6 +119,7 @@ class Events:
     lasts: NDArray[np.int64]
     sources: NDArray[np.int64]
     said: list[str]
+    ended: Sequence[tuple[int, Group]] = ()
 
     def row(self, event: int) -> Group:
         """The row after an event; the sources that it names are one text."""
@@ -141,8 +143,21 @@ class Events:
             self.said, strict=True,
         )  # fmt: skip
         lines = map(_EVENT.__mod__, rows)
+        if self.ended:
+            places = [place for place, _ in self.ended] + places
+            ends = (_last_line(group, int(seqs[place]), ids[place].decode()) for place, group in self.ended)
+            all_lines = [*ends, *lines]
+            lines = map(all_lines.__getitem__, np.argsort(places, kind="stable").tolist())
         while block := "".join(islice(lines, _AT_ONCE)):
             yield block.encode()
+
+
+def _last_line(group: Group, seq: int, id: str) -> str:
+    """That a group has ended, as a line; seq, id: of the document before which it did."""
+    return _EVENT % (
+        ENDED, seq, id, group.head.decode(), group.version + 1, group.size, 0, time_text(group.first),
+        time_text(group.last), group.sources, group.said.decode(),
+    )  # fmt: skip
 
 
 def dropped(judgement: Judgement) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from kills import COMMITTING, kill
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded import groups as module
-from stream_lsh.embedded.group_table import table, whole
+from stream_lsh.embedded.group_table import reading_groups, table, whole
 from stream_lsh.embedded.job import Job
 from stream_lsh.errors import StateError, UsageError
 
@@ -191,16 +191,55 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
     assert after == before
 
 
+def test_a_window_ends_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folded, the events are the table, which is no larger than two windows; nothing else of them is in the store."""
+    inputs = feed(tmp_path, 6000, 6)
+    large, small = tmp_path / "large", tmp_path / "small"
+    large.mkdir()
+    small.mkdir()
+    run(large, inputs, {"window": "4h"})
+    monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)
+    for number in range(1, 7):
+        run(small, inputs[:number], {"window": "4h"})
+    assert (small / "g").read_bytes() == (large / "g").read_bytes()
+    assert rows(small) == rows(large)
+
+    folded: dict[int, dict[str, Any]] = {}
+    ended, seq = 0, 0
+    for event in read(large / "g"):
+        assert event["seq"] >= seq
+        seq, number, row = event["seq"], event["group"], {key: event[key] for key in list(event)[3:]}
+        if event["event"] == "ended":
+            assert event["seq"] > 2 * 240 + ended and number >= ended
+            ended, before = number, folded.pop(number)
+            assert row == before | {"version": before["version"] + 1, "living": 0}
+        else:
+            assert (event["event"] == "created") == (number not in folded)
+            folded[number] = row
+    assert folded == {row["group"]: row for row in rows(large)}
+    assert ended > 5000
+    with pytest.raises(UsageError, match="there is no group"), whole(large / "state", ended):
+        pass
+    with reading_groups(small / "state") as (store, fact):
+        for kind in (b"g", b"n", b"s"):
+            found = [int.from_bytes(key[1:9], "big") for key, _ in store.scan(kind)]
+            assert all(number >= fact["cleared"] > 4000 for number in found)
+            assert found or kind == b"s"
+        assert len(list(store.scan(b"k"))) < 40
+
+
+@pytest.mark.parametrize("window", [None, "4h"])
 @pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
-def test_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
+def test_killed_at_random_moments(tmp_path: Path, kills: int, window: str | None) -> None:
     inputs = feed(tmp_path, 200 * kills + 600, 20 * kills)
     broken, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
     broken.mkdir()
     undisturbed.mkdir()
-    run(undisturbed, inputs)
+    more = {"window": window} if window else {}
+    run(undisturbed, inputs, more)
     events = broken / "g"
     size = (undisturbed / "g").stat().st_size
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in (SETTINGS | more).items()]
     command = [
         sys.executable, "-c", COMMITTING, "dedup", *inputs, "--quiet", "--state", str(broken / "state"), *options,
         "--groups", str(events), "--unique", "/dev/null",

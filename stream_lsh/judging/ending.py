@@ -1,0 +1,59 @@
+"""Which groups end under a window, and when: a function of the log, whatever the batches are.
+
+Nobody joins a group whose founder has left the window, and a window later its last member has left it too. That is
+looked at in slots of log time, and a few numbers with every document: a feed that was dense is no pause when it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.index.window import LEAST, SHARE
+
+AT_ONCE = 4
+"""Numbers of documents that may have founded a group, with every document: what has to go is caught up with."""
+
+
+class Ending:
+    """How far groups have ended.
+
+    Args:
+        window: ms. slots: as it told them; None = no document yet.
+
+    Attributes:
+        reached: groups with a smaller number have ended.
+    """
+
+    def __init__(self, window: int, slots: Sequence[Sequence[int]] | None = None, reached: int = 0) -> None:
+        self._slot = max(window // SHARE, LEAST)
+        self._slots = 2 * -(-window // self._slot)  # of two windows
+        # From that of the oldest group on that may be there.
+        self._marks = np.array(slots or [[-1, 0]], np.int64)
+        self.reached = reached
+
+    @property
+    def slots(self) -> list[list[int]]:
+        """What it goes on from beside `reached`: slots, and the number of the first document of each."""
+        marks: list[list[int]] = self._marks.tolist()
+        return marks
+
+    @property
+    def due(self) -> int:
+        """Groups with a smaller number have ended or are about to."""
+        return int(self._marks[0, 1])
+
+    def enter(self, log: NDArray[np.int64], seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`reached` before each of the next documents int64[n], which have these log times and numbers, ascending."""
+        slots = log // self._slot
+        begins = np.flatnonzero(np.diff(slots, prepend=self._marks[-1, 0]) > 0)
+        self._marks = np.concatenate([self._marks, np.column_stack([slots[begins], seqs[begins]])])
+        oldest = np.searchsorted(self._marks[:, 0], slots - self._slots)
+        steps = AT_ONCE * np.arange(1, len(log) + 1)
+        reached = steps + np.minimum(self.reached, np.minimum.accumulate(self._marks[oldest, 1] - steps))
+        if len(log):
+            self._marks = self._marks[oldest[-1] :]
+            self.reached = int(reached[-1])
+        return reached
