@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import UsageError
-from stream_lsh.families.sketch import round_seeds, sketch
+from stream_lsh.families.sketch import random_words, round_seeds, sketch
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
@@ -43,7 +43,7 @@ class Signed:
 
     sizes: uint32[n], number of distinct shingles (elements of the bag); 0 = nothing in it to compare.
     fingerprints: uint64[n, 2], SipHash of the normalised text in UTF-8, under the signer's key.
-    signatures: [n, K] of `component_bytes`; zeros for an empty document.
+    signatures: [n, K] of `component_bytes`; zeros for an empty document. Both are set apart by a salt (`set_apart`).
     shingles: uint64, the distinct hashes document after document, not sorted; offsets: int64[n + 1], document i has
         shingles[offsets[i]:offsets[i + 1]]. Both empty when not wanted.
     """
@@ -127,13 +127,16 @@ class Signer:
         self._seeds = round_seeds(settings.signature_size)
         self._component = np.dtype(f"u{component_bytes(settings.rows)}")
 
-    def sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool) -> Signed:
+    def sign(
+        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool
+    ) -> Signed:
         """Signs n documents.
 
         Args:
             texts: the documents in UTF-8 (encoded with "surrogatepass"), one after the other.
             ends: int64[n], where each ends in `texts`; the first starts at 0.
-            want_shingles: whether to return the shingles' hashes.
+            salts: uint64[n]: those with different ones are to be strangers; empty or None: all may match.
+            want_shingles: whether to return the shingles' hashes; salts do not change them.
         Raises:
             ValueError: if `ends` falls somewhere or leaves `texts`, or a document is longer than LONGEST.
         """
@@ -164,6 +167,8 @@ class Signer:
             _KINDS.index(settings.kind), settings.k, settings.continuous_k, self._weights, settings.bag, self._seeds,
             self._key, sizes, fingerprints, signatures, shingles, offsets,
         )  # fmt: skip
+        if salts is not None and len(salts):
+            set_apart(signatures, fingerprints, salts)
         kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps all of it alive
         return Signed(sizes, fingerprints, signatures, kept, offsets)
 
@@ -171,6 +176,22 @@ class Signer:
         """The shingle sets of texts, each ending at ends[i]: their hashes, and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True)
         return signed.shingles, signed.offsets
+
+
+def set_apart(
+    signatures: NDArray[np.unsignedinteger[Any]], fingerprints: NDArray[np.uint64], salts: NDArray[np.uint64]
+) -> None:
+    """Change signatures and fingerprints of n documents by their salts uint64[n]: those with the same salt agree as
+    before, those with different ones only by accident, even with the same text.
+
+    Every signature is XORed with bytes that its salt alone decides, so that two agree in as many components as before
+    or, as these bytes are random, in no more than unrelated ones. Of the fingerprint the first word is XORed with the
+    salt: it says what the salt was to whoever has text and key (`kafka.tools.restored`).
+    """
+    size, kind = signatures.shape[1], signatures.dtype.itemsize
+    words = random_words(salts, -(-size * kind // 8)).astype("<u8")  # the same components on every machine
+    signatures ^= words.view(f"<u{kind}")[:, :size]
+    fingerprints[:, 0] ^= salts
 
 
 def _check(settings: SigningSettings) -> None:

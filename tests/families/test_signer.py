@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import itertools
 import random
 import re
@@ -25,6 +26,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.hashing.siphash import KEY_BYTES, LAST_ROUNDS, ROUNDS
 from stream_lsh.index.heap import trim
+from stream_lsh.settings import Settings
 from stream_lsh.text.settings import SigningSettings
 
 MB = 1_000_000
@@ -124,6 +126,42 @@ def test_layout(rows: int) -> None:
     assert (len(less.shingles), len(less.offsets)) == (0, 0)
     for name in ("sizes", "fingerprints", "signatures"):
         assert np.array_equal(getattr(less, name), getattr(signed, name))
+
+
+def test_what_stored_signatures_depend_on() -> None:
+    """Indexes are made with these very bytes: they never change again."""
+    signed = Signer(Settings().signing, bytes(range(KEY_BYTES))).sign(
+        *pack(["the quick brown fox jumps over the lazy dog", "naïve 漢字 text", "", "a"]), want_shingles=True
+    )
+    data = b"".join(column.tobytes() for column in (signed.signatures, signed.fingerprints, signed.shingles))
+    assert hashlib.sha256(data).hexdigest() == "09965482570877ef6f051299ba70f3ccbdd9cb53c74b7ccf370941a943142de7"
+    assert Settings().fingerprint == "8460387f112093fa"
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 128), (3, 128), (5, 128), (5, 100), (5, 1024)])
+def test_salts_set_documents_apart_and_change_nothing_else(rows: int, size: int) -> None:
+    """With the same salt documents agree as without; with different ones only by accident, though the text is the same,
+    and the fingerprint tells what the salt was."""
+    settings = make_settings(rows=rows, bands=20, signature_size=size)
+    text = " ".join(f"word{number}" for number in range(60))
+    texts = [text, text, text + " and more", text, text + " and more", text]
+    salts = np.array([5, 5, 5, 6, 6, 2**64 - 1], np.uint64)
+    plain = Signer(settings).sign(*pack(texts), want_shingles=True)
+    salted = Signer(settings).sign(*pack(texts), salts, want_shingles=True)
+    for name in ("sizes", "shingles", "offsets"):
+        assert np.array_equal(getattr(plain, name), getattr(salted, name)), name
+    assert np.array_equal(salted.fingerprints[:, 0] ^ plain.fingerprints[:, 0], salts)
+    assert np.array_equal(salted.fingerprints[:, 1], plain.fingerprints[:, 1])
+    for a, b in itertools.combinations(range(len(texts)), 2):
+        agree = np.count_nonzero(salted.signatures[a] == salted.signatures[b])
+        if salts[a] == salts[b]:
+            assert agree == np.count_nonzero(plain.signatures[a] == plain.signatures[b]) > size / 2
+        else:  # the expected number is size / 256 with one byte a component
+            assert agree <= 3 + size / 64
+    again = Signer(settings).sign(*pack(texts[3:]), salts[3:], want_shingles=False)
+    assert np.array_equal(again.signatures, salted.signatures[3:])
+    none = Signer(settings).sign(*pack(texts), np.empty(0, np.uint64), want_shingles=False)
+    assert np.array_equal(none.signatures, plain.signatures)
 
 
 def test_no_documents() -> None:
