@@ -14,18 +14,22 @@ from numpy.typing import NDArray
 from stream_lsh.documents.dead_letters import dead_letter
 from stream_lsh.documents.fields import (
     LINE_ID,
+    LITERALS,
     MAX_ID_BYTES,
     MAX_SOURCE_BYTES,
+    MAX_WITHIN_BYTES,
     Fields,
     Refused,
     check_ink,
     id_text,
     set_text,
+    within_text,
 )
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_reader import read_object
-from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, OTHER, PLAIN, scan_lines
+from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, MISSING, OTHER, PLAIN, scan_lines
 from stream_lsh.documents.times import LAST_TIME, MILLISECONDS_FROM, NO_TIME, milliseconds
+from stream_lsh.hashing.murmur import murmur128
 
 __all__ = [
     "LINE_ID",
@@ -44,12 +48,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970."""
+    """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970;
+    within: with `match_within`, the value of each of its fields (a string, an integer, a boolean or None)."""
 
     id: str | int
     text: str | None = None
     set: Sequence[str] | None = None
     time: int | None = None
+    within: Mapping[str, str | int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Columns:
 
     ids: as JSON text (b'"abc"', b"17"). texts: all texts as UTF-8 ('surrogatepass'), ends: where each ends.
     times: ms since 1970, or NO_TIME. rejected: by place. sources: as JSON text, b"" for none; empty without a
-    `source_field`.
+    `source_field`. salts: uint64[n], equal where the values of the fields to match within are; empty without such.
     """
 
     ids: list[bytes]
@@ -84,9 +90,20 @@ class Columns:
     times: NDArray[np.int64]
     rejected: dict[int, Rejection] = field(default_factory=dict)
     sources: list[bytes] = field(default_factory=list)
+    salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def part(self, begin: int, end: int) -> Columns:
+        """Documents begin to end."""
+        start = int(self.ends[begin - 1]) if begin else 0
+        stop = int(self.ends[end - 1]) if end > begin else start
+        return Columns(
+            self.ids[begin:end], self.texts[start:stop], self.ends[begin:end] - start, self.times[begin:end],
+            {i - begin: why for i, why in self.rejected.items() if begin <= i < end}, self.sources[begin:end],
+            self.salts[begin:end],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -118,15 +135,20 @@ class Batch(Columns):
 
 
 def columns(
-    documents: Sequence[Document], *, sets: bool = False, max_document_bytes: int = Fields.max_document_bytes
+    documents: Sequence[Document],
+    *,
+    sets: bool = False,
+    max_document_bytes: int = Fields.max_document_bytes,
+    match_within: Sequence[str] = (),
 ) -> Columns:
     """Columns of documents made in Python. `sets`: take their sets instead of their texts."""
     ids: list[bytes] = []
     texts: list[str] = []
     times = np.full(len(documents), NO_TIME, np.int64)
     rejected: dict[int, Rejection] = {}
+    within: list[bytes] = []
     for i, document in enumerate(documents):
-        id, text = b"null", ""
+        id, text, values = b"null", "", b""
         try:
             id = id_text(document.id)
             if sets:
@@ -149,13 +171,28 @@ def columns(
                     times[i] = milliseconds(document.time)
                 except ValueError as error:
                     raise Refused("bad_time", str(error), id) from None
+            values = _within(document, match_within, id)
         except Refused as refused:
             rejected[i] = Rejection(refused.reason, refused.detail)
             text = ""
         ids.append(id)
         texts.append(text)
+        within.append(values)
     joined, ends = _join(texts)
-    return Columns(ids, joined, ends, times, rejected)
+    return Columns(ids, joined, ends, times, rejected, salts=_salts(within if match_within else []))
+
+
+def _within(document: Document, match_within: Sequence[str], id: bytes) -> bytes:
+    """The values to match within of a document made in Python, where nothing is taken for None that is not there."""
+    given = {} if document.within is None else document.within
+    if match_within and not isinstance(given, Mapping):
+        raise Refused("wrong_type", f"`within` is a {type(given).__name__}, not a mapping of fields to values", id)
+    for name in match_within:
+        if name not in given:
+            raise Refused(
+                "missing_field", f"`within` has no {name!r}, which documents match within (it may be None)", id
+            )
+    return within_text({name: given[name] for name in match_within}, id)
 
 
 def parse_lines(
@@ -199,8 +236,8 @@ def parse_lines(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the kernels look for; time, source: their places among the names, -1 without. Not flat: paths or sets, which
-    the kernels check but do not read."""
+    """What the kernels look for; time, source: their places among the names, -1 without; within: those of the fields to
+    match within. Not flat: paths or sets, which the kernels check but do not read."""
 
     flat: bool
     names: NDArray[np.uint8]
@@ -208,6 +245,7 @@ class _Plan:
     first_text: int
     time: int
     source: int
+    within: tuple[int, ...]
 
 
 @lru_cache(maxsize=64)
@@ -220,6 +258,7 @@ def _plan(fields: Fields) -> _Plan:
     if fields.source_field is not None:
         source = len(before)
         before.append(fields.source_field)
+    before += [name for name in fields.match_within if name not in before]
     names = [*before, *fields.text_fields]
     flat = fields.set_field is None and not any("." in name for name in names) and len(set(names)) == len(names)
     encoded = [name.encode("utf-8", "surrogatepass") for name in names] if flat else []
@@ -230,6 +269,7 @@ def _plan(fields: Fields) -> _Plan:
         len(before),
         time,
         source,
+        tuple(before.index(name) for name in fields.match_within),
     )
 
 
@@ -261,6 +301,7 @@ class _Parsed:
             status[~readable | (spans[:, 0, 1] - spans[:, 0, 0] > MAX_ID_BYTES)] = LEFT
         if plan.time >= 0:
             self._flat_times(plan, buffer, spans, kinds, status, times)
+        within = self._flat_within(plan, spans, kinds, status)
         out = np.empty(int((self.ends - self.starts).sum()), np.uint8)
         text_ends = np.empty(len(status), np.int64)
         size = gather_texts(buffer, spans, kinds, plan.first_text, status, out, text_ends)
@@ -276,12 +317,32 @@ class _Parsed:
         if left:
             read: dict[int, bytes] = {}
             for i in left:
-                ids[i], text, times[i], source = self._slowly(i)
+                ids[i], text, times[i], source, values = self._slowly(i)
                 read[i] = text.encode("utf-8", "surrogatepass")
                 if sources:
                     sources[i] = source
+                if within:
+                    within[i] = values
             texts, text_ends = _insert(texts, text_ends, read)
-        return Columns(ids, texts, text_ends, times, self.rejected, sources)
+        return Columns(ids, texts, text_ends, times, self.rejected, sources, _salts(within))
+
+    def _flat_within(
+        self, plan: _Plan, spans: NDArray[np.int64], kinds: NDArray[np.uint8], status: NDArray[np.uint8]
+    ) -> list[bytes]:
+        """The values to match within, as `within_text` has them; lines with one that is no such value are left."""
+        fields = []
+        for place in plan.within:
+            kind = kinds[:, place]
+            texts = [self.data[a:b] for a, b in spans[:, place].tolist()]
+            for i in np.flatnonzero(kind == MISSING).tolist():
+                texts[i] = b"null"
+            for i in np.flatnonzero((kind == ESCAPED) & (status == ACCEPTED)).tolist():
+                texts[i] = _canonical(texts[i])
+            odd = [i for i in np.flatnonzero(kind == OTHER).tolist() if texts[i] not in LITERALS.values()]
+            status[odd] = LEFT
+            status[np.fromiter(map(len, texts), np.int64, len(texts)) > MAX_WITHIN_BYTES] = LEFT
+            fields.append(texts)
+        return [b",".join(values) for values in zip(*fields, strict=True)]
 
     def _flat_sources(self, spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[bytes]:
         """The sources as far as the kernels have found them."""
@@ -322,6 +383,7 @@ class _Parsed:
         texts: list[str] = []
         times: list[int] = []
         sources: list[bytes] = []
+        within: list[bytes] = []
         data, fields, line_ids = self.data, self.fields, self.line_ids
         lines = zip(self.starts.tolist(), self.ends.tolist(), status.tolist(), strict=True)
         for i, (start, end, state) in enumerate(lines):
@@ -330,34 +392,37 @@ class _Parsed:
                     raise Refused("", "")
                 document = orjson.loads(data[start:end])
                 id, text, time = fields.extract(document, line_ids[i] if line_ids else None)
-                source = fields.source(document)
+                source, values = fields.source(document), fields.within(document, id)
             except (Refused, orjson.JSONDecodeError):
                 # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: not the last word.
-                id, text, time, source = self._slowly(i)
+                id, text, time, source, values = self._slowly(i)
             ids.append(id)
             texts.append(text)
             times.append(time)
             sources.append(source)
+            within.append(values)
         joined, ends = _join(texts)
         given = sources if fields.source_field is not None else []
-        return Columns(ids, joined, ends, np.array(times, np.int64), self.rejected, given)
+        salts = _salts(within if fields.match_within else [])
+        return Columns(ids, joined, ends, np.array(times, np.int64), self.rejected, given, salts)
 
-    def _slowly(self, i: int) -> tuple[bytes, str, int, bytes]:
+    def _slowly(self, i: int) -> tuple[bytes, str, int, bytes, bytes]:
         """Line i read by the one reader that decides what is refused, and why."""
         line_id = self.line_ids[i] if self.line_ids else None
         if i in self.rejected:
-            return line_id or b"null", "", NO_TIME, b""
+            return line_id or b"null", "", NO_TIME, b"", b""
         try:
             return self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
         except Refused as refused:
             self.rejected[i] = Rejection(refused.reason, refused.detail)
-            return line_id or refused.id, "", NO_TIME, b""
+            return line_id or refused.id, "", NO_TIME, b"", b""
 
-    def _read(self, line: bytes, line_id: bytes | None) -> tuple[bytes, str, int, bytes]:
+    def _read(self, line: bytes, line_id: bytes | None) -> tuple[bytes, str, int, bytes, bytes]:
         if len(line) > self.fields.max_document_bytes:
             raise Refused("too_large", f"the line has {len(line)} bytes, more than {self.fields.max_document_bytes}")
         document = read_object(line)
-        return *self.fields.extract(document, line_id), self.fields.source(document)
+        id, text, time = self.fields.extract(document, line_id)
+        return id, text, time, self.fields.source(document), self.fields.within(document, id)
 
 
 def _canonical(id: bytes) -> bytes:
@@ -366,6 +431,13 @@ def _canonical(id: bytes) -> bytes:
         return orjson.dumps(orjson.loads(id))
     except orjson.JSONDecodeError:
         return json.dumps(json.loads(id)).encode("ascii")
+
+
+def _salts(within: list[bytes]) -> NDArray[np.uint64]:
+    """The salts of documents with these values to match within; none of none."""
+    if not within:
+        return np.empty(0, np.uint64)
+    return murmur128(b"".join(within), np.cumsum(list(map(len, within)), dtype=np.int64))[:, 0].copy()
 
 
 def _join(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:

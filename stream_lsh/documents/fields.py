@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -12,8 +12,11 @@ from stream_lsh.documents.times import NO_TIME, milliseconds
 
 MAX_ID_BYTES = 4096
 MAX_SOURCE_BYTES = 256
+MAX_WITHIN_BYTES = 256
 LINE_ID = "@line"
 """As `id_field`: the id is "<input>:<line>", for feeds without ids."""
+
+LITERALS: dict[bool | None, bytes] = {None: b"null", True: b"true", False: b"false"}
 
 _ABSENT = object()
 
@@ -35,7 +38,7 @@ class Fields:
     A name with dots leads into nested objects, unless there is a key that contains the dots itself. The texts are
     joined by one space. With `set_field` a list takes the place of the texts. timed: every document must have a time.
     The source does not decide about a document: where it is not there, or no string or integer of at most
-    MAX_SOURCE_BYTES as JSON, it has none.
+    MAX_SOURCE_BYTES as JSON, it has none. match_within: their values must be equal for two documents to match.
     """
 
     id_field: str = "id"
@@ -45,6 +48,7 @@ class Fields:
     max_document_bytes: int = 16 * 2**20
     source_field: str | None = None
     timed: bool = True
+    match_within: tuple[str, ...] = ()
 
     def source(self, document: dict[str, object]) -> bytes:
         """The source of a parsed object as JSON text, b"" if it has none."""
@@ -55,6 +59,11 @@ class Fields:
         except Refused:
             return b""
         return text if len(text) <= MAX_SOURCE_BYTES else b""
+
+    def within(self, document: dict[str, object], id: bytes) -> bytes:
+        """The values to match within of a parsed object, as `within_text` has them. Raises Refused."""
+        values = {name: _resolve(document, name) for name in self.match_within}
+        return within_text({name: None if value is _ABSENT else value for name, value in values.items()}, id)
 
     def extract(self, document: dict[str, object], line_id: bytes | None = None) -> tuple[bytes, str, int]:
         """Id (as JSON text), text and time (ms, NO_TIME without time_field) of a parsed object.
@@ -92,19 +101,31 @@ def key_text(document: dict[str, object], path: str) -> bytes | None:
 
 def id_text(value: object) -> bytes:
     """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
-    if isinstance(value, str):
-        try:
-            text = orjson.dumps(value)
-        except TypeError:  # a lone surrogate has no UTF-8
-            text = json.dumps(value).encode("ascii")
-    elif isinstance(value, int) and not isinstance(value, bool):
-        # 4300 digits are the most that Python converts.
-        text = str(value).encode("ascii") if value.bit_length() < 14_000 else b"1" * (MAX_ID_BYTES + 1)
-    else:
+    text = _scalar_text(value)
+    if text is None:
         raise Refused("wrong_type", f"the id is {_kind(value)}, not a string or an integer")
     if len(text) > MAX_ID_BYTES:
         raise Refused("id_too_long", f"the id has more than {MAX_ID_BYTES} bytes as JSON")
     return text
+
+
+def within_text(values: Mapping[str, object], id: bytes) -> bytes:
+    """Values by field as JSON texts with commas between them, so that equal ones have equal bytes and others have not.
+
+    Raises:
+        Refused: one is no string, integer, boolean or null, or has more than MAX_WITHIN_BYTES as JSON.
+    """
+    texts = []
+    for name, value in values.items():
+        text = LITERALS[value] if value is None or isinstance(value, bool) else _scalar_text(value)
+        field = f"the field {_quoted(name)} to match within"
+        if text is None:
+            what = f"{field} is {_kind(value)}, not a string, an integer, a boolean or null"
+            raise Refused("wrong_type", what, id)
+        if len(text) > MAX_WITHIN_BYTES:
+            raise Refused("too_large", f"{field} has more than {MAX_WITHIN_BYTES} bytes as JSON", id)
+        texts.append(text)
+    return b",".join(texts)
 
 
 def set_text(value: object, name: str, id: bytes) -> str:
@@ -158,6 +179,19 @@ def _required(document: dict[str, object], path: str, id: bytes) -> object:
     if value is _ABSENT:
         raise Refused("missing_field", f"there is no field {_quoted(path)}", id)
     return value
+
+
+def _scalar_text(value: object) -> bytes | None:
+    """A string or an integer as canonical JSON text, None for anything else. Of an integer with more digits than Python
+    converts (4300) only that it is longer than anything may be."""
+    if isinstance(value, str):
+        try:
+            return orjson.dumps(value)
+        except TypeError:  # a lone surrogate has no UTF-8
+            return json.dumps(value).encode("ascii")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value).encode("ascii") if value.bit_length() < 14_000 else b"1" * (MAX_ID_BYTES + 1)
+    return None
 
 
 def _quoted(name: str) -> str:

@@ -26,6 +26,7 @@ from stream_lsh.documents.columns import (
 from stream_lsh.documents.fields import Refused
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.times import duration_of, seconds_of
+from stream_lsh.hashing.murmur import murmur128
 
 
 def parse(lines: list[bytes], fields: Fields | None = None, **options: Any) -> Columns:
@@ -54,13 +55,19 @@ def refusal(line: bytes, fields: Fields | None = None) -> Rejection:
     return found.rejected[1]
 
 
-def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, str | None]:
+def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, int, str | None]:
     try:
         document = read_object(line)
         id, text, time = fields.extract(document)
-        return id, text.encode("utf-8", "surrogatepass"), time, fields.source(document), None
+        source, salt = fields.source(document), salt_of(fields.within(document, id))
+        return id, text.encode("utf-8", "surrogatepass"), time, source, salt, None
     except Refused as refused:
-        return refused.id, b"", NO_TIME, b"", refused.reason
+        return refused.id, b"", NO_TIME, b"", salt_of(b""), refused.reason
+
+
+def salt_of(values: bytes) -> int:
+    """The salt of values that stand in a line of JSON like this."""
+    return int(murmur128(values, np.array([len(values)]))[0, 0])
 
 
 # --- what is accepted ---
@@ -311,6 +318,64 @@ def test_a_source_is_a_string_or_an_integer_and_decides_about_nothing(fields: Fi
     assert parse(lines).sources == []
 
 
+# --- values to match within ---
+
+
+@pytest.mark.parametrize("fields", [Fields(match_within=("lang", "n")), Fields(match_within=("of.lang", "of.n"))])
+def test_equal_values_have_equal_salts_and_others_have_not(fields: Fields) -> None:
+    same = [(b'"en"', b"1"), (b'"\\u0065n"', b"1")], [(b"null", b"2"), (b"", b"2")], [(b"0", b"-0"), (b"-0", b"0")]
+    other = [
+        (b'"null"', b"2"), (b'""', b"2"), (b"true", b"false"), (b'"true"', b"false"), (b'"en"', b'"1"'),
+        (b'"en,1"', b""), (b'"en"', b""), (b"", b'"en"'), (b'"' + b"x" * 254 + b'"', b""), (b'"\\ud800"', b""),
+        (b"1" * 30, b""),
+    ]  # fmt: skip
+    groups = [*same, *([values] for values in other)]
+    lines, groups_of = [], []
+    for number, group in enumerate(groups):
+        for values in group:
+            given = b",".join(b'"%b":%b' % pair for pair in zip((b"lang", b"n"), values, strict=True) if pair[1])
+            more = b"," + given if given else b""
+            lines.append(b'{"id":1,"text":"x","of":{%b}%b}' % (given, more))
+            groups_of.append(number)
+    found = parse(lines, fields)
+    assert not found.rejected
+    numbers: dict[int, int] = {}
+    assert [numbers.setdefault(salt, len(numbers)) for salt in found.salts.tolist()] == groups_of
+
+
+@pytest.mark.parametrize("fields", [Fields(match_within=("lang",)), Fields(match_within=("of.lang",))])
+@pytest.mark.parametrize(
+    ("value", "reason", "detail"),
+    [
+        (b'["en"]', "wrong_type", "a list"), (b"{}", "wrong_type", "an object"), (b"1.0", "wrong_type", "a number"),
+        (b"1e2", "wrong_type", "a number"), (b'"' + b"x" * 255 + b'"', "too_large", "256 bytes"),
+        (b"1" * 257, "too_large", "256 bytes"), (b"1" * 5000, "too_large", "256 bytes"),
+    ],
+)  # fmt: skip
+def test_what_is_no_value_to_match_within(fields: Fields, value: bytes, reason: str, detail: str) -> None:
+    rejection = refusal(b'{"id":1,"text":"x","lang":%b,"of":{"lang":%b}}' % (value, value), fields)
+    assert rejection.reason == reason
+    assert detail in rejection.detail and f'"{fields.match_within[0]}" to match within' in rejection.detail
+
+
+@given(st.lists(st.none() | st.booleans() | st.integers() | st.text(st.characters(), max_size=20), min_size=1))
+def test_values_from_python_have_the_salts_of_lines(values: list[Any]) -> None:
+    lines = [json.dumps({"id": i, "text": "x", "v": value}).encode() for i, value in enumerate(values)]
+    # What Python reads back: two lone surrogates that follow each other come as one character.
+    back = [json.loads(line)["v"] for line in lines]
+    found = columns([Document(i, "x", within={"v": value}) for i, value in enumerate(back)], match_within=("v",))
+    assert found.salts.tolist() == parse(lines, Fields(match_within=("v",))).salts.tolist()
+
+
+def test_a_part_of_columns() -> None:
+    fields = Fields(source_field="s", match_within=("s",))
+    found = parse([b'{"id":%d,"text":"text %d","s":%d}' % (i, i, i % 2) for i in range(5)] + [b"no"], fields)
+    part = found.part(2, 6)
+    assert (part.ids, part.texts, part.ends.tolist()) == (found.ids[2:], b"text 2text 3text 4", [6, 12, 18, 18])
+    assert part.sources == found.sources[2:] and part.salts.tolist() == found.salts.tolist()[2:]
+    assert (len(part.times), list(part.rejected), list(found.rejected)) == (4, [3], [5])
+
+
 # --- the compiled reader is the slow reader ---
 
 FIELDS = [
@@ -324,6 +389,11 @@ FIELDS = [
     Fields(time_field="ts", source_field="title"),
     Fields(source_field="a.id"),
     Fields(source_field="id"),
+    Fields(match_within=("ts",)),
+    Fields(match_within=("i", "title", "é")),
+    Fields(source_field="i", match_within=("i", "id")),
+    Fields(match_within=("text",)),
+    Fields(match_within=("a.id", "i")),
 ]
 NAMES = st.sampled_from(["id", "text", "title", "ts", "a", "a.id", "i", "é", ""])
 SCALARS = st.one_of(
@@ -389,7 +459,10 @@ def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None
     found = parse(lines, fields)
     expected = [slowly(line, fields) for line in lines]
     sources = found.sources if fields.source_field is not None else [b""] * len(found)
-    assert list(zip(found.ids, texts(found), found.times.tolist(), sources, reasons(found), strict=True)) == expected
+    salts = found.salts.tolist() if fields.match_within else [salt_of(b"")] * len(found)
+    assert len(found.salts) == (len(found) if fields.match_within else 0)
+    columns = (found.ids, texts(found), found.times.tolist(), sources, salts, reasons(found))
+    assert list(zip(*columns, strict=True)) == expected
 
 
 @settings(max_examples=300, deadline=None)

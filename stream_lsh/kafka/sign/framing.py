@@ -119,7 +119,7 @@ class _Batch:
             return self
         chunks = split(split(self.chunks, end)[0], begin)[1] if begin else split(self.chunks, end)[0]
         headers = {i - begin: found for i, found in self.headers.items() if begin <= i < end}
-        return _Batch(chunks, _part(self.columns, begin, end), headers)
+        return _Batch(chunks, self.columns.part(begin, end), headers)
 
 
 class Framer:
@@ -203,13 +203,3 @@ def _segments(chunks: Sequence[Chunk]) -> np.ndarray[tuple[int, int], np.dtype[n
         segment = found.setdefault(chunk.partition, [chunk.partition, chunk.begins, chunk.ends, chunk.first])
         segment[2] = chunk.ends
     return np.array(list(found.values()), np.int64).reshape(-1, 4)
-
-
-def _part(columns: Columns, begin: int, end: int) -> Columns:
-    start = int(columns.ends[begin - 1]) if begin else 0
-    stop = int(columns.ends[end - 1]) if end > begin else start
-    rejected = {i - begin: why for i, why in columns.rejected.items() if begin <= i < end}
-    return Columns(
-        columns.ids[begin:end], columns.texts[start:stop], columns.ends[begin:end] - start, columns.times[begin:end],
-        rejected,
-    )  # fmt: skip
