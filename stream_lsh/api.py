@@ -27,6 +27,7 @@ from stream_lsh.settings import Settings
 
 BATCH = 1024
 COMMIT_SECONDS = 0.5
+NO_VALUES = ("missing_field", "wrong_type", "too_large")  # a query that is refused for that can be put right
 MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
 
 
@@ -221,10 +222,19 @@ class Deduplicator:
             )
         return verdicts
 
-    def query(self, text: str | Sequence[str]) -> list[Match]:
-        """Documents similar to a text (or to a set of strings, under `set_field`), best first; nothing is stored."""
-        document = Document(0, text) if isinstance(text, str) else Document(0, set=text)
+    def query(self, text: str | Sequence[str], within: Mapping[str, str | int | None] | None = None) -> list[Match]:
+        """Documents similar to a text (or to a set of strings, under `set_field`), best first; nothing is stored.
+
+        Args:
+            within: as of a `Document`.
+
+        Raises:
+            UsageError: the values to match within are missing, or cannot be such.
+        """
+        document = Document(0, text, within=within) if isinstance(text, str) else Document(0, set=text, within=within)
         found = self._columns([document])
+        if self.settings.match_within and (why := found.rejected.get(0)) and why.reason in NO_VALUES:
+            raise UsageError(why.detail)
         with self._lock:
             self._check_whole()
             matches = self._index.query(self._index.sign(found))
@@ -314,7 +324,10 @@ class Deduplicator:
 
     def _columns(self, documents: Sequence[Document]) -> Columns:
         sets = self.settings.set_field is not None
-        return columns(documents, sets=sets, max_document_bytes=self.settings.max_document_bytes)
+        return columns(
+            documents, sets=sets, max_document_bytes=self.settings.max_document_bytes,
+            match_within=self.settings.match_within,
+        )  # fmt: skip
 
     def _matches(self, judgement: Judgement, i: int) -> Iterator[Match]:
         for m in range(int(judgement.starts[i]), int(judgement.starts[i + 1])):

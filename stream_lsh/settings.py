@@ -33,6 +33,7 @@ ANSWERS = (
     "set_field",
 )  # fmt: skip
 LATE = "decided_after"  # fixes answers too, where some are decided late
+WITHIN = "match_within"  # fixes answers where it is given
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
 _BANDING = ("signature_size", "bands", "rows")
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
@@ -87,6 +88,9 @@ class Settings(BaseSettings):
     source_field: str | None = Field(
         default=None, min_length=1, description="field of the source (an outlet, say), which groups count"
     )
+    match_within: tuple[str, ...] = Field(
+        default=(), description="field whose values must be equal for documents to match (lang, say)"
+    )
     set_field: str | None = Field(
         default=None, min_length=1, description="field with a list, compared as a set instead of a text"
     )
@@ -138,7 +142,7 @@ class Settings(BaseSettings):
         # `Settings(...)` in Python means what it says; the environment enters only through `load`.
         return (init_settings,)
 
-    @field_validator("text_field", mode="before")
+    @field_validator("text_field", "match_within", mode="before")
     @classmethod
     def _fields(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
@@ -149,6 +153,13 @@ class Settings(BaseSettings):
         if not value or not all(value):
             raise ValueError("at least one field name, none of them empty")
         return value
+
+    @field_validator("match_within")
+    @classmethod
+    def _within(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(value):
+            raise ValueError("field names, none of them empty")
+        return tuple(sorted(set(value)))  # equal sets of fields are equal settings
 
     @field_validator("window", "max_ahead")
     @classmethod
@@ -233,6 +244,8 @@ class Settings(BaseSettings):
         }  # fmt: skip
         if self.late:
             values[LATE] = self.decided_after
+        if self.match_within:
+            values[WITHIN] = self.match_within
         if self.window is not None:
             values |= {name: getattr(self, name) for name in WINDOW}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
@@ -274,11 +287,11 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, *WINDOW) and name not in given
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW) and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in _BANDING and "recall" in given)
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, *WINDOW}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -300,12 +313,13 @@ class Settings(BaseSettings):
     def differences(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """The settings that are others in an index made with the answers `stored`: their values there, and here (None
         where only a later version knows one)."""
-        known = self._with_defaults(stored)
-        return {name: (there, here) for name, there in known.items() if there != (here := self.answers.get(name))}
+        known, mine = self._with_defaults(stored), self._with_defaults(self.answers)
+        return {name: (there, here) for name, there in known.items() if there != (here := mine.get(name))}
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        return {name: type(self).model_fields[name].default for name in (*ANSWERS, "window")} | dict(stored)
+        names = (*ANSWERS, "window")
+        return {name: type(self).model_fields[name].default for name in names} | {WITHIN: []} | dict(stored)
 
     @classmethod
     def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:

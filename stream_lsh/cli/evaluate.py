@@ -33,7 +33,7 @@ stream-lsh evaluate stories.jsonl --labels story --threshold 0.5
 """
 SETTINGS = (
     "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
-    "id_field", "text_field", "set_field", "max_document_bytes",
+    "id_field", "text_field", "match_within", "set_field", "max_document_bytes",
     "shards", "bucket_size", "memory_documents",
 )  # fmt: skip
 LONG = 3.0  # seconds of comparing that are announced
@@ -153,14 +153,16 @@ def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs
 
     given = read_pairs(name, collection.ids)
     true = overlap(collection.ranked, given.first, given.second)
-    differ = np.abs(given.similarity - true) > 1e-6  # false where none is given: NaN compares so
+    apart = collection.salts[given.first] != collection.salts[given.second]
+    differ = ~apart & (np.abs(given.similarity - true) > 1e-6)  # false where none is given: NaN compares so
     # A pair without a similarity is one that somebody says belongs together, however similar the texts are.
     low = given.similarity < settings.threshold
-    kept = np.flatnonzero(~low)
+    kept = np.flatnonzero(~low & ~apart)
     notes = {
         "truth": name,
         "unknown_documents": given.unknown,
         "below_threshold_in_file": int(low.sum()),
+        "not_to_match": int((apart & ~low).sum()),
         "different_similarity": int(differ.sum()),
     }
     return Pairs(given.first[kept], given.second[kept], true[kept]), notes
@@ -265,6 +267,11 @@ def as_text(
         yield f"pairs of the truth left out because a document is not there: {notes['unknown_documents']:,}"
     if notes.get("below_threshold_in_file"):
         yield f"pairs of the truth left out because they are below the threshold: {notes['below_threshold_in_file']:,}"
+    if notes.get("not_to_match"):
+        fields = ", ".join(settings.match_within)
+        yield f"pairs of the truth left out because they differ in a field to match within ({fields}): " + (
+            f"{notes['not_to_match']:,}"
+        )
     if notes.get("different_similarity"):
         yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
     yield ""

@@ -25,7 +25,7 @@ SECTIONS = {
         "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
         "against", "max_matches", "verify_matches", "candidates",
     ),
-    DOCUMENTS: ("id_field", "text_field", "time_field", "set_field", "max_document_bytes"),
+    DOCUMENTS: ("id_field", "text_field", "time_field", "match_within", "set_field", "max_document_bytes"),
     INDEX: (
         "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents", "memory_documents",
     ),
@@ -53,7 +53,7 @@ KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in nam
 METAVARS = {
     "threshold": "S", "recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
-    "max_ahead": "DURATION",
+    "max_ahead": "DURATION", "match_within": "FIELD",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "ssl_cafile": "FILE",
     "ssl_certfile": "FILE", "ssl_keyfile": "FILE", "sasl_username": "NAME", "sasl_kerberos_service_name": "NAME",
     "sasl_oauth_token_file": "FILE", "trace_headers": "NAME", "frame_bytes": "BYTES", "linger_ms": "MS",
@@ -82,7 +82,7 @@ def _repeatable(annotation: Any) -> bool:
 
 
 def _shown(default: Any) -> str:
-    if default is None or isinstance(default, bool):
+    if default in (None, ()) or isinstance(default, bool):
         return ""
     return f"  [{', '.join(default) if isinstance(default, tuple) else default}]"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 stream-lsh query "the text to look for" --state index
 stream-lsh query article.txt --state index --max-matches 5
+stream-lsh query article.txt --state index --within lang=en
 stream-lsh query --input feed.jsonl.gz --state index --output verdicts.jsonl
 cat article.txt | stream-lsh query - --state index --json | head -1
 """
@@ -55,6 +56,11 @@ the reason.""",
         state_option(required=True),
         setting("max_matches"),
         Option(
+            ["--within"], metavar="FIELD=VALUE", multiple=True, section="Documents",
+            help="with TEXT, the value of a field that documents match within (--match-within), as JSON if it is a "
+            "number, true, false, null or in quotes, else as it stands; repeatable",
+        ),
+        Option(
             ["--input", "inputs"], metavar="FILE", multiple=True, section="Documents",
             help="JSON lines (also .gz, .xz, .zst), a folder of text files, or - for standard input; repeatable",
         ),
@@ -70,6 +76,7 @@ def query(
     text: str | None,
     state: Path,
     max_matches: str | None,
+    within: tuple[str, ...],
     inputs: tuple[str, ...],
     output: str | None,
     as_json: bool,
@@ -79,11 +86,13 @@ def query(
         raise UsageError("give either a text to look for, or --input FILE with documents")
     if output is not None and not inputs:
         raise UsageError("--output is for --input; the matches of a single text go to standard output")
+    if within and inputs:
+        raise UsageError("--within is for TEXT; the documents of --input have the fields themselves")
     given = {} if max_matches is None else {"max_matches": max_matches}
     if text is None:
         query_documents(chosen_inputs(inputs, ""), output or STANDARD, state, given, quiet)
     else:
-        query_text(text, state, given, as_json)
+        query_text(text, values_of(within), state, given, as_json)
 
 
 def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapping[str, str], quiet: bool) -> None:
@@ -99,17 +108,18 @@ def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapp
         complain("\n  ".join(lines))
 
 
-def query_text(text: str, state: Path, given: Mapping[str, str], as_json: bool) -> None:
-    """The matches of one text on standard output."""
+def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping[str, str], as_json: bool) -> None:
+    """The matches of one text on standard output. within: values by field."""
     wanted = read_text(text)
     if not wanted.strip():
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
     settings = stored_settings(state, **given)
+    check_values(within, settings.match_within, state)
 
     from stream_lsh import Deduplicator
 
     with Deduplicator(settings, state=state, read_only=True) as deduplicator:
-        matches = deduplicator.query(wanted if settings.set_field is None else elements(wanted))
+        matches = deduplicator.query(wanted if settings.set_field is None else elements(wanted), within)
         documents = len(deduplicator)
     terminal = sys.stdout.isatty()
     if as_json or not terminal:
@@ -120,6 +130,35 @@ def query_text(text: str, state: Path, given: Mapping[str, str], as_json: bool) 
         show(matches)
     if not matches and sys.stderr.isatty():
         complain(f"nothing among {count(documents, 'document')} has a similarity of {settings.threshold:g} or more")
+
+
+def values_of(within: Sequence[str]) -> dict[str, Any]:
+    """The values of FIELD=VALUE by field.
+
+    Raises:
+        UsageError: there is no value, or a field has two.
+    """
+    values: dict[str, Any] = {}
+    for given in within:
+        name, equals, value = given.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--within {given}: give FIELD=VALUE, for example lang=en")
+        if name in values:
+            raise UsageError(f"--within {name}=... is given twice; a document has one value")
+        try:
+            values[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            values[name] = value
+    return values
+
+
+def check_values(within: Collection[str], fields: Sequence[str], state: Path) -> None:
+    """Raise UsageError if these are not the fields that the documents of an index match within."""
+    if within and not fields:
+        raise UsageError(f"all documents of the index in {state} may match: leave out --within")
+    if set(within) != set(fields):
+        given = " ".join(f"--within {name}=VALUE" for name in fields)
+        raise UsageError(f"the documents of the index in {state} match within {', '.join(fields)}: give {given}")
 
 
 def read_text(argument: str) -> str:

@@ -212,6 +212,8 @@ def _sampled(
     if rejected:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in rejected.most_common())
         yield f"  left out because they cannot be used: {reasons}"
+    if settings.match_within:
+        yield f"  as if all could match: fewer can within {', '.join(settings.match_within)}"
     if found.pairs == 0:
         yield "  Too few documents to say anything about false candidates."
         return

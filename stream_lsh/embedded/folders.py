@@ -42,6 +42,11 @@ class FolderInput(Input):
         self._files: list[tuple[str, int]] | None = None
 
     def check(self) -> None:
+        if self.fields.match_within:
+            raise UsageError(
+                f"{self.name} is a folder of text files, which have no fields to match within "
+                f"({', '.join(self.fields.match_within)}): feed it into an index without --match-within."
+            )
         if self.fields.set_field is not None or self.fields.time_field is not None:
             remedy = "leave out " + ("--set-field" if self.fields.set_field is not None else "--time-field")
             if not self.fields.timed:

@@ -94,6 +94,7 @@ class Job:
             fields = Fields(
                 own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
                 groups.source_field if groups is not None else None, timed=own.window is None,
+                match_within=own.match_within,
             )  # fmt: skip
             feed = Feed(self._inputs, fields, index.store, growing=persistent)
             outputs = dict(self._outputs)

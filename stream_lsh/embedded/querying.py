@@ -47,7 +47,9 @@ def query(
     index = Index(settings, state, read_only=True)
     try:
         own = index.settings
-        fields = Fields(own.id_field, own.text_field, None, own.set_field, own.max_document_bytes)
+        fields = Fields(
+            own.id_field, own.text_field, None, own.set_field, own.max_document_bytes, match_within=own.match_within
+        )
         opened = [open_input(name, fields) for name in inputs]
         for source in opened:
             source.check()

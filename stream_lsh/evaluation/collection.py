@@ -19,9 +19,11 @@ from stream_lsh.settings import Settings
 
 @dataclass
 class Collection:
-    """Documents by position: those that the engine compares, each id once."""
+    """Documents by position: those that the engine compares, each id once. Shingles of documents that are not to match,
+    as they differ in a field to match within, are different."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
+    salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
     ranked: Ranked = field(default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64)))
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
     repeated: int = 0  # documents left out because their id was there before: they make no pairs
@@ -49,7 +51,7 @@ def collect(
     shingles: list[NDArray[np.uint64]] = []
     sizes: list[NDArray[np.int64]] = []
     for batch in read_batches(settings, inputs):
-        texts = []
+        texts, places = [], []
         for place, text in texts_of(batch):
             if len(seen) + collection.repeated == limit:
                 break
@@ -59,16 +61,19 @@ def collect(
             seen.add(batch.ids[place])
             collection.ids.append(batch.ids[place])
             texts.append(text)
+            places.append(place)
         full = len(seen) + collection.repeated == limit
         collection.rejected.update(rejection.reason for rejection in batch.rejected.values())
         if texts:
             ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
             signed = signer.sign(b"".join(texts), ends, want_shingles=True)
-            shingles.append(signed.shingles)
+            salts = batch.salts[places] if len(batch.salts) else np.zeros(len(texts), np.uint64)
+            collection.salts = np.concatenate((collection.salts, salts))
             sizes.append(np.diff(signed.offsets))
+            shingles.append(signed.shingles ^ np.repeat(salts, sizes[-1]))
             if copy is not None:
                 new = collection.ids[-len(texts) :]
-                copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, strict=True)))
+                copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, salts.tolist(), strict=True)))
         if full:
             break
     if shingles:
@@ -84,6 +89,7 @@ def copied_settings(settings: Settings) -> Settings:
         "text_field": ("text",),
         "time_field": None,
         "set_field": "set" if settings.set_field is not None else None,
+        "match_within": ("salt",) if settings.match_within else (),
         "against": "any",
         "verify_matches": 0,
         "max_matches": 0,
@@ -92,9 +98,9 @@ def copied_settings(settings: Settings) -> Settings:
     return Settings(**{**settings.model_dump(), **changes})
 
 
-def _line(settings: Settings, id: bytes, text: bytes) -> bytes:
+def _line(settings: Settings, id: bytes, text: bytes, salt: int) -> bytes:
     value = text.decode("utf-8", "surrogatepass")
     if settings.set_field is None:
-        return b'{"id": %b, "text": %b}\n' % (id, json.dumps(value).encode("ascii"))
+        return b'{"id": %b, "salt": %d, "text": %b}\n' % (id, salt, json.dumps(value).encode("ascii"))
     # Elements with a separator inside were escaped when they were joined; they stay so, which keeps them different.
-    return b'{"id": %b, "set": %b}\n' % (id, json.dumps(value.split("\x1f")).encode("ascii"))
+    return b'{"id": %b, "salt": %d, "set": %b}\n' % (id, salt, json.dumps(value.split("\x1f")).encode("ascii"))

@@ -17,6 +17,7 @@ def fields_of(settings: Settings, label_field: str | None = None) -> Fields:
         set_field=settings.set_field,
         max_document_bytes=settings.max_document_bytes,
         source_field=label_field,
+        match_within=settings.match_within,
     )
 
 

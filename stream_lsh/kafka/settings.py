@@ -181,8 +181,8 @@ class KafkaSettings(Settings):
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
         if self.document_format == "text":
-            for name in ("set_field", "time_field"):
-                if getattr(self, name) is not None:
+            for name in ("set_field", "time_field", "match_within"):
+                if getattr(self, name):
                     raise ValueError(
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "
                         "no fields"

@@ -155,7 +155,7 @@ class Frame:
         cls, signer: Signer, settings: Settings, columns: Columns, segments: NDArray[np.int64], source: Source
     ) -> Frame:
         """The frame of documents, signed; rejected ones have no size."""
-        signed = signer.sign(columns.texts, columns.ends, want_shingles=False)
+        signed = signer.sign(columns.texts, columns.ends, columns.salts, want_shingles=False)
         sizes = signed.sizes
         sizes[list(columns.rejected)] = 0
         texts = text_frames(settings, columns, sizes, owners(columns.ids, settings.shards))

@@ -237,6 +237,45 @@ def test_wrong_queries(run: Run, feed: Path, tmp_path: Path) -> None:
     assert str(unwritable) in run("query", "--input", feed, "--output", unwritable, "--state", state, code=5).stderr
 
 
+def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
+    state, feed = tmp_path / "state", tmp_path / "feed.jsonl"
+    values: list[Any] = ["en", "de", 17, "17", None]
+    write(feed, [{"id": f"{value!r}", "text": FOX, "lang": value} for value in values])
+    with feed.open("a") as file:
+        file.write('{"id":"bad","text":"x","lang":[1]}\n')
+    done = run("dedup", feed, "--state", state, match_within="lang")
+    assert len(lines(done.stdout)) == 5
+    [letter] = lines((state / "dead-letters.jsonl").read_text())
+    assert (letter["reason"], letter["line"]) == ("wrong_type", 6)
+    assert settings(run, state)["match_within"] == ["lang"]
+    assert "match within  " in run("info", "--state", state).stdout
+
+    def asked(*words: str, code: int = 0) -> Done:
+        return run("query", FOX, "--state", state, *words, code=code)
+
+    for value, id in (("en", "'en'"), ("17", "17"), ('"17"', "'17'"), ("null", "None"), ('"de"', "'de'")):
+        assert [match["id"] for match in lines(asked("--within", f"lang={value}").stdout)] == [id]
+    assert asked("--within", "lang=fr").stdout == ""
+    assert "match within lang: give --within lang=VALUE" in asked(code=2).stderr
+    assert "give --within lang=VALUE" in asked("--within", "lnag=en", code=2).stderr
+    assert "give FIELD=VALUE" in asked("--within", "lang", code=2).stderr
+    assert "given twice" in asked("--within", "lang=en", "--within", "lang=de", code=2).stderr
+    assert "a number with a fraction" in asked("--within", "lang=1.5", code=2).stderr
+    no = run("query", "--input", feed, "--within", "lang=en", "--state", state, code=2)
+    assert "the documents of --input have the fields themselves" in no.stderr
+    verdicts = lines(run("query", "--input", feed, "--state", state, "--quiet").stdout)
+    assert [verdict["kind"] for verdict in verdicts] == ["redelivered"] * 5 + ["rejected"]
+    assert "match_within = ['lang'] (now ['other'])" in run(
+        "dedup", feed, "--state", state, "--match-within", "other", code=3
+    ).stderr  # fmt: skip
+
+
+def test_values_to_match_within_where_there_are_none(run: Run, feed: Path, tmp_path: Path) -> None:
+    run("dedup", feed, "--state", tmp_path / "state")
+    found = run("query", FOX, "--within", "lang=en", "--state", tmp_path / "state", code=2)
+    assert "may match: leave out --within" in found.stderr
+
+
 def test_query_reads_a_pipe_and_a_reader_may_go_away(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     run("dedup", feed, "--state", state)

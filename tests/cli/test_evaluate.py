@@ -90,6 +90,25 @@ def test_given_similarities(feed: Path, tmp_path: Path) -> None:
     assert found["different_similarity"] == 2  # 0.9 is 1, 0.6 is 0
 
 
+def test_documents_that_do_not_match_within_a_field_are_no_pair(feed: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in feed.read_text().splitlines()]
+    for row in rows:
+        row["lang"] = "de" if row["id"] in (17, "edit") else "en"
+    feed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = figures(str(feed), "--match-within", "lang")
+    assert (found["true_pairs"], found["found_pairs"], found["correct_pairs"]) == (1, 1, 1)  # s0 and 18
+    truth = tmp_path / "truth.tsv"
+    truth.write_text("s0\t17\t1.0\ns0\t18\t1.0\n17\t18\n")
+    found = figures(str(feed), "--match-within", "lang", "--truth", str(truth))
+    assert (found["true_pairs"], found["correct_pairs"], found["not_to_match"]) == (1, 1, 2)
+    assert found["different_similarity"] == 0
+    shown = evaluate(str(feed), "--match-within", "lang", "--truth", str(truth)).stdout
+    assert "left out because they differ in a field to match within (lang): 2" in shown
+    assert figures(str(feed), "--truth", str(truth))["not_to_match"] == 0
+    labelled(feed, list("abcdefghijjjj"))
+    assert figures(str(feed), "--match-within", "lang", "--labels", "story")["groups"] == 12
+
+
 def labelled(path: Path, labels: list[object]) -> Path:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for row, label in zip(rows, labels, strict=False):

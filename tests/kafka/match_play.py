@@ -50,7 +50,7 @@ def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first:
     signer = Signer(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):
-        part = columns(list(given[at : at + size]))
+        part = columns(list(given[at : at + size]), match_within=settings.match_within)
         n = len(part.ids)
         source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
         frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)

@@ -116,7 +116,9 @@ def answers(
 
 def _parsed(settings: KafkaSettings, values: Sequence[bytes | None]) -> Columns:
     s = settings
-    fields = Fields(s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes)
+    fields = Fields(
+        s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, match_within=s.match_within
+    )
     # What has no line in a file, which cannot be empty either.
     without = {
         i: Rejection("no_value", f"the record has {'no value (a tombstone)' if value is None else 'an empty value'}")

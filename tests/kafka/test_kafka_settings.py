@@ -84,7 +84,7 @@ def test_what_several_shards_that_keep_need() -> None:
     KafkaSettings(against="any", shards=2, candidates=129)
 
 
-@pytest.mark.parametrize("name", ["time_field", "set_field"])
+@pytest.mark.parametrize("name", ["time_field", "set_field", "match_within"])
 def test_plain_text_has_no_fields(name: str) -> None:
     message = refused(document_format="text", **{name: "x"})
     assert name in message and "json" in message

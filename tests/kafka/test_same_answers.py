@@ -22,7 +22,7 @@ from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
 
 SIZES = {"posts": 40_000 if LONG else 2_500, "terms": 3_000 if LONG else 250}
-CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text")}
+CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text"), "langs": ("", "text")}
 ANY: dict[str, Any] = {"against": "any"}
 CUT = {"generation_documents": 300}
 KEPT: dict[str, Any] = {"against": "unique", "decided_after": 1000, "frame_documents": 200}
@@ -33,6 +33,10 @@ def feeds(shared_data: Path) -> dict[str, list[bytes]]:
     """Real documents; among the posts bad lines, repeated ones and reused ids."""
     found = {name: list(lines(shared_data, CORPORA[name][0], size)) for name, size in SIZES.items()}
     found["dense"] = [orjson.dumps({"id": d.id, "text": d.text}) for d in dense(SIZES["posts"])]
+    langs = ["en", "de", None, 7, "x" * 300]
+    found["langs"] = [
+        orjson.dumps({"id": d.id, "text": d.text, "lang": langs[i % 5]}) for i, d in enumerate(dense(500))
+    ]
     found["posts"] = feed_of(found["posts"], 5)
     return found
 
@@ -81,6 +85,7 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("posts", "roles", {**KEPT, "shards": 4, "max_matches": 3}, "at_least_once"),
         ("terms", "one", {**KEPT, "shards": 3, "decided_after": 100, "frame_documents": 50}, "exactly_once"),
         ("dense", "groups", {**KEPT, "shards": 2}, "exactly_once"),
+        ("langs", "one", {**KEPT, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
     ],
 )
 def test_one_source_partition_is_as_embedded(

@@ -78,7 +78,8 @@ def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
         {name: getattr(settings, name) for name in Settings.model_fields}
         | {
             "id_field": "id", "text_field": ("text",), "time_field": "time", "memory_documents": 16,
-            "set_field": settings.set_field and "set", "max_document_bytes": 2**20, "generation_documents": GENERATION,
+            "match_within": settings.match_within and ("lang",), "set_field": settings.set_field and "set",
+            "max_document_bytes": 2**20, "generation_documents": GENERATION,
         }
     )  # fmt: skip
     with temporary_folder() as folder:

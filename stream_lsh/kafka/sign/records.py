@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ def fields_of(settings: KafkaSettings) -> Fields:
         time_field=settings.time_field,
         set_field=settings.set_field,
         max_document_bytes=settings.max_document_bytes,
+        match_within=settings.match_within,
     )
 
 
@@ -39,7 +41,7 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
     columns = parse_lines(b"".join(values), starts, ends, fields_of(settings), rejected=rejected)
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times = columns.times if settings.time_field is not None else _timestamps(records)
-    return Columns(ids, columns.texts, columns.ends, times, columns.rejected)
+    return replace(columns, ids=ids, times=times)
 
 
 def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, Headers]:

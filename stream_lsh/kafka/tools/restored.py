@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.errors import FormatError
+from stream_lsh.families.signer import Signer
 from stream_lsh.index import layout
 from stream_lsh.index.rows import unpacked
 from stream_lsh.index.store import ROWS, TEXTS, parts_of
@@ -24,6 +26,7 @@ from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import CONTINUES, MOST_ROWS, ROW_BITS, STARTS, Source
 from stream_lsh.wire.replies import Reply, source_of
 
+NOTHING = (b"", 0)
 REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not kept twice")
 
 
@@ -38,9 +41,9 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     """
     replies = [Reply.decode(change.reply, settings) for change in changes]
     source, accepted = source_of(replies)
-    stored: dict[int, bytes] = {}
+    stored: dict[int, tuple[bytes, int]] = {}
     for change in changes:
-        stored.update(_texts(change))
+        stored.update(_stored(change))
     again = [set(np.flatnonzero(reply.matches.status == layout.REDELIVERED).tolist()) for reply in replies]
     reused = [set(np.flatnonzero(reply.matches.status == layout.ID_REUSED).tolist()) for reply in replies]
     redelivered, used = set[int]().union(*again), set[int]().union(*reused)
@@ -48,28 +51,37 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     texts: list[bytes] = []
     rejected: dict[int, Rejection] = {}
     for place, i in enumerate(rows):
-        text = stored.get(i)
-        texts.append(text or b"")
-        if text is None:
+        texts.append(stored.get(i, NOTHING)[0])
+        if i not in stored:
             known = REDELIVERED if i in redelivered else ID_REUSED if i in used else EMPTY
             rejected[place] = source.rejected.get(i, known)
     headers = {place: source.headers[i] for place, i in enumerate(rows) if i in source.headers}
     ids, times = [source.ids[i] for i in rows], source.times[rows]
     found = Source(source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, rejected, headers)
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    return Columns(ids, b"".join(texts), ends, times, rejected), found
+    columns = Columns(ids, b"".join(texts), ends, times, rejected)
+    if settings.match_within:
+        hashed = np.array([stored.get(i, NOTHING)[1] for i in rows], np.uint64)
+        columns = replace(columns, salts=_salts(columns, hashed, settings, changes[0].key))
+    return columns, found
+
+
+def _salts(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> NDArray[np.uint64]:
+    """The salts that documents were signed with: what the first words of their stored fingerprints have more than those
+    of the texts alone. (The values to match within are not stored.)"""
+    signed = Signer(settings.signing, key).sign(columns.texts, columns.ends, want_shingles=False)
+    return hashed ^ signed.fingerprints[:, 0]
 
 
 def pieces(columns: Columns, source: Source, most: int) -> Iterator[tuple[Columns, Source]]:
     """The documents of a frame in frames of at most so many."""
     for first in range(0, len(source), most):
         part = slice(first, first + most)
-        begin, end = (int(columns.ends[at - 1]) if at else 0 for at in (first, min(first + most, len(source))))
         rejected = {i - first: why for i, why in source.rejected.items() if first <= i < first + most}
         headers = {i - first: found for i, found in source.headers.items() if first <= i < first + most}
         ids, times = source.ids[part], source.times[part]
         yield (
-            Columns(ids, columns.texts[begin:end], columns.ends[part] - begin, times, rejected),
+            columns.part(first, min(first + most, len(source))),
             Source(source.partitions[part], source.offsets[part], ids, times, source.signed_at, rejected, headers),
         )
 
@@ -80,22 +92,25 @@ def nothing() -> tuple[Columns, Source]:
     return Columns([], b"", none, none), Source(none.astype(np.int32), none, [], none, 0)
 
 
-def _texts(change: Change) -> dict[int, bytes]:
-    """The texts of what a shard has stored for a frame, by the document's place in it.
+def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
+    """What a shard has stored for a frame, by the document's place in it: its text, and the first word of its
+    fingerprint.
 
     Raises:
         FormatError: rows or texts are damaged or missing.
     """
-    places: dict[int, int] = {}  # by row
+    places: dict[int, tuple[int, int]] = {}  # and fingerprints, by row
     texts: dict[int, bytes] = {}
     for key, value in change.values.items():
         kind, _, _, first = parts_of(key)
         if kind == ROWS:
             try:
-                numbers = unpacked(value)[:, layout.SEQ].astype(np.int64)
+                found = unpacked(value)
             except (struct.error, ValueError) as error:
                 raise FormatError(f"the rows of a change of shard {change.shard} are damaged ({error})") from None
-            places.update(enumerate((numbers & (MOST_ROWS - 1)).tolist(), first))
+            numbers = found[:, layout.SEQ].astype(np.int64)
+            ours = (numbers & (MOST_ROWS - 1)).tolist()
+            places.update(enumerate(zip(ours, found[:, layout.TEXT].tolist(), strict=True), first))
             if len(numbers) and (numbers >> ROW_BITS != change.offset).any():
                 raise FormatError(f"a change of shard {change.shard} has rows of another frame than {change.offset}")
         elif kind == TEXTS:
@@ -105,7 +120,7 @@ def _texts(change: Change) -> dict[int, bytes]:
             f"a change of shard {change.shard} has {len(places)} rows and {len(texts)} texts for "
             f"{change.last - change.first} documents"
         )
-    return {place: texts[row] for row, place in places.items()}
+    return {place: (texts[row], hashed) for row, (place, hashed) in places.items()}
 
 
 class Segments:

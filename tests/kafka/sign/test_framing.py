@@ -14,6 +14,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Pending, Signed
+from stream_lsh.kafka.sign.records import columns_of
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.wire.frames import CONTINUES, FIRST, FROM, PARTITION, STARTS, TO, Frame, places
 
@@ -104,6 +105,23 @@ def test_a_document_that_fits_into_no_frame_is_refused_and_the_others_are_not() 
     # Larger than frame_bytes, alone: it goes as it is.
     assert [frame.documents for frame in frames if len(frame.data) > 5_000] == [1]
     assert [ids for f in found for ids in f.source.ids] == [b'"0-0"', b'"0-1"', b'"0-2"', b'"0-3"']
+
+
+def test_documents_keep_their_salts_where_frames_are_cut() -> None:
+    settings = KafkaSettings(match_within=["lang"], frame_documents=3)
+    values = [b'{"id":%d,"text":"the same text in all languages","lang":"%d"}' % (i, i % 2) for i in range(7)]
+    records = [
+        ConsumerRecord("docs", 0, offset, 1000, 0, None, value, None, -1, len(value), ())
+        for offset, value in enumerate(values)
+    ]
+    cut = framed(settings, [Chunk(0, records, 0, 7)])
+    assert [frame.documents for frame in cut] == [3, 3, 1]
+    whole = columns_of(records, settings)
+    expected = signer(settings.signing).sign(whole.texts, whole.ends, whole.salts, want_shingles=False)
+    found = [Frame.decode(frame.data, settings) for frame in cut]
+    assert np.array_equal(np.concatenate([frame.signatures for frame in found]), expected.signatures)
+    assert np.array_equal(np.concatenate([frame.fingerprints for frame in found]), expected.fingerprints)
+    assert len(np.unique(expected.signatures, axis=0)) == len(np.unique(expected.fingerprints, axis=0)) == 2
 
 
 def test_trace_headers_count(monkeypatch: pytest.MonkeyPatch) -> None:

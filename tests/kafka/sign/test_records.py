@@ -34,7 +34,8 @@ def record(
     "given",
     [
         {}, {"time_field": "ts"}, {"id_field": "meta.id", "text_field": ("meta.text",)}, {"set_field": "set"},
-        {"max_document_bytes": 2000}, {"text_field": ("text", "id")},
+        {"max_document_bytes": 2000}, {"text_field": ("text", "id")}, {"match_within": ("ts", "meta.id")},
+        {"match_within": ("ts", "set")},
     ],
     ids=str,
 )  # fmt: skip
@@ -47,6 +48,8 @@ def test_a_value_is_read_as_the_same_line_of_a_file(given: dict[str, object]) ->
     assert found.ids == expected.ids
     assert found.texts == expected.texts
     assert found.ends.tolist() == expected.ends.tolist()
+    assert found.salts.tolist() == expected.salts.tolist()
+    assert len(found.salts) == (len(LINES) if settings.match_within else 0)
     assert {i: why.reason for i, why in found.rejected.items()} == {
         i: why.reason for i, why in expected.rejected.items()
     }

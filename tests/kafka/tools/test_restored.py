@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def feed(n: int) -> list[Document]:
         found[i] = Document(found[i - 5].id, f"{found[i].text} changed")
     for i in range(30, n, 23):
         found[i] = Document(found[i].id, "<br>")
-    return found
+    return [replace(document, within={"lang": int(document.id) % 3 or None}) for document in found]
 
 
 def changes_of(settings: Settings, given: list[Document], folder: Path) -> list[list[Change]]:
@@ -83,7 +84,7 @@ def embedded(
     index, found = Index(settings, folder, durable=False), []
     for number, size in enumerate(sizes):
         at = sum(sizes[:number])
-        part = columns(given[at : at + size])
+        part = columns(given[at : at + size], match_within=settings.match_within)
         seqs = numbers(number, len(part))
         matches = index.match(index.sign(part), seqs, at + np.arange(len(part)))
         judgement = judge(matches, part.ids, seqs, settings.max_matches, index)
@@ -95,9 +96,12 @@ def embedded(
 
 
 @pytest.mark.parametrize(
-    ("against", "before", "after"), [("any", 2, 3), ("any", 2, 1), ("any", 1, 2), ("unique", 1, 1)]
+    ("against", "before", "after", "within"),
+    [("any", 2, 3, []), ("any", 2, 1, ["lang"]), ("any", 1, 2, []), ("unique", 1, 1, []), ("unique", 1, 1, ["lang"])],
 )
-def test_it_answers_as_the_embedded_index(tmp_path: Path, against: str, before: int, after: int) -> None:
+def test_it_answers_as_the_embedded_index(
+    tmp_path: Path, against: str, before: int, after: int, within: list[str]
+) -> None:
     given = feed(600)
     old, more = given[:400], given[400:]
     common: dict[str, Any] = {
@@ -106,6 +110,7 @@ def test_it_answers_as_the_embedded_index(tmp_path: Path, against: str, before: 
         "threshold": 0.6,
         "max_matches": 0,
         "normalize": "lower,space,markup",
+        "match_within": within,
     }
     was, new = Settings(**common, shards=before), Settings(**common, shards=after)
     signer, segments, log = Signer(new.signing, KEY), Segments(), []
@@ -113,7 +118,7 @@ def test_it_answers_as_the_embedded_index(tmp_path: Path, against: str, before: 
         for found, source in pieces(*documents(changes, was), 33):
             log.append(Frame.of(signer, new, found, segments.of(source), source))
     for at in range(0, len(more), SIZE):
-        part = columns(more[at : at + SIZE])
+        part = columns(more[at : at + SIZE], match_within=within)
         n, first = len(part), len(old) + at
         source = Source(np.zeros(n, np.int32), np.arange(first, first + n), part.ids, part.times, 1, part.rejected)
         log.append(Frame.of(signer, new, part, np.array([[0, first, first + n, CONTINUES]]), source))

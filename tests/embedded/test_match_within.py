@@ -1,0 +1,186 @@
+"""`match_within`: documents match only where the values of some fields are equal, as if each had its own index."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracles.minhash import jaccard, word_shingles
+
+from stream_lsh import Deduplicator, Document, Settings, Verdict
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.querying import query
+from stream_lsh.errors import StateError, UsageError
+
+VALUES = ["en", "de", "null", None, 17, "17", True, "true", "", "en,de"]  # all of them different
+TEXT = "the council has voted for the new bridge over the river and work begins in spring"
+
+
+def feed(n: int = 500, seed: int = 1) -> list[Document]:
+    """Copies and edits of a few texts, with random values."""
+    chance = random.Random(seed)
+    texts = [[f"w{chance.randrange(300)}" for _ in range(40)] for _ in range(12)]
+    found = []
+    for number in range(n):
+        words = list(chance.choice(texts))
+        for _ in range(chance.choice((0, 0, 1, 2, 3))):
+            words[chance.randrange(40)] = f"w{chance.randrange(300)}"
+        found.append(Document(number, " ".join(words), within={"lang": chance.choice(VALUES), "else": "ignored"}))
+    return found
+
+
+def value_of(document: Document) -> tuple[type, object]:
+    assert document.within is not None
+    return type(document.within["lang"]), document.within["lang"]
+
+
+def verdicts(documents: Sequence[Document], **given: Any) -> list[Verdict]:
+    with Deduplicator(Settings(**given)) as deduplicator:
+        return list(deduplicator.process(documents, batch=64))
+
+
+def said(verdict: Verdict, numbers: Sequence[int]) -> tuple[Any, ...]:
+    """A verdict with numbers of the whole feed; numbers: of the documents of its index."""
+    group = None if verdict.group is None else numbers[verdict.group]
+    matches = [(match.id, numbers[match.seq], match.similarity) for match in verdict.matches]
+    return verdict.id, verdict.kind, verdict.of, verdict.similarity, group, matches
+
+
+ANY = {"against": "any", "verify_matches": 0, "max_matches": 0}
+KEPT = {"against": "unique", "decided_after": 64, "candidates": 128}
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("against", ["unique", "any"])
+def test_each_value_is_as_an_index_of_its_own(against: str, shards: int, verify: str) -> None:
+    """To the last match; with several shards that keep these depend on where blocks begin, but the verdict does not."""
+    given = {**(ANY if against == "any" else KEPT), "shards": shards, "verify": verify, "threshold": 0.7}
+    documents = feed()
+    expected: list[tuple[Any, ...]] = []
+    for value in {value_of(document) for document in documents}:
+        part = [document for document in documents if value_of(document) == value]
+        numbers = [int(document.id) for document in part]
+        expected += [said(verdict, numbers) for verdict in verdicts(part, **given)]
+    found = [said(verdict, range(len(documents))) for verdict in verdicts(documents, match_within=["lang"], **given)]
+    columns = 5 if Settings(**given).late else 6
+    assert [said[:columns] for said in found] == [said[:columns] for said in sorted(expected)]
+    kept = sum(kind == "unique" for _, kind, *_ in found)
+    assert len(documents) - kept > 200
+    assert sum(verdict.kind == "unique" for verdict in verdicts(documents, **given)) < 0.8 * kept
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_pairs_are_those_of_exhaustive_comparison(shards: int) -> None:
+    documents = feed(300, 2)
+    sets = [set(word_shingles((document.text or "").split(), 3)) for document in documents]
+    true = {
+        (i, j): similarity
+        for (i, one), (j, other) in combinations(enumerate(documents), 2)
+        if value_of(one) == value_of(other) and (similarity := jaccard(sets[i], sets[j])) >= 0.7
+    }
+    given: dict[str, Any] = {**ANY, "match_within": ["lang"], "shards": shards, "threshold": 0.7}
+    found = {
+        (pair.older_seq, pair.newer_seq): pair.similarity
+        for verdict in verdicts(documents, **given)
+        for pair in verdict.pairs
+    }
+    assert all(true[pair] == pytest.approx(similarity) for pair, similarity in found.items())
+    assert len(true) > 150
+    assert len(found) >= 0.999 * len(true)
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_same_text_under_another_value_is_another_text(shards: int, verify: str) -> None:
+    """A duplicate where the value is the same; under the same id what is under it already is another text."""
+    documents = [
+        Document("a", TEXT, within={"lang": "en", "desk": 1}), Document("b", TEXT, within={"lang": "de", "desk": 1}),
+        Document("c", TEXT, within={"lang": "de", "desk": 2}), Document("d", TEXT, within={"desk": 1, "lang": "de"}),
+        Document("a", TEXT, within={"lang": "en", "desk": 1}), Document("a", TEXT, within={"lang": "en", "desk": 2}),
+    ]  # fmt: skip
+    found = verdicts(documents, match_within=["lang", "desk"], shards=shards, verify=verify)
+    assert [(verdict.kind, verdict.of) for verdict in found] == [
+        ("unique", None), ("unique", None), ("unique", None), ("exact_duplicate", "b"), ("redelivered", None),
+        ("rejected", None),
+    ]  # fmt: skip
+    assert found[5].reason == "id_reused"
+
+
+def test_a_feed_has_values_where_python_has_a_mapping(tmp_path: Path) -> None:
+    """The same verdicts; what is missing in a feed is null."""
+    documents = feed(300, 3)
+    lines = [
+        {"id": document.id, "text": document.text} | ({} if value is None and number % 2 else {"of": {"lang": value}})
+        for number, document in enumerate(documents)
+        if document.within is not None
+        for value in [document.within["lang"]]
+    ]
+    path, state = tmp_path / "feed.jsonl", tmp_path / "index"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Job(Settings(match_within=("of.lang",)), [str(path)], {"verdicts": str(tmp_path / "out.jsonl")}, state).run()
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    expected = verdicts(documents, match_within=["lang"])
+    assert [(line["id"], line["kind"], line["of"]) for line in found] == [(v.id, v.kind, v.of) for v in expected]
+    query(Settings(), [str(path)], str(tmp_path / "asked.jsonl"), state)
+    asked = [json.loads(line) for line in (tmp_path / "asked.jsonl").read_text().splitlines()]
+    assert {line["kind"] for line in asked} == {"redelivered"}
+
+
+def test_queries_in_python(tmp_path: Path) -> None:
+    with Deduplicator(Settings(match_within=["lang"]), tmp_path / "index") as deduplicator:
+        documents = [Document(value or "none", TEXT, within={"lang": value}) for value in ("en", "de", None)]
+        assert [verdict.kind for verdict in deduplicator.process(documents)] == ["unique"] * 3
+    with Deduplicator(state=tmp_path / "index", read_only=True) as deduplicator:
+        assert deduplicator.settings.match_within == ("lang",)
+        for value in ("en", "de", None):
+            [match] = deduplicator.query(TEXT, {"lang": value})
+            assert match.id == (value or "none")
+        assert deduplicator.query(TEXT, {"lang": "fr"}) == []
+        for within, message in (
+            (None, "`within` has no 'lang'"), ({"lnag": "en"}, "`within` has no 'lang'"), ({"lang": 1.5}, "fraction"),
+            ({"lang": "x" * 255}, "256 bytes"), ("lang", "is a str, not a mapping"),
+        ):  # fmt: skip
+            with pytest.raises(UsageError, match=message):
+                deduplicator.query(TEXT, within)  # type: ignore[arg-type]
+
+
+def test_a_document_without_its_values_is_rejected() -> None:
+    documents = [
+        Document("a", TEXT), Document("b", TEXT, within={"lang": ["en"]}),  # type: ignore[dict-item]
+        Document("c", TEXT, within={"lang": "x" * 300}), Document("d", TEXT, within={"lang": "x" * 254}),
+    ]  # fmt: skip
+    found = [verdict.reason for verdict in verdicts(documents, match_within=["lang"])]
+    assert found == ["missing_field", "wrong_type", "too_large", None]
+
+
+def test_the_fields_belong_to_the_index(tmp_path: Path) -> None:
+    """In any order; where none are given nothing is as it was not before."""
+    assert Settings(match_within=["b", "a", "b"]).match_within == ("a", "b")
+    assert Settings.load(None, match_within="b, a").match_within == ("a", "b")
+    assert Settings(match_within=["lang"]).fingerprint != Settings().fingerprint
+    assert "match_within" not in Settings().answers
+    assert Settings(match_within=["lang"]).answers["match_within"] == ["lang"]
+    with pytest.raises(UsageError, match="none of them empty"):
+        Settings.load(None, match_within="a,")
+    one, none = tmp_path / "one", tmp_path / "none"
+    Deduplicator(Settings(match_within=["lang"]), one).close()
+    Deduplicator(Settings(), none).close()
+    with pytest.raises(StateError, match=r"match_within = \[\] \(now \['lang'\]\)"):
+        Deduplicator(Settings(match_within=["lang"]), none)
+    with pytest.raises(StateError, match=r"match_within = \['lang'\] \(now \['desk'\]\)"):
+        Deduplicator(Settings(match_within=["desk"]), one)
+    with pytest.raises(StateError, match=r"match_within = \['lang'\] \(now \[\]\)"):
+        Deduplicator(Settings(match_within=[]), one)
+
+
+def test_a_folder_has_no_fields(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one.txt").write_text(TEXT)
+    with pytest.raises(UsageError, match=r"no fields to match within \(lang\): feed it into an index without"):
+        Job(Settings(match_within=("lang",)), [str(tmp_path / "texts")], {}).run()
