@@ -43,7 +43,7 @@ class Signed:
 
     sizes: uint32[n], number of distinct shingles (elements of the bag); 0 = nothing in it to compare.
     fingerprints: uint64[n, 2], SipHash of the normalised text in UTF-8, under the signer's key.
-    signatures: [n, K] of `component_bytes`; zeros for an empty document. Both are set apart by a salt (`set_apart`).
+    signatures: [n, K] of `component_bytes`; zeros for an empty document. A salt sets both apart (`set_apart`).
     shingles: uint64, the distinct hashes document after document, not sorted; offsets: int64[n + 1], document i has
         shingles[offsets[i]:offsets[i + 1]]. Both empty when not wanted.
     """
@@ -169,6 +169,7 @@ class Signer:
         )  # fmt: skip
         if salts is not None and len(salts):
             set_apart(signatures, fingerprints, salts)
+            signatures[sizes == 0] = 0
         kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps all of it alive
         return Signed(sizes, fingerprints, signatures, kept, offsets)
 

@@ -160,6 +160,8 @@ def test_salts_set_documents_apart_and_change_nothing_else(rows: int, size: int)
             assert agree <= 3 + size / 64
     again = Signer(settings).sign(*pack(texts[3:]), salts[3:], want_shingles=False)
     assert np.array_equal(again.signatures, salted.signatures[3:])
+    empty = Signer(settings).sign(*pack([" ", text]), salts[:2], want_shingles=False)
+    assert not empty.signatures[0].any() and np.array_equal(empty.signatures[1], salted.signatures[0])
     none = Signer(settings).sign(*pack(texts), np.empty(0, np.uint64), want_shingles=False)
     assert np.array_equal(none.signatures, plain.signatures)
 
