@@ -81,6 +81,15 @@ def test_what_the_input_says(feed: Path) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+def test_a_sample_is_measured_as_if_all_could_match(tmp_path: Path, feed: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('match_within = ["lang"]\n')
+    shown = tune(str(feed), "--config", str(file)).stdout
+    assert "as if all could match: fewer can within lang" in shown
+    assert "as if all could match" not in tune(str(feed)).stdout
+    assert tomllib.loads(snippet(shown))["match_within"] == ["lang"]
+
+
 def test_standard_input_and_parts_of_it(feed: Path) -> None:
     command = [sys.executable, "-m", "stream_lsh.cli", "tune", "-", "--limit", "50", "--sample", "20"]
     result = subprocess.run(command, input=feed.read_text(), capture_output=True, text=True, check=True)
