@@ -49,8 +49,9 @@ def told(judgement: Judgement) -> Iterator[tuple[Any, ...]]:
         yield (
             Kind(kind).label, None if first == 255 else Kind(first).label, orjson.loads(of) if of else None,
             float(judgement.similarities[i]) if of else None, None if group < 0 else group,
-            list(zip(ids, judgement.matched_seqs[listed].tolist(), judgement.matched_similarities[listed].tolist(),
-                     strict=True)),
+            tuple(zip(ids, judgement.matched_seqs[listed].tolist(), judgement.matched_similarities[listed].tolist(),
+                      strict=True)),
+            None, None,
         )  # fmt: skip
 
 
