@@ -77,6 +77,16 @@ def test_it_is_like_its_old_version_but_kept_is_another() -> None:
     assert (verdict.kind, verdict.of, verdict.heir) == ("near_duplicate", "x", ("b", 1))
 
 
+def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document() -> None:
+    """So it is compared with the heir of its old version."""
+    feed = Told(threshold=0.5)
+    feed.says("a", "a b c d")
+    feed.says("h", "c d a e f")
+    verdict = feed.says("a", "c d e f x")
+    assert verdict == Verdict("near_duplicate", None, "h", 4 / 6, 0, (("h", 1, 4 / 6),), 0, ("h", 1))
+    assert feed.deletes("h").heir == ("a", 2)
+
+
 def test_a_dropped_one_leaves_no_heir() -> None:
     feed = Told()
     feed.says("a", BASE)

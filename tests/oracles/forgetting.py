@@ -82,17 +82,16 @@ class Model:
         if old is not None and _before(time, old.time):
             return Verdict("outdated")
         new = Seen(id, text, time, self.log, seq)
-        similar = [(other, _jaccard(new, other)) for other in self._compared(old)]
-        similar = [(other, value) for other, value in similar if value >= self.threshold]
-        if self.unique:
-            similar = [pair for pair in similar if pair[0].text == text][:1] or similar
-        new.verdict = self._verdict(new, similar)
-        new.kept = not similar
+        new.verdict = self._verdict(new, without=old)
         if isinstance(old, Seen):
-            stays = self.unique and old.kept and new.kept and _jaccard(new, old) >= self.threshold
-            heir = self._goes(old, stays=stays)
-            group = old.verdict.group if stays else new.verdict.group
-            new.verdict = new.verdict._replace(replaces=old.seq, heir=heir, group=group)
+            new.kept = new.verdict.kind == "unique"
+            if self.unique and old.kept and new.kept and _jaccard(new, old) >= self.threshold:  # it stays in its place
+                old.living = False
+                new.verdict = new.verdict._replace(group=old.verdict.group, replaces=old.seq)
+            else:
+                heir = self._goes(old)
+                new.verdict = self._verdict(new)._replace(replaces=old.seq, heir=heir)
+        new.kept = new.verdict.kind == "unique"
         self.stored.append(new)
         self.newest[id] = new
         assert not self.unique or self._one_for_each_group()
@@ -124,15 +123,10 @@ class Model:
         known = self.newest.get(id)
         return known if known is not None and self._sees(known.log) else None
 
-    def _compared(self, old: Any) -> list[Seen]:
-        """Those that a document is compared with that replaces an old one, or none."""
-        seen = [other for other in self.stored if other.living and other is not old and self._sees(other.log)]
-        return [other for other in seen if other.kept or not self.unique]
-
-    def _goes(self, old: Seen, *, stays: bool = False) -> tuple[Any, int] | None:
-        """A version goes; its heir, unless another stands in its place."""
+    def _goes(self, old: Seen) -> tuple[Any, int] | None:
+        """A version goes; its heir."""
         old.living = False
-        if not (self.unique and old.kept) or stays:
+        if not (self.unique and old.kept):
             return None
         group = [m for m in self.stored if m.verdict.group == old.verdict.group and m.verdict.kind != "unique"]
         heir = next((m for m in [m for m in group if self._sees(m.log)][:HEIRS] if m.living), None)
@@ -141,7 +135,13 @@ class Model:
         heir.kept = True
         return heir.id, heir.seq
 
-    def _verdict(self, new: Seen, similar: Sequence[tuple[Seen, float]]) -> Verdict:
+    def _verdict(self, new: Seen, without: Any = None) -> Verdict:
+        """That on a new document, by what it is compared with; one may be invisible."""
+        seen = [other for other in self.stored if other.living and other is not without and self._sees(other.log)]
+        seen = [other for other in seen if other.kept or not self.unique]
+        similar = [(other, value) for other in seen if (value := _jaccard(new, other)) >= self.threshold]
+        if self.unique:
+            similar = [pair for pair in similar if pair[0].text == new.text][:1] or similar
         if not similar:
             return Verdict("unique", group=new.seq if self.unique else None)
         kind = "exact_duplicate" if any(other.text == new.text for other, _ in similar) else "near_duplicate"
