@@ -34,6 +34,7 @@ ANSWERS = (
 )  # fmt: skip
 LATE = "decided_after"  # fixes answers too, where some are decided late
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
+UPDATES = ("on_same_id", "time_field")  # fix answers where ids are updated
 _BANDING = ("signature_size", "bands", "rows")
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
@@ -74,6 +75,10 @@ class Settings(BaseSettings):
     )
     against: Literal["unique", "any"] = Field(
         default="unique", description="compare with what was kept (unique), or with every earlier document (any)"
+    )
+    on_same_id: Literal["reject", "update"] = Field(
+        default="reject",
+        description="what comes with another text under an id that is there: it is rejected, or replaces that version",
     )
     id_field: str = Field(
         default="id", min_length=1, description="field of the id (dotted path); @line: input and line number"
@@ -162,6 +167,8 @@ class Settings(BaseSettings):
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
         if self.max_ahead is not None and self.window is None:
             raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
+        if self.on_same_id == "update" and (self.against != "unique" or self.shards > 1):
+            raise ValueError("on_same_id = 'update' needs against = 'unique' and shards = 1 so far")
         keys = self.banding.bands + 3
         if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:
             raise ValueError(
@@ -235,6 +242,8 @@ class Settings(BaseSettings):
             values[LATE] = self.decided_after
         if self.window is not None:
             values |= {name: getattr(self, name) for name in WINDOW}
+        if self.on_same_id == "update":
+            values |= {name: getattr(self, name) for name in UPDATES}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
 
     @cached_property
@@ -274,11 +283,11 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, *WINDOW) and name not in given
+            if name in (*ANSWERS, LATE, *WINDOW, *UPDATES) and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in _BANDING and "recall" in given)
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, *WINDOW}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, *WINDOW, *UPDATES}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -300,12 +309,13 @@ class Settings(BaseSettings):
     def differences(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """The settings that are others in an index made with the answers `stored`: their values there, and here (None
         where only a later version knows one)."""
-        known = self._with_defaults(stored)
-        return {name: (there, here) for name, there in known.items() if there != (here := self.answers.get(name))}
+        known, mine = self._with_defaults(stored), self._with_defaults(self.answers)
+        return {name: (there, here) for name, there in known.items() if there != (here := mine.get(name))}
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        return {name: type(self).model_fields[name].default for name in (*ANSWERS, "window")} | dict(stored)
+        names = (*ANSWERS, "window", "on_same_id")
+        return {name: type(self).model_fields[name].default for name in names} | dict(stored)
 
     @classmethod
     def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:

@@ -44,12 +44,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970."""
+    """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970.
+    deleted: it has neither, and what there is under its id goes."""
 
     id: str | int
     text: str | None = None
     set: Sequence[str] | None = None
     time: int | None = None
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Columns:
 
     ids: as JSON text (b'"abc"', b"17"). texts: all texts as UTF-8 ('surrogatepass'), ends: where each ends.
     times: ms since 1970, or NO_TIME. rejected: by place. sources: as JSON text, b"" for none; empty without a
-    `source_field`.
+    `source_field`. deleted: the places of those that only say that their id is deleted.
     """
 
     ids: list[bytes]
@@ -84,6 +86,7 @@ class Columns:
     times: NDArray[np.int64]
     rejected: dict[int, Rejection] = field(default_factory=dict)
     sources: list[bytes] = field(default_factory=list)
+    deleted: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -125,11 +128,14 @@ def columns(
     texts: list[str] = []
     times = np.full(len(documents), NO_TIME, np.int64)
     rejected: dict[int, Rejection] = {}
+    deleted: list[int] = []
     for i, document in enumerate(documents):
         id, text = b"null", ""
         try:
             id = id_text(document.id)
-            if sets:
+            if document.deleted:
+                pass
+            elif sets:
                 if document.set is None:
                     raise Refused("missing_field", "the document has no set", id)
                 text = set_text(document.set, "the set", id)
@@ -149,13 +155,15 @@ def columns(
                     times[i] = milliseconds(document.time)
                 except ValueError as error:
                     raise Refused("bad_time", str(error), id) from None
+            if document.deleted:
+                deleted.append(i)
         except Refused as refused:
             rejected[i] = Rejection(refused.reason, refused.detail)
             text = ""
         ids.append(id)
         texts.append(text)
     joined, ends = _join(texts)
-    return Columns(ids, joined, ends, times, rejected)
+    return Columns(ids, joined, ends, times, rejected, deleted=deleted)
 
 
 def parse_lines(

@@ -4,8 +4,8 @@ Each document sees all rows before it, those of its own batch included, so that 
 log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judge` and `_compare` have it:
 
 0. With a window, rows older than it are not seen, wherever below rows are read.
-1. An id that is known makes a document redelivered, or rejected. Under `unique` a text that was kept is decided by one
-   look-up.
+1. An id that is known makes a document redelivered, or rejected, or replaces what was there; a deletion lets it go
+   (`going`). Under `unique` a text that was kept is decided by one look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
 4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, but half of
@@ -20,10 +20,13 @@ import numpy as np
 
 from stream_lsh.hashing.bits import float_of
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import same_hash, see, word
+from stream_lsh.index.access import living, same_hash, see, word
 from stream_lsh.index.buckets import empty, nowhere, read
 from stream_lsh.index.candidates import forget, gather, gather_undecided, leader, nominate, rank
+from stream_lsh.index.dead import any_dead
+from stream_lsh.index.going import HEIRS_AMONG, delete, older, replace, stands, was_deleted
 from stream_lsh.index.layout import (
+    DELETION,
     EXACT,
     FLAGS,
     GROUP,
@@ -39,6 +42,7 @@ from stream_lsh.index.layout import (
     NO_GROUP,
     OLDEST,
     OLDEST_SEQ,
+    OUTDATED,
     OWNED,
     REDELIVERED,
     SEQ,
@@ -74,7 +78,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     """Match and store one document; DONE, or what is missing, with nothing changed."""
     batch, scratch, results = work.batch, work.scratch, work.results
     columns, what, slots = results.columns, batch.what[i], scratch.slots
-    if not what & VALID:
+    if not what & (VALID | DELETION):
         return DONE
     if work.limits.window:
         see(work.rows, batch.log[i] - work.limits.window)
@@ -82,14 +86,30 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     keys, first = batch.keys, batch.starts[i]
     for k in range(batch.starts[i + 1] - first):
         slots[k] = find(work.memory, keys[first + k])
-    if what & OWNED and _known(i, work):
+    old = stays = NOBODY
+    if what & DELETION and not (what & OWNED and work.limits.store):
         return DONE
+    if what & OWNED:
+        old = _newest(i, work)
+        if what & DELETION:
+            return delete(i, old, work) if len(scratch.out) >= HEIRS_AMONG else NO_ROOM
+        if old >= 0 and _answered(i, old, work):
+            return DONE
+        if old >= 0 and was_deleted(work.rows, old):
+            old = NOBODY
+    if old >= 0 and len(scratch.out) < HEIRS_AMONG:
+        return NO_ROOM
     columns[i, STATUS] = NEW
-    before = results.found
+    before, work.rows.dead.aside = results.found, old
     code, original, follows = _compare(i, work)
+    if old >= 0 and code == DONE and columns[i, OLDEST] < 0:
+        code, stays = _stays(i, old, work)
+    work.rows.dead.aside = NOBODY
+    if old >= 0 and code == DONE and work.limits.store:
+        code = replace(i, old, stays, work)
     if code == DONE:
         if work.limits.unique:
-            of = columns[i, OLDEST]
+            of = columns[i, OLDEST] if stays < 0 else stays
             columns[i, GROUP_OF] = np.int64(word(work.rows, of, GROUP) if of >= 0 else batch.words[i, SEQ])
         if work.limits.store and what & OWNED:
             store(i, original, follows, work)
@@ -100,16 +120,27 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _known(i, work):  # type: ignore[no-untyped-def]
-    """Whether the id of document i is there already; then the first verdict on it is said again."""
-    rows, results = work.rows, work.results
+def _newest(i, work):  # type: ignore[no-untyped-def]
+    """The newest row with the id of document i, or -1."""
     row = _with_hash(i, work.batch.starts[i + 1] - work.batch.starts[i] - 1, ID, work)
     if row < 0 and work.limits.late:
         row = _undecided_with_id(i, work)
-    if row < 0:
+    return row
+
+
+@njit
+def _answered(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether what is known of the id of document i, its newest row, decides; if it has the same text, the first
+    verdict on it is said again."""
+    rows, results = work.rows, work.results
+    columns, deleted = results.columns, was_deleted(rows, row)
+    if deleted and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this document, for which an heir was posted
         return False
-    columns = results.columns
-    columns[i, STATUS] = REDELIVERED if same_hash(rows, row, TEXT, work.batch, i) else ID_REUSED
+    same = not deleted and same_hash(rows, row, TEXT, work.batch, i)
+    if not same and (deleted or work.limits.update):
+        columns[i, STATUS] = OUTDATED
+        return older(i, row, work)
+    columns[i, STATUS] = REDELIVERED if same else ID_REUSED
     columns[i, KNOWN] = row
     if work.limits.late:
         columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
@@ -120,6 +151,22 @@ def _known(i, work):  # type: ignore[no-untyped-def]
     columns[i, GROUP_OF] = np.int64(word(rows, row, GROUP))
     results.similarity[i] = float_of(word(rows, row, SIMILARITY))
     return True
+
+
+@njit
+def _stays(i, old, work):  # type: ignore[no-untyped-def]
+    """Whether document i, which nothing matches, is similar to the version that it replaces, and that one was kept:
+    DONE or what is missing, and that version or -1."""
+    if not stands(old, work):
+        return DONE, NOBODY
+    columns, found = work.results.columns, work.results.found
+    incomplete, work.scratch.candidates = columns[i, INCOMPLETE], 0
+    nominate(old, work.limits.likely, work.scratch)
+    code, _, _ = verify(i, work)
+    similar = columns[i, OLDEST] >= 0
+    _begin(i, found, work)
+    columns[i, INCOMPLETE] = incomplete
+    return code, old if similar else NOBODY
 
 
 @njit
@@ -176,7 +223,13 @@ def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
         return NOBODY
     key, most = batch.keys[at], np.int64(len(out))
     n, _ = read(key, slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
-    return _same(i, what, n, work)
+    if what == ID or not any_dead(work.rows.dead):
+        return _same(i, what, n, work)
+    oldest = NOBODY  # an heir may have the text of one that was kept meanwhile
+    for k in range(living(work.rows, n, out)):
+        if same_hash(work.rows, out[k], what, batch, i) and (oldest < 0 or out[k] < oldest):
+            oldest = out[k]
+    return oldest
 
 
 @njit
