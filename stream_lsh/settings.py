@@ -169,7 +169,8 @@ class Settings(BaseSettings):
             raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
         if self.on_same_id == "update" and (self.against != "unique" or self.shards > 1):
             raise ValueError("on_same_id = 'update' needs against = 'unique' and shards = 1 so far")
-        keys = self.banding.bands + 3
+        rows = 2 if self.on_same_id == "update" else 1  # that a document may come to: one more posts an heir
+        keys = rows * (self.banding.bands + 3)
         if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:
             raise ValueError(
                 f"generation_documents: at most {_MOST_POSTINGS // keys:,} with {self.banding.bands} bands"
@@ -226,7 +227,8 @@ class Settings(BaseSettings):
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
-        return self.generation_documents or min(2**27, _MOST_POSTINGS // (self.banding.bands + 3))
+        rows = 2 if self.on_same_id == "update" else 1
+        return self.generation_documents or min(2**27, _MOST_POSTINGS // (rows * (self.banding.bands + 3)))
 
     @cached_property
     def answers(self) -> dict[str, Any]:
