@@ -18,7 +18,7 @@ _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
 _AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
-_ENTRIES = np.int64(16)  # so many times as many rows of a bucket are read where some are dead, or stand for others
+ENTRIES = np.int64(16)  # so many times as many rows of a bucket are read where some are dead, or stand for others
 
 
 @njit(inline="always")
@@ -83,9 +83,9 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
     first, row, entries = batch.starts[i], rows.seen, limits.bucket
     if not limits.unique and rows.guides < rows.seen:
-        row, entries = rows.guides, _ENTRIES * limits.bucket
+        row, entries = rows.guides, ENTRIES * limits.bucket
     if any_dead(rows.dead):
-        entries = _ENTRIES * limits.bucket
+        entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
     for j in range(bands if limits.unique else bands + 1):  # the bucket of its text: known already, or like a band
         slot, at = scratch.slots[j], first + j

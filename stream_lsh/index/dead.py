@@ -7,7 +7,7 @@ written and merged, is a function of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Self
 
@@ -18,6 +18,7 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Bytes, Number, Struct, Words
 from stream_lsh.index.store import DEAD, Store, rows_key
 
+DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
 CHUNK = 1 << 12  # rows whose bits are written together: 512 bytes
 _WORDS = CHUNK // 64
 _ONE, _NONE = np.uint64(1), np.int64(-1)
@@ -29,8 +30,8 @@ Place = tuple[int, int]
 class Dead(Struct):
     """The bits of the rows from `first` on, which begins a chunk; rows behind the last bit live.
 
-    changed: the chunks that were written to since the last commit. count: bits that are set. aside: a row that counts
-    as dead for the moment, -1 = none.
+    changed: the chunks that were written to since the last commit. count: bits that are set, of rows that are there.
+    aside: a row that counts as dead for the moment, -1 = none.
     """
 
     bits: Words
@@ -50,19 +51,19 @@ class Dead(Struct):
         have = int(self.first) + len(self.changed) * CHUNK
         if row <= have:
             return
-        gone = min(max(0, oldest // CHUNK - int(self.first) // CHUNK), len(self.changed))
-        chunks = -(-(row - int(self.first)) // CHUNK) - gone
+        first = max(int(self.first), oldest // CHUNK * CHUNK)
+        chunks, kept = -(-(row - first) // CHUNK), max(0, (have - first) // CHUNK)
         chunks += chunks >> 1
-        bits, changed = np.zeros(chunks * _WORDS, np.uint64), np.zeros(chunks, np.uint8)
-        kept = len(self.changed) - gone
+        bits, changed, gone = np.zeros(chunks * _WORDS, np.uint64), np.zeros(chunks, np.uint8), len(self.changed) - kept
         bits[: kept * _WORDS], changed[:kept] = self.bits[gone * _WORDS :], self.changed[gone:]
-        self.bits, self.changed = bits, changed
-        self.first += gone * CHUNK
-        self.count = self.since(0)
+        self.bits, self.changed, self.first = bits, changed, first
 
-    def since(self, row: int) -> int:
-        """How many of the rows from this one on are dead."""
-        return (int.from_bytes(self.bits.tobytes(), "little") >> max(0, row - int(self.first))).bit_count()
+    def forget(self, row: int) -> None:
+        """The rows before this one are not there any more."""
+        place = row - int(self.first)
+        words = self.bits[place >> 6 :].copy()
+        words[:1] >>= np.uint64(place & 63)
+        self.count = int.from_bytes(words.tobytes(), "little").bit_count()
 
     def take(self, shard: int, generations: Sequence[Place], last: int) -> dict[bytes, bytes]:
         """The values that were changed since it was asked last, of the rows before `last`."""
@@ -78,24 +79,32 @@ class Dead(Struct):
         self.changed[:] = 0
         return values
 
-    def restore(self, store: Store, shard: int, generations: Iterable[Place], last: int) -> None:
-        """Have what is in the store, of the rows before `last`.
+    def restore(self, store: Store, shard: int, generations: Sequence[Place], last: int, count: int) -> None:
+        """Have what is in the store, of the rows before `last`: so many bits.
 
         Raises:
-            DamagedError: it is of rows that are not there.
+            DamagedError: it is not what was written.
         """
+        found = 0
         for number, first in generations:
             for row, value in store.rows_of(DEAD, shard, number):
                 rows = row + np.flatnonzero(np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little"))
                 if row < first or rows.max(initial=0) >= last:
-                    raise DamagedError(
-                        f"{store.path}: which rows from {row} of shard {shard} are dead is damaged; restore the folder "
-                        "from a backup"
-                    )
-                self.reach(last, first)
+                    raise _damaged(store, shard)
+                self.reach(last, generations[0][1])
                 places = (rows - int(self.first)).astype(np.uint64)
                 np.bitwise_or.at(self.bits, places >> np.uint64(6), _ONE << (places & np.uint64(63)))
-                self.count += len(rows)
+                found += len(rows)
+        if found != count:
+            raise _damaged(store, shard)
+        self.count = count
+
+
+def _damaged(store: Store, shard: int) -> DamagedError:
+    return DamagedError(
+        f"{store.path}: what says which rows of shard {shard} were replaced or deleted is damaged; restore the folder "
+        "from a backup"
+    )
 
 
 @njit

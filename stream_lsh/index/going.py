@@ -73,12 +73,13 @@ def stands(row, work):  # type: ignore[no-untyped-def]
     group = word(rows, row, GROUP)
     key = key_behind(group, HEIRS)
     probe(key, work.runs, scratch.hits)
-    slot, most = find(memory, key), np.int64(len(scratch.out))
-    n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
-    for k in range(n):
-        newest = scratch.out[k]
-        if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(HEIR):
-            return np.int64(word(rows, newest, OF)) == row
+    slot = find(memory, key)
+    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another group has the key, by accident
+        n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
+        for k in range(n):
+            newest = scratch.out[k]
+            if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(HEIR):
+                return np.int64(word(rows, newest, OF)) == row
     return False
 
 

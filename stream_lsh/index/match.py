@@ -22,7 +22,7 @@ from stream_lsh.hashing.bits import float_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import living, same_hash, see, word
 from stream_lsh.index.buckets import empty, nowhere, read
-from stream_lsh.index.candidates import forget, gather, gather_undecided, leader, nominate, rank
+from stream_lsh.index.candidates import ENTRIES, forget, gather, gather_undecided, leader, nominate, rank
 from stream_lsh.index.dead import any_dead
 from stream_lsh.index.going import HEIRS_AMONG, delete, older, replace, stands, was_deleted
 from stream_lsh.index.layout import (
@@ -59,6 +59,8 @@ from stream_lsh.index.undecided import read_undecided
 from stream_lsh.index.verify import verify
 from stream_lsh.index.work import DONE, NO_ROOM, NOBODY
 
+_FIRST = np.int64(0)
+
 
 @njit
 def match(start, stop, work):  # type: ignore[no-untyped-def]
@@ -89,16 +91,17 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     old = stays = NOBODY
     if what & DELETION and not (what & OWNED and work.limits.store):
         return DONE
+    changing = any_dead(work.rows.dead) or work.limits.update or what & DELETION
+    if changing and len(scratch.out) < max(HEIRS_AMONG, ENTRIES * work.limits.bucket):
+        return NO_ROOM
     if what & OWNED:
         old = _newest(i, work)
         if what & DELETION:
-            return delete(i, old, work) if len(scratch.out) >= HEIRS_AMONG else NO_ROOM
+            return delete(i, old, work)
         if old >= 0 and _answered(i, old, work):
             return DONE
         if old >= 0 and was_deleted(work.rows, old):
             old = NOBODY
-    if old >= 0 and len(scratch.out) < HEIRS_AMONG:
-        return NO_ROOM
     columns[i, STATUS] = NEW
     before, work.rows.dead.aside = results.found, old
     code, original, follows = _compare(i, work)
@@ -122,10 +125,28 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
 @njit
 def _newest(i, work):  # type: ignore[no-untyped-def]
     """The newest row with the id of document i, or -1."""
-    row = _with_hash(i, work.batch.starts[i + 1] - work.batch.starts[i] - 1, ID, work)
+    place, row, n = work.batch.starts[i + 1] - work.batch.starts[i] - 1, NOBODY, np.int64(1)
+    if _under(i, place, n, work):  # an id that was updated again and again has many rows; more than one key, nobody
+        row = _same(i, ID, n, work)
+        if row < 0:
+            row = _same(i, ID, _under(i, place, np.int64(len(work.scratch.out)), work), work)
     if row < 0 and work.limits.late:
         row = _undecided_with_id(i, work)
     return row
+
+
+@njit
+def _with_text(i, work):  # type: ignore[no-untyped-def]
+    """The row of who was kept and has the text of document i, or -1; the oldest one, as an heir may have the text of
+    one that was kept meanwhile."""
+    rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
+    if not any_dead(rows.dead):
+        return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
+    oldest = NOBODY
+    for k in range(living(rows, _under(i, place, ENTRIES * work.limits.bucket, work), out)):
+        if same_hash(rows, out[k], TEXT, work.batch, i) and (oldest < 0 or out[k] < oldest):
+            oldest = out[k]
+    return oldest
 
 
 @njit
@@ -188,7 +209,7 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     _begin(i, before, work)
     if limits.unique:
-        row = _with_hash(i, work.batch.starts[i + 1] - work.batch.starts[i] - 2, TEXT, work)
+        row = _with_text(i, work)
         if row >= 0:  # the only candidate, unless somebody knows the key and has made two texts with one hash
             nominate(row, limits.full, scratch)
             code, _, _ = verify(i, work)
@@ -214,22 +235,15 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
-    """The newest row posted under the document's key at `place` that has the same hash (what = ID, TEXT); -1 if there
-    is none. More than one row has one such key by accident only."""
+def _under(i, place, most, work):  # type: ignore[no-untyped-def]
+    """The newest rows, at most so many, under the key of document i at `place`: in `scratch.out`; their number. More
+    than one id or text has one such key by accident only."""
     batch, scratch = work.batch, work.scratch
     at, slot, out = batch.starts[i] + place, scratch.slots[place], scratch.out
     if empty(work.memory, slot) and nowhere(batch.hits, at):
-        return NOBODY
-    key, most = batch.keys[at], np.int64(len(out))
-    n, _ = read(key, slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
-    if what == ID or not any_dead(work.rows.dead):
-        return _same(i, what, n, work)
-    oldest = NOBODY  # an heir may have the text of one that was kept meanwhile
-    for k in range(living(work.rows, n, out)):
-        if same_hash(work.rows, out[k], what, batch, i) and (oldest < 0 or out[k] < oldest):
-            oldest = out[k]
-    return oldest
+        return _FIRST
+    n, _ = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
+    return n
 
 
 @njit

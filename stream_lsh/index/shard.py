@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
-from stream_lsh.index.dead import Dead
+from stream_lsh.index.dead import DEAD_ROWS, Dead
 from stream_lsh.index.generation import Generation, post_rows
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
@@ -86,6 +86,7 @@ class Shard:
         self._workers = workers
         known = store.named(f"shard/{number}") or {"rows": base, "generations": []}
         self._committed: int = known["rows"]
+        self._dead: int = known.get(DEAD_ROWS, 0)  # of the committed rows
         base = known["generations"][0]["first"] if known["generations"] else self._committed
         self._most = 2 * BATCH if self.limits.update else BATCH  # rows that a batch comes to
         self._room = settings.memory_documents // settings.shards + self._most + 2 * settings.block
@@ -228,10 +229,7 @@ class Shard:
     @property
     def held(self) -> int:
         """Number of documents that are there."""
-        if not self.generations:
-            return 0
-        first = self.generations[0].first
-        return self.count - first - (self.rows.dead.since(first) if self.rows.dead.count else 0)
+        return 0 if not self.generations else self.count - self.generations[0].first - int(self.rows.dead.count)
 
     @property
     def _base(self) -> int:
@@ -258,7 +256,7 @@ class Shard:
         values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending(), **self._told, **dead}
         self._told = {}
         self.ids.forget(self._base)
-        self._committed = self.count
+        self._committed, self._dead = self.count, int(self.rows.dead.count)
         self._waiting = self.late.facts
         for generation in self.generations:
             generation.postings.rows = self._posted - generation.first
@@ -301,6 +299,8 @@ class Shard:
         # Not one that begins behind it: the document that begins it has not come yet, others may come before.
         known = [g.manifest() for g in self.generations if g.first < self._committed]
         facts: dict[str, Any] = {"rows": self._committed, "generations": known}
+        if self._dead:
+            facts[DEAD_ROWS] = self._dead
         if self.limits.late:
             facts["undecided"] = self._waiting
         values = {name_key(f"shard/{self.number}"): orjson.dumps(facts)}
@@ -334,6 +334,7 @@ class Shard:
         self._at -= 1
         self._look()
         rows, first = self.rows, self.generations[0].first
+        rows.dead.forget(first)
         if rows.seen < first:
             rows.seen = rows.guides = first
             rows.seen_log = -1
@@ -442,7 +443,7 @@ class Shard:
                 if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
                     self.flush()
         self._look()
-        self.rows.dead.restore(self._store, self.number, self._places(), self._committed)
+        self.rows.dead.restore(self._store, self.number, self._places(), self._committed, self._dead)
         self.ids.restore(self._base, self._committed)
         row = self._base
         while row < self.late.first and (found := told(self._store, self.number, self.generation_of(row), row)):

@@ -12,9 +12,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from test_window import START, SURE, UNIQUE, dated, fed, in_pieces, long_history, modelled, opened, same, texts, times
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.columns import Document, columns
 from stream_lsh.embedded.information import information
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import DamagedError, UsageError
+from stream_lsh.index.dead import CHUNK
+from stream_lsh.index.index import Index
+from stream_lsh.index.store import DEAD, Store, rows_key
 from stream_lsh.settings import Settings
 
 actions = st.tuples(st.integers(0, 12), texts, times, st.sampled_from(("", "", "", "deleted", "timeless deletion")))
@@ -40,8 +43,8 @@ def test_histories(
 ) -> None:
     chance = random.Random(seed)
     settings = Settings(
-        **SURE, **UNIQUE, window=window, on_same_id=on_same_id, memory_documents=chance.choice((16, 16, 65536)),
-        generation_documents=chance.choice((5, 40, None)),
+        **{**SURE, "generation_documents": chance.choice((5, 40, 1000, 10**6))}, **UNIQUE, window=window,
+        on_same_id=on_same_id, memory_documents=chance.choice((16, 16, 65536)),
     )  # fmt: skip
     documents = changed(history)
     found = in_pieces(documents, settings, tmp_path_factory.mktemp("index"), chance)
@@ -76,6 +79,56 @@ def test_a_long_history(tmp_path: Path, seed: int, window: str | None) -> None:
     assert sum(verdict[6] is not None and verdict[0] == "unique" for verdict in found) > 5
     facts: Any = information(tmp_path / "index", check=True)
     assert facts["health"]["problems"] == []
+
+
+def met(index: Index, text: str) -> int:
+    """How many documents are similar to a text."""
+    (found,) = index.query(index.sign(columns([Document("new", text)])))
+    return len(found.row)
+
+
+def gone(folder: Path, settings: Settings) -> list[Document]:
+    """An index in whose first and second chunk of bits something died, before its last commit; and what it was fed."""
+    feed = [Document(str(i), f"{i} {i} {i + 1}", time=START) for i in range(CHUNK + 5)]
+    with opened(settings, folder) as index:
+        fed(index, [*feed, Document("7", "x y z"), Document(str(CHUNK + 1), deleted=True)], 0)
+        index.commit({})
+        fed(index, [Document("8", deleted=True)], CHUNK + 7)
+        with opened(Settings(), folder, read_only=True) as reader:
+            assert (reader.count, index.count) == (CHUNK + 4, CHUNK + 3)
+            texts = [feed[7].text or "", feed[8].text or "", feed[CHUNK + 1].text or "", "x y z"]
+            assert [met(reader, text) for text in texts] == [0, 1, 0, 1]
+            assert [met(index, text) for text in texts] == [0, 0, 0, 1]
+    return feed
+
+
+def test_what_died_is_known_to_readers_and_later_processes(tmp_path: Path) -> None:
+    feed = gone(tmp_path, Settings(**SURE, **UNIQUE, on_same_id="update"))
+    with opened(Settings(), tmp_path) as index:
+        assert index.count == CHUNK + 4
+        assert [met(index, feed[i].text or "") for i in (6, 7, 8, CHUNK, CHUNK + 1)] == [1, 0, 1, 1, 0]
+    facts: Any = information(tmp_path, check=True)
+    assert (facts["documents"]["stored"], facts["health"]["problems"]) == (CHUNK + 4, [])
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed", "of rows that are not there"])
+def test_what_says_who_died_is_damaged(tmp_path: Path, damage: str) -> None:
+    gone(tmp_path, Settings(**SURE, **UNIQUE, on_same_id="update"))
+    store = Store(tmp_path / "db")
+    ((row, bits),) = store.rows_of(DEAD, 0, 4)
+    assert row == CHUNK
+    key = rows_key(DEAD, 0, 4, row)
+    if damage == "lost":
+        store.write({}, ranges=[(key, key + b"\0")])
+    else:
+        store.write({key: bits + b"\1" if damage == "changed" else b"\0" * CHUNK + b"\1"})
+    store.close()
+    said = "what says which rows of shard 0 were replaced or deleted is damaged; restore the folder from a backup"
+    facts: Any = information(tmp_path, check=True)
+    assert [said in problem for problem in facts["health"]["problems"]] == [True]
+    for more in ({}, {"read_only": True}):
+        with pytest.raises(DamagedError, match=said), opened(Settings(), tmp_path, **more):
+            pass
 
 
 def test_what_cannot_be_deleted_yet_is_refused(tmp_path: Path) -> None:
