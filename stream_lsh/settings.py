@@ -34,7 +34,7 @@ ANSWERS = (
 )  # fmt: skip
 LATE = "decided_after"  # fixes answers too, where some are decided late
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
-UPDATES = ("on_same_id", "time_field")  # fix answers where ids are updated
+UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
 _BANDING = ("signature_size", "bands", "rows")
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
@@ -91,6 +91,9 @@ class Settings(BaseSettings):
     )
     source_field: str | None = Field(
         default=None, min_length=1, description="field of the source (an outlet, say), which groups count"
+    )
+    deleted_field: str | None = Field(
+        default=None, min_length=1, description="field that says, where it is true, that the id is deleted"
     )
     set_field: str | None = Field(
         default=None, min_length=1, description="field with a list, compared as a set instead of a text"
@@ -169,6 +172,10 @@ class Settings(BaseSettings):
             raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
         if self.on_same_id == "update" and (self.against != "unique" or self.shards > 1):
             raise ValueError("on_same_id = 'update' needs against = 'unique' and shards = 1 so far")
+        if self.deleted_field is not None and self.on_same_id != "update":
+            raise ValueError(
+                "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
+            )
         rows = 2 if self.on_same_id == "update" else 1  # that a document may come to: one more posts an heir
         keys = rows * (self.banding.bands + 3)
         if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:

@@ -17,6 +17,7 @@ from stream_lsh.documents.fields import (
     MAX_ID_BYTES,
     MAX_SOURCE_BYTES,
     Fields,
+    Record,
     Refused,
     check_ink,
     id_text,
@@ -24,7 +25,7 @@ from stream_lsh.documents.fields import (
 )
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_reader import read_object
-from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, OTHER, PLAIN, scan_lines
+from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, MISSING, OTHER, PLAIN, scan_lines
 from stream_lsh.documents.times import LAST_TIME, MILLISECONDS_FROM, NO_TIME, milliseconds
 
 __all__ = [
@@ -207,8 +208,8 @@ def parse_lines(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the kernels look for; time, source: their places among the names, -1 without. Not flat: paths or sets, which
-    the kernels check but do not read."""
+    """What the kernels look for; time, source, deleted: their places among the names, -1 without. Not flat: paths or
+    sets, which the kernels check but do not read."""
 
     flat: bool
     names: NDArray[np.uint8]
@@ -216,18 +217,16 @@ class _Plan:
     first_text: int
     time: int
     source: int
+    deleted: int
 
 
 @lru_cache(maxsize=64)
 def _plan(fields: Fields) -> _Plan:
     before = [] if fields.id_field == LINE_ID else [fields.id_field]
-    time = source = -1
-    if fields.time_field is not None:
-        time = len(before)
-        before.append(fields.time_field)
-    if fields.source_field is not None:
-        source = len(before)
-        before.append(fields.source_field)
+    places = []
+    for name in (fields.time_field, fields.source_field, fields.deleted_field):
+        places.append(-1 if name is None else len(before))
+        before += [] if name is None else [name]
     names = [*before, *fields.text_fields]
     flat = fields.set_field is None and not any("." in name for name in names) and len(set(names)) == len(names)
     encoded = [name.encode("utf-8", "surrogatepass") for name in names] if flat else []
@@ -236,8 +235,7 @@ def _plan(fields: Fields) -> _Plan:
         np.frombuffer(b"".join(encoded), np.uint8),
         np.cumsum([len(name) for name in encoded], dtype=np.int64),
         len(before),
-        time,
-        source,
+        *places,
     )
 
 
@@ -251,6 +249,7 @@ class _Parsed:
     fields: Fields
     line_ids: list[bytes] | None
     rejected: dict[int, Rejection]
+    deleted: list[int] = field(default_factory=list)
 
     def flat(
         self,
@@ -267,6 +266,8 @@ class _Parsed:
             kind = kinds[:, 0]
             readable = (kind == PLAIN) | (kind == ESCAPED) | (kind == INTEGER)
             status[~readable | (spans[:, 0, 1] - spans[:, 0, 0] > MAX_ID_BYTES)] = LEFT
+        if plan.deleted >= 0:
+            status[~_says_no(buffer, spans[:, plan.deleted], kinds[:, plan.deleted])] = LEFT
         if plan.time >= 0:
             self._flat_times(plan, buffer, spans, kinds, status, times)
         out = np.empty(int((self.ends - self.starts).sum()), np.uint8)
@@ -284,12 +285,13 @@ class _Parsed:
         if left:
             read: dict[int, bytes] = {}
             for i in left:
-                ids[i], text, times[i], source = self._slowly(i)
-                read[i] = text.encode("utf-8", "surrogatepass")
+                record = self._slowly(i)
+                ids[i], times[i] = record.id, record.time
+                read[i] = record.text.encode("utf-8", "surrogatepass")
                 if sources:
-                    sources[i] = source
+                    sources[i] = record.source
             texts, text_ends = _insert(texts, text_ends, read)
-        return Columns(ids, texts, text_ends, times, self.rejected, sources)
+        return Columns(ids, texts, text_ends, times, self.rejected, sources, self.deleted)
 
     def _flat_sources(self, spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[bytes]:
         """The sources as far as the kernels have found them."""
@@ -326,46 +328,53 @@ class _Parsed:
 
     def nested(self, status: NDArray[np.uint8]) -> Columns:
         """Paths and sets: orjson reads what the kernel has found well-formed and without duplicate keys."""
-        ids: list[bytes] = []
-        texts: list[str] = []
-        times: list[int] = []
-        sources: list[bytes] = []
+        records: list[Record] = []
         data, fields, line_ids = self.data, self.fields, self.line_ids
         lines = zip(self.starts.tolist(), self.ends.tolist(), status.tolist(), strict=True)
         for i, (start, end, state) in enumerate(lines):
             try:
                 if state != ACCEPTED:
                     raise Refused("", "")
-                document = orjson.loads(data[start:end])
-                id, text, time = fields.extract(document, line_ids[i] if line_ids else None)
-                source = fields.source(document)
+                record = fields.extract(orjson.loads(data[start:end]), line_ids[i] if line_ids else None)
             except (Refused, orjson.JSONDecodeError):
                 # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: not the last word.
-                id, text, time, source = self._slowly(i)
-            ids.append(id)
-            texts.append(text)
-            times.append(time)
-            sources.append(source)
-        joined, ends = _join(texts)
-        given = sources if fields.source_field is not None else []
-        return Columns(ids, joined, ends, np.array(times, np.int64), self.rejected, given)
+                records.append(self._slowly(i))
+                continue
+            records.append(record)
+            if record.deleted:
+                self.deleted.append(i)
+        joined, ends = _join([record.text for record in records])
+        times = np.array([record.time for record in records], np.int64)
+        sources = [record.source for record in records] if fields.source_field is not None else []
+        return Columns([record.id for record in records], joined, ends, times, self.rejected, sources, self.deleted)
 
-    def _slowly(self, i: int) -> tuple[bytes, str, int, bytes]:
+    def _slowly(self, i: int) -> Record:
         """Line i read by the one reader that decides what is refused, and why."""
         line_id = self.line_ids[i] if self.line_ids else None
         if i in self.rejected:
-            return line_id or b"null", "", NO_TIME, b""
+            return Record(line_id or b"null", "", NO_TIME)
         try:
-            return self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
+            record = self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
         except Refused as refused:
             self.rejected[i] = Rejection(refused.reason, refused.detail)
-            return line_id or refused.id, "", NO_TIME, b""
+            return Record(line_id or refused.id, "", NO_TIME)
+        if record.deleted:
+            self.deleted.append(i)
+        return record
 
-    def _read(self, line: bytes, line_id: bytes | None) -> tuple[bytes, str, int, bytes]:
+    def _read(self, line: bytes, line_id: bytes | None) -> Record:
         if len(line) > self.fields.max_document_bytes:
             raise Refused("too_large", f"the line has {len(line)} bytes, more than {self.fields.max_document_bytes}")
-        document = read_object(line)
-        return *self.fields.extract(document, line_id), self.fields.source(document)
+        return self.fields.extract(read_object(line), line_id)
+
+
+def _says_no(buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Where a value is missing, false or null, by its first letter; an object or a list has no span."""
+    begins, ends = spans[:, 0], spans[:, 1]
+    letters = buffer[np.where(kinds == OTHER, begins, 0)] if len(buffer) else np.zeros(len(kinds), np.uint8)
+    literal = (kinds == OTHER) & (ends > begins)
+    no: NDArray[np.bool_] = (kinds == MISSING) | literal & ((letters == ord("f")) | (letters == ord("n")))
+    return no
 
 
 def _canonical(id: bytes) -> bytes:

@@ -108,6 +108,7 @@ class Input(ABC):
             parsed.times,
             parsed.rejected,
             parsed.sources,
+            parsed.deleted,
             data=lines.data,
             line_starts=lines.starts,
             line_ends=lines.ends,

@@ -85,6 +85,7 @@ class Job:
             fields = Fields(
                 own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
                 groups.source_field if groups is not None else None, timed=own.window is None,
+                deleted_field=own.deleted_field,
             )  # fmt: skip
             feed = Feed(self._inputs, fields, index.store, growing=persistent)
             outputs = dict(self._outputs)

@@ -47,7 +47,9 @@ def query(
     index = Index(settings, state, read_only=True)
     try:
         own = index.settings
-        fields = Fields(own.id_field, own.text_field, None, own.set_field, own.max_document_bytes)
+        time = own.time_field if own.on_same_id == "update" else None  # which may make a document outdated
+        timed = own.window is None
+        fields = Fields(own.id_field, own.text_field, time, own.set_field, own.max_document_bytes, timed=timed)
         opened = [open_input(name, fields) for name in inputs]
         for source in opened:
             source.check()

@@ -135,7 +135,7 @@ class KafkaSettings(Settings):
     def _embedded(self) -> KafkaSettings:
         for name, why in (
             ("window", "nothing is forgotten yet"), ("source_field", "there are no groups yet"),
-            ("on_same_id", "nothing is replaced yet"),
+            ("on_same_id", "nothing is replaced yet"), ("deleted_field", "nothing is deleted yet"),
         ):  # fmt: skip
             if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise ValueError(
