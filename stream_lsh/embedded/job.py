@@ -14,6 +14,7 @@ from stream_lsh.documents.columns import Batch, Fields
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.pipeline import Stage, chain
+from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, Progress, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
@@ -148,6 +149,7 @@ class _Run:
         self._committed_seq = self._seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now
+        self._places = Places(index) if index.settings.on_same_id == "update" else None
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False
@@ -206,7 +208,9 @@ class _Run:
         found = self._index.match(signed, seqs, clock=int(1000 * time.time()))
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
         events = self._groups.add(judgement, batch.times, batch.sources) if self._groups is not None else None
-        reasons = self._sink.write(batch, judgement, events)
+        if self._places is not None:
+            self._places.add(batch, found[0].row_of)
+        reasons = self._sink.write(batch, judgement, events, self._places.of if self._places is not None else None)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
         source.reached = batch.position
@@ -229,6 +233,8 @@ class _Run:
             "time": int(time.time()),
         }
         more, values = self._groups.take() if self._groups is not None else ({}, {})
+        if self._places is not None:
+            values = {**values, **self._places.take()}
         self._index.commit({**facts, **more}, values)
         self._torn = False
         self._moved = {}

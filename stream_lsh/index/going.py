@@ -33,6 +33,7 @@ from stream_lsh.index.layout import (
     REPLACES,
     SEQ,
     STATUS,
+    STOOD,
     TEXT,
     TIME,
     UNKNOWN,
@@ -130,7 +131,7 @@ def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
     been deleted before, and its heir, if it has one, is to be posted."""
     rows = work.rows
     if stays >= 0:
-        work.results.columns[i, REPLACES] = np.int64(word(rows, row, SEQ))
+        work.results.columns[i, REPLACES], work.results.columns[i, STOOD] = np.int64(word(rows, row, SEQ)), 1
         bury(rows.dead, row)
         return DONE
     heir = _go(i, row, work)
@@ -144,7 +145,8 @@ def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
 def _go(i, row, work):  # type: ignore[no-untyped-def]
     """A version goes by document i; its heir, or -1."""
     rows, columns, heir = work.rows, work.results.columns, NOBODY
-    if stands(row, work):
+    columns[i, STOOD] = stands(row, work)
+    if columns[i, STOOD]:
         heir = heir_of(row, work)
     columns[i, REPLACES] = np.int64(word(rows, row, SEQ))
     bury(rows.dead, row)

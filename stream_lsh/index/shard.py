@@ -238,9 +238,15 @@ class Shard:
 
     def generation_of(self, row: int) -> int:
         """The number of the generation that a row belongs to."""
+        return self.generation_until(row)[0]
+
+    def generation_until(self, row: int) -> tuple[int, int]:
+        """That number, and the first row behind the generation, as far as there are rows."""
+        end = self.count
         for generation in reversed(self.generations):
             if generation.first <= row:
-                return generation.number
+                return generation.number, end
+            end = generation.first
         raise DamagedError(f"row {row} of shard {self.number} is in no generation; restore the folder from a backup")
 
     # -- durability -------------------------------------------------------------------------------------------------

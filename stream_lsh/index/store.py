@@ -32,7 +32,7 @@ from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import seal
 from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
-ROWS, IDS, TEXTS, TOLD, DEAD, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"a"
+ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"a"
 GROUP, MEMBERS, FOUNDERS, SOURCES = b"g", b"n", b"k", b"s"
 _PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES), "groups")}
 _GENERATION = "generation-"  # and its number: the name of its column family

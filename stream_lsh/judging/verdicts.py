@@ -59,8 +59,9 @@ class Judgement:
         starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
             and similarities of m matches.
         truncated: int64[n], matches that are not listed. incomplete: int64[n], what was not compared.
-        replaces: int64[n], number of the version that was deleted or replaced; heirs: int64[n, 2], shard and row of who
-            stands in its place, heir_seqs: int64[n], their numbers; -1 if there is none.
+        replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
+            whether that one was kept; heirs: int64[n, 2], shard and row of who stands in its place, heir_seqs:
+            int64[n], their numbers, -1 if there is none.
     """
 
     ids: Sequence[bytes]
@@ -79,6 +80,7 @@ class Judgement:
     truncated: NDArray[np.int64]
     incomplete: NDArray[np.int64]
     replaces: NDArray[np.int64]
+    stood: NDArray[np.bool_]
     heirs: NDArray[np.int64]
     heir_seqs: NDArray[np.int64]
     names: Names
@@ -148,10 +150,10 @@ def judge(
     incomplete = np.add.reduce([np.where(new, m.incomplete, 0) for m in found])
     reused = status == layout.ID_REUSED
     went = found[0].went  # so far there is one shard where something goes
-    heirs = np.stack((np.where(went[:, 1] < 0, -1, 0), went[:, 1]), axis=1)
+    heirs = np.stack((np.where(went[:, 2] < 0, -1, 0), went[:, 2]), axis=1)
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, similarities, groups, starts, numbers, row, seq, similarity,
-        truncated, incomplete, went[:, 0], heirs, went[:, 2], names,
+        truncated, incomplete, went[:, 0], went[:, 1] > 0, heirs, went[:, 3], names,
     )  # fmt: skip
 
 
