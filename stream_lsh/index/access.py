@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.bits import popcount
 from stream_lsh.hashing.kernels import njit, read_at
-from stream_lsh.index.dead import is_dead
+from stream_lsh.index.dead import DIED, LIVES, STANDS, mark_of
 from stream_lsh.index.layout import (
     COPY,
     FIRST_ROW,
@@ -14,7 +14,6 @@ from stream_lsh.index.layout import (
     FOLLOWED,
     FOLLOWER,
     FOLLOWS,
-    HEIR,
     ID,
     OF,
     ROW_FILE,
@@ -132,11 +131,12 @@ def living(rows, n, out):  # type: ignore[no-untyped-def]
     left = _FIRST
     for k in range(n):
         row = out[k]
-        if is_dead(rows.dead, row):
-            if not word(rows, row, FLAGS) & np.uint64(HEIR):
-                continue
+        mark = mark_of(rows.dead, row)
+        if mark == DIED:
+            continue
+        if mark == STANDS:
             row = np.int64(word(rows, row, OF))
-            if row < rows.seen or is_dead(rows.dead, row):
+            if row < rows.seen or mark_of(rows.dead, row) != LIVES:
                 continue
         out[left] = row
         left += 1

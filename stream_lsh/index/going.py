@@ -14,7 +14,7 @@ from stream_lsh.documents import times
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import word
 from stream_lsh.index.buckets import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
-from stream_lsh.index.dead import bury, is_dead
+from stream_lsh.index.dead import DIED, LIVES, STANDS, bury, mark_of
 from stream_lsh.index.layout import (
     DELETED,
     DROPPED,
@@ -96,8 +96,9 @@ def heir_of(row, work):  # type: ignore[no-untyped-def]
     )
     for k in range(n):
         member = scratch.out[k]
-        mine = word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED)
-        if mine and member != row and not is_dead(rows.dead, member):
+        if member == row or mark_of(rows.dead, member) != LIVES:
+            continue
+        if word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED):
             return member
     return NOBODY
 
@@ -132,7 +133,7 @@ def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
     rows = work.rows
     if stays >= 0:
         work.results.columns[i, REPLACES], work.results.columns[i, STOOD] = np.int64(word(rows, row, SEQ)), 1
-        bury(rows.dead, row)
+        bury(rows.dead, row, DIED)
         return DONE
     heir = _go(i, row, work)
     if heir < 0:
@@ -149,7 +150,7 @@ def _go(i, row, work):  # type: ignore[no-untyped-def]
     if columns[i, STOOD]:
         heir = heir_of(row, work)
     columns[i, REPLACES] = np.int64(word(rows, row, SEQ))
-    bury(rows.dead, row)
+    bury(rows.dead, row, DIED)
     if heir >= 0:
         columns[i, HEIR_OF], columns[i, HEIR_SEQ] = heir, np.int64(word(rows, heir, SEQ))
     return heir
@@ -180,4 +181,4 @@ def _store(i, heir, row, time, work):  # type: ignore[no-untyped-def]
         append(memory, work.scratch.slots[place - batch.starts[i]], batch.keys[place], at - memory.first)
     rows.notes[at & (len(rows.notes) - 1)] = FOLLOWS
     rows.total = at + 1
-    bury(rows.dead, at)
+    bury(rows.dead, at, STANDS if heir >= 0 else DIED)
