@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import random
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +83,29 @@ def test_a_long_history(tmp_path: Path, seed: int, window: str | None) -> None:
     assert sum(verdict[6] is not None and verdict[0] == "unique" for verdict in found) > 5
     facts: Any = information(tmp_path / "index", check=True)
     assert facts["health"]["problems"] == []
+
+
+@pytest.mark.long
+def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Path) -> None:
+    """Each crawl is an update of its page; some pages are taken down, or come late."""
+    chance, documents = random.Random(5), []
+    with lzma.open(shared_data / "terms-3k.jsonl.xz") as file:
+        for line in file:
+            page = json.loads(line)
+            text, time = " ".join(re.findall(r"\w+", page["text"].lower())), page["ts"]
+            documents.append(Document(page["source"], text, time=time))
+            if chance.random() < 0.05:
+                old = chance.choice(documents[-50:])
+                documents.append(Document(old.id, time=chance.choice((None, time)), deleted=True))
+            elif chance.random() < 0.02:
+                documents.append(chance.choice(documents[-50:]))
+    settings = Settings(**{**SURE, "threshold": 0.8}, **UNIQUE, on_same_id="update", memory_documents=500)
+    found = in_pieces(documents, settings, tmp_path / "index", chance)
+    same(found, modelled(documents, settings))
+    kinds = Counter(verdict[0] for verdict in found)
+    assert min(kinds[kind] for kind in ("near_duplicate", "exact_duplicate", "deleted", "outdated")) > 5, kinds
+    assert sum(verdict[6] is not None and verdict[0] == "unique" for verdict in found) > 1000
+    assert sum(verdict[7] is not None for verdict in found) > 5
 
 
 def met(index: Index, text: str) -> int:

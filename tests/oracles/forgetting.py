@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median_low
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ class Seen:
     kept: bool = False
     living: bool = True
 
-    @property
+    @cached_property
     def words(self) -> frozenset[str]:
         return frozenset(self.text.split())
 
