@@ -57,12 +57,15 @@ class Verdict:
     """The verdict on one document.
 
     Attributes:
-        kind: "unique", "near_duplicate", "exact_duplicate", "redelivered" or "rejected" (then `reason` says why).
+        kind: "unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated" (older than what is
+            known of the id) or "rejected" (then `reason` says why).
         first_kind: of a redelivered document the kind that it had first, with `of`, `similarity` and `group` of then.
         of: id of the oldest match; similarity: with that one.
         group: number of the document that founded the group, its own if it was kept; None against "any".
         matches: best first; truncated: how many more there are.
         incomplete: how many things it was not compared with, although they might have matched.
+        replaces: number of the version that was replaced or deleted; heir: id and number of the document that stands
+            for its group now.
     """
 
     id: str | int | None
@@ -77,6 +80,8 @@ class Verdict:
     incomplete: int
     reason: str | None
     verified: str
+    replaces: int | None = None
+    heir: tuple[str | int, int] | None = None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -194,6 +199,8 @@ class Deduplicator:
     def _process(self, documents: Sequence[Document]) -> list[Verdict]:
         self._check_whole()
         found = self._columns(documents)
+        if self._groups is not None and found.deleted:
+            raise UsageError("nothing can be deleted yet from an index that keeps groups")
         seqs = np.arange(self._seq, self._seq + len(documents))
         signed = self._index.sign(found)
         self._torn = True  # a commit sees all of a batch or nothing
@@ -350,7 +357,13 @@ class Deduplicator:
             incomplete=int(judgement.incomplete[i]),
             reason=why[i].reason if i in why else None,
             verified=self.settings.verify,
+            replaces=None if (replaces := int(judgement.replaces[i])) < 0 else replaces,
+            heir=self._heir(judgement, i),
         )
+
+    def _heir(self, judgement: Judgement, i: int) -> tuple[str | int, int] | None:
+        shard, row = judgement.heirs[i].tolist()
+        return None if row < 0 else (orjson.loads(self._index.id_of(shard, row)), int(judgement.heir_seqs[i]))
 
 
 def _encoded(facts: dict[str, Any]) -> bytes:

@@ -35,6 +35,7 @@ ANSWERS = (
 LATE = "decided_after"  # fixes answers too, where some are decided late
 WITHIN = "match_within"  # fixes answers where it is given
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
+UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
 _BANDING = ("signature_size", "bands", "rows")
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
@@ -76,6 +77,10 @@ class Settings(BaseSettings):
     against: Literal["unique", "any"] = Field(
         default="unique", description="compare with what was kept (unique), or with every earlier document (any)"
     )
+    on_same_id: Literal["reject", "update"] = Field(
+        default="reject",
+        description="what comes with another text under an id that is there: it is rejected, or replaces that version",
+    )
     id_field: str = Field(
         default="id", min_length=1, description="field of the id (dotted path); @line: input and line number"
     )
@@ -87,6 +92,9 @@ class Settings(BaseSettings):
     )
     source_field: str | None = Field(
         default=None, min_length=1, description="field of the source (an outlet, say), which groups count"
+    )
+    deleted_field: str | None = Field(
+        default=None, min_length=1, description="field that says, where it is true, that the id is deleted"
     )
     match_within: tuple[str, ...] = Field(
         default=(), description="field whose values must be equal for documents to match (lang, say)"
@@ -173,7 +181,14 @@ class Settings(BaseSettings):
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
         if self.max_ahead is not None and self.window is None:
             raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
-        keys = self.banding.bands + 3
+        if self.on_same_id == "update" and (self.against != "unique" or self.shards > 1):
+            raise ValueError("on_same_id = 'update' needs against = 'unique' and shards = 1 so far")
+        if self.deleted_field is not None and self.on_same_id != "update":
+            raise ValueError(
+                "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
+            )
+        rows = 2 if self.on_same_id == "update" else 1  # that a document may come to: one more posts an heir
+        keys = rows * (self.banding.bands + 3)
         if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:
             raise ValueError(
                 f"generation_documents: at most {_MOST_POSTINGS // keys:,} with {self.banding.bands} bands"
@@ -230,7 +245,8 @@ class Settings(BaseSettings):
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
-        return self.generation_documents or min(2**27, _MOST_POSTINGS // (self.banding.bands + 3))
+        rows = 2 if self.on_same_id == "update" else 1
+        return self.generation_documents or min(2**27, _MOST_POSTINGS // (rows * (self.banding.bands + 3)))
 
     @cached_property
     def answers(self) -> dict[str, Any]:
@@ -248,6 +264,8 @@ class Settings(BaseSettings):
             values[WITHIN] = self.match_within
         if self.window is not None:
             values |= {name: getattr(self, name) for name in WINDOW}
+        if self.on_same_id == "update":
+            values |= {name: getattr(self, name) for name in UPDATES}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
 
     @cached_property
@@ -287,11 +305,11 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, WITHIN, *WINDOW) and name not in given
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES) and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in _BANDING and "recall" in given)
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -318,7 +336,7 @@ class Settings(BaseSettings):
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        names = (*ANSWERS, "window")
+        names = (*ANSWERS, "window", "on_same_id")
         return {name: type(self).model_fields[name].default for name in names} | {WITHIN: []} | dict(stored)
 
     @classmethod

@@ -296,3 +296,23 @@ def test_the_limit_of_open_files_is_raised() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     expected = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
     assert json.loads(done.stdout)[0] == expected
+
+
+def test_updates_and_deletions(tmp_path: Path) -> None:
+    texts = [
+        f"the {word} fox jumps over the lazy dog and runs far away into the deep forest" for word in ("red", "old")
+    ]
+    settings = Settings(on_same_id="update", shingles="words:1", threshold=0.7)
+    with Deduplicator(settings, tmp_path) as deduplicator:
+        feed = [Document("a", texts[0]), Document("b", texts[1]), Document("a", "something else that is not like it")]
+        _, _, changed = deduplicator.process(feed)
+        assert (changed.kind, changed.replaces, changed.heir) == ("unique", 0, ("b", 1))
+        assert len(deduplicator) == 2
+    with Deduplicator(state=tmp_path) as deduplicator:
+        assert [match.id for match in deduplicator.query(texts[0])] == ["b"]
+        (gone,) = deduplicator.process([Document("b", deleted=True, time=1_700_000_000)])
+        assert (gone.kind, gone.group, gone.replaces, gone.heir) == ("deleted", 0, 1, None)
+        assert deduplicator.query(texts[0]) == []
+        (late,) = deduplicator.process([Document("b", texts[1], time=1_600_000_000)])
+        assert (late.kind, late.of, late.group) == ("outdated", None, None)
+        assert len(deduplicator) == 1

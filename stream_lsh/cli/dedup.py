@@ -14,6 +14,7 @@ from stream_lsh.errors import UsageError
 EXAMPLES = """
 stream-lsh dedup feed.jsonl > unique.jsonl
 stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --state index --unique unique.jsonl.zst --verdicts verdicts.jsonl
+stream-lsh dedup feed.jsonl --state index --on-same-id update --deleted-field deleted --time-field changed
 stream-lsh dedup feed.jsonl --state index --groups groups.jsonl --source-field outlet --time-field published
 stream-lsh dedup feed.jsonl --state index --alerts alerts.jsonl --rules rules.toml --time-field published
 producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --text-field body - | consumer

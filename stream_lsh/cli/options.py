@@ -25,14 +25,17 @@ SECTIONS = {
         "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
         "against", "max_matches", "verify_matches", "candidates",
     ),
-    DOCUMENTS: ("id_field", "text_field", "time_field", "match_within", "set_field", "max_document_bytes"),
+    DOCUMENTS: (
+        "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field", "max_document_bytes",
+    ),
     INDEX: (
-        "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents", "memory_documents",
+        "on_same_id", "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents",
+        "memory_documents",
     ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # of the embedded engine's dedup only
-EMBEDDED = ("window", "max_ahead", "source_field")  # what there is not on Kafka yet
+EMBEDDED = ("on_same_id", "deleted_field", "window", "max_ahead", "source_field")  # what there is not on Kafka yet
 COMMON = tuple(name for name in SETTINGS if name not in EMBEDDED)
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {

@@ -60,6 +60,8 @@ def _documents(summary: Summary, max_matches: int, pairs: bool) -> Iterator[str]
         ("near-duplicate" if summary.near_duplicates == 1 else "near-duplicates", summary.near_duplicates, True),
         ("exact duplicate" if summary.exact_duplicates == 1 else "exact duplicates", summary.exact_duplicates, True),
         ("redelivered (same id, same text)", summary.redelivered, False),
+        ("deleted", summary.deleted, False),
+        ("outdated (older than what is known of the id)", summary.outdated, False),
         ("rejected" + _reasons(summary.rejected), rejected, False),
     ]
     width = max(len(f"{number:,}") for _, number, _ in rows)
@@ -67,6 +69,8 @@ def _documents(summary: Summary, max_matches: int, pairs: bool) -> Iterator[str]
         if number or always:
             part = f" {share(number, summary.documents):>6}" if summary.documents else ""
             yield f"  {number:>{width},}{part}  {text}"
+    if summary.replaced:
+        yield f"{count(summary.replaced, 'document')} replaced the version before"
     with_kept = " with kept ones only (against unique)" if pairs and summary.against == "unique" else ""
     yield f"{count(summary.pairs, 'pair')} of similar documents{with_kept}"
     if summary.truncated:

@@ -19,6 +19,7 @@ from stream_lsh.documents.fields import (
     MAX_SOURCE_BYTES,
     MAX_WITHIN_BYTES,
     Fields,
+    Record,
     Refused,
     check_ink,
     id_text,
@@ -49,13 +50,15 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Document:
     """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970;
-    within: with `match_within`, the value of each of its fields (a string, an integer, a boolean or None)."""
+    within: with `match_within`, the value of each of its fields (a string, an integer, a boolean or None). deleted: it
+    has none of these, but perhaps a time, and what there is under its id goes."""
 
     id: str | int
     text: str | None = None
     set: Sequence[str] | None = None
     time: int | None = None
     within: Mapping[str, str | int | None] | None = None
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Columns:
     ids: as JSON text (b'"abc"', b"17"). texts: all texts as UTF-8 ('surrogatepass'), ends: where each ends.
     times: ms since 1970, or NO_TIME. rejected: by place. sources: as JSON text, b"" for none; empty without a
     `source_field`. salts: uint64[n], equal where the values of the fields to match within are; empty without such.
+    deleted: the places of those that only say that their id is deleted.
     """
 
     ids: list[bytes]
@@ -91,6 +95,7 @@ class Columns:
     rejected: dict[int, Rejection] = field(default_factory=dict)
     sources: list[bytes] = field(default_factory=list)
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    deleted: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -102,7 +107,7 @@ class Columns:
         return Columns(
             self.ids[begin:end], self.texts[start:stop], self.ends[begin:end] - start, self.times[begin:end],
             {i - begin: why for i, why in self.rejected.items() if begin <= i < end}, self.sources[begin:end],
-            self.salts[begin:end],
+            self.salts[begin:end], [i - begin for i in self.deleted if begin <= i < end],
         )  # fmt: skip
 
 
@@ -146,12 +151,15 @@ def columns(
     texts: list[str] = []
     times = np.full(len(documents), NO_TIME, np.int64)
     rejected: dict[int, Rejection] = {}
+    deleted: list[int] = []
     within: list[bytes] = []
     for i, document in enumerate(documents):
         id, text, values = b"null", "", b""
         try:
             id = id_text(document.id)
-            if sets:
+            if document.deleted:
+                pass
+            elif sets:
                 if document.set is None:
                     raise Refused("missing_field", "the document has no set", id)
                 text = set_text(document.set, "the set", id)
@@ -171,7 +179,10 @@ def columns(
                     times[i] = milliseconds(document.time)
                 except ValueError as error:
                     raise Refused("bad_time", str(error), id) from None
-            values = _within(document, match_within, id)
+            if document.deleted:
+                deleted.append(i)
+            else:
+                values = _within(document, match_within, id)
         except Refused as refused:
             rejected[i] = Rejection(refused.reason, refused.detail)
             text = ""
@@ -179,7 +190,7 @@ def columns(
         texts.append(text)
         within.append(values)
     joined, ends = _join(texts)
-    return Columns(ids, joined, ends, times, rejected, salts=_salts(within if match_within else []))
+    return Columns(ids, joined, ends, times, rejected, salts=_salts(within if match_within else []), deleted=deleted)
 
 
 def _within(document: Document, match_within: Sequence[str], id: bytes) -> bytes:
@@ -236,8 +247,8 @@ def parse_lines(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the kernels look for; time, source: their places among the names, -1 without; within: those of the fields to
-    match within. Not flat: paths or sets, which the kernels check but do not read."""
+    """What the kernels look for; time, source, deleted: their places among the names, -1 without; within: those of the
+    fields to match within. Not flat: paths or sets, which the kernels check but do not read."""
 
     flat: bool
     names: NDArray[np.uint8]
@@ -245,19 +256,18 @@ class _Plan:
     first_text: int
     time: int
     source: int
+    deleted: int
     within: tuple[int, ...]
 
 
 @lru_cache(maxsize=64)
 def _plan(fields: Fields) -> _Plan:
     before = [] if fields.id_field == LINE_ID else [fields.id_field]
-    time = source = -1
-    if fields.time_field is not None:
-        time = len(before)
-        before.append(fields.time_field)
-    if fields.source_field is not None:
-        source = len(before)
-        before.append(fields.source_field)
+    places = []
+    for name in (fields.time_field, fields.source_field, fields.deleted_field):
+        places.append(-1 if name is None else len(before))
+        before += [] if name is None else [name]
+    time, source, deleted = places
     before += [name for name in fields.match_within if name not in before]
     names = [*before, *fields.text_fields]
     flat = fields.set_field is None and not any("." in name for name in names) and len(set(names)) == len(names)
@@ -269,6 +279,7 @@ def _plan(fields: Fields) -> _Plan:
         len(before),
         time,
         source,
+        deleted,
         tuple(before.index(name) for name in fields.match_within),
     )
 
@@ -283,6 +294,7 @@ class _Parsed:
     fields: Fields
     line_ids: list[bytes] | None
     rejected: dict[int, Rejection]
+    deleted: list[int] = field(default_factory=list)
 
     def flat(
         self,
@@ -299,6 +311,8 @@ class _Parsed:
             kind = kinds[:, 0]
             readable = (kind == PLAIN) | (kind == ESCAPED) | (kind == INTEGER)
             status[~readable | (spans[:, 0, 1] - spans[:, 0, 0] > MAX_ID_BYTES)] = LEFT
+        if plan.deleted >= 0:
+            status[~_says_no(buffer, spans[:, plan.deleted], kinds[:, plan.deleted])] = LEFT
         if plan.time >= 0:
             self._flat_times(plan, buffer, spans, kinds, status, times)
         within = self._flat_within(plan, spans, kinds, status)
@@ -317,14 +331,15 @@ class _Parsed:
         if left:
             read: dict[int, bytes] = {}
             for i in left:
-                ids[i], text, times[i], source, values = self._slowly(i)
-                read[i] = text.encode("utf-8", "surrogatepass")
+                record = self._slowly(i)
+                ids[i], times[i] = record.id, record.time
+                read[i] = record.text.encode("utf-8", "surrogatepass")
                 if sources:
-                    sources[i] = source
+                    sources[i] = record.source
                 if within:
-                    within[i] = values
+                    within[i] = record.within
             texts, text_ends = _insert(texts, text_ends, read)
-        return Columns(ids, texts, text_ends, times, self.rejected, sources, _salts(within))
+        return Columns(ids, texts, text_ends, times, self.rejected, sources, _salts(within), self.deleted)
 
     def _flat_within(
         self, plan: _Plan, spans: NDArray[np.int64], kinds: NDArray[np.uint8], status: NDArray[np.uint8]
@@ -379,50 +394,55 @@ class _Parsed:
 
     def nested(self, status: NDArray[np.uint8]) -> Columns:
         """Paths and sets: orjson reads what the kernel has found well-formed and without duplicate keys."""
-        ids: list[bytes] = []
-        texts: list[str] = []
-        times: list[int] = []
-        sources: list[bytes] = []
-        within: list[bytes] = []
+        records: list[Record] = []
         data, fields, line_ids = self.data, self.fields, self.line_ids
         lines = zip(self.starts.tolist(), self.ends.tolist(), status.tolist(), strict=True)
         for i, (start, end, state) in enumerate(lines):
             try:
                 if state != ACCEPTED:
                     raise Refused("", "")
-                document = orjson.loads(data[start:end])
-                id, text, time = fields.extract(document, line_ids[i] if line_ids else None)
-                source, values = fields.source(document), fields.within(document, id)
+                record = fields.extract(orjson.loads(data[start:end]), line_ids[i] if line_ids else None)
             except (Refused, orjson.JSONDecodeError):
                 # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: not the last word.
-                id, text, time, source, values = self._slowly(i)
-            ids.append(id)
-            texts.append(text)
-            times.append(time)
-            sources.append(source)
-            within.append(values)
-        joined, ends = _join(texts)
-        given = sources if fields.source_field is not None else []
-        salts = _salts(within if fields.match_within else [])
-        return Columns(ids, joined, ends, np.array(times, np.int64), self.rejected, given, salts)
+                records.append(self._slowly(i))
+                continue
+            records.append(record)
+            if record.deleted:
+                self.deleted.append(i)
+        joined, ends = _join([record.text for record in records])
+        times = np.array([record.time for record in records], np.int64)
+        sources = [record.source for record in records] if fields.source_field is not None else []
+        salts = _salts([record.within for record in records] if fields.match_within else [])
+        ids = [record.id for record in records]
+        return Columns(ids, joined, ends, times, self.rejected, sources, salts, self.deleted)
 
-    def _slowly(self, i: int) -> tuple[bytes, str, int, bytes, bytes]:
+    def _slowly(self, i: int) -> Record:
         """Line i read by the one reader that decides what is refused, and why."""
         line_id = self.line_ids[i] if self.line_ids else None
         if i in self.rejected:
-            return line_id or b"null", "", NO_TIME, b"", b""
+            return Record(line_id or b"null", "", NO_TIME)
         try:
-            return self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
+            record = self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
         except Refused as refused:
             self.rejected[i] = Rejection(refused.reason, refused.detail)
-            return line_id or refused.id, "", NO_TIME, b"", b""
+            return Record(line_id or refused.id, "", NO_TIME)
+        if record.deleted:
+            self.deleted.append(i)
+        return record
 
-    def _read(self, line: bytes, line_id: bytes | None) -> tuple[bytes, str, int, bytes, bytes]:
+    def _read(self, line: bytes, line_id: bytes | None) -> Record:
         if len(line) > self.fields.max_document_bytes:
             raise Refused("too_large", f"the line has {len(line)} bytes, more than {self.fields.max_document_bytes}")
-        document = read_object(line)
-        id, text, time = self.fields.extract(document, line_id)
-        return id, text, time, self.fields.source(document), self.fields.within(document, id)
+        return self.fields.extract(read_object(line), line_id)
+
+
+def _says_no(buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Where a value is missing, false or null, by its first letter; an object or a list has no span."""
+    begins, ends = spans[:, 0], spans[:, 1]
+    letters = buffer[np.where(kinds == OTHER, begins, 0)] if len(buffer) else np.zeros(len(kinds), np.uint8)
+    literal = (kinds == OTHER) & (ends > begins)
+    no: NDArray[np.bool_] = (kinds == MISSING) | literal & ((letters == ord("f")) | (letters == ord("n")))
+    return no
 
 
 def _canonical(id: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -31,6 +32,19 @@ class Refused(Exception):
         self.id = id
 
 
+class Record(NamedTuple):
+    """What a parsed object says: id as JSON text, text, time (ms, or NO_TIME), source as JSON text (b"" = none), the
+    values to match within as `within_text` has them; or that its id is deleted, and then it has neither text nor
+    values."""
+
+    id: bytes
+    text: str
+    time: int
+    source: bytes = b""
+    within: bytes = b""
+    deleted: bool = False
+
+
 @dataclass(frozen=True)
 class Fields:
     """Where a document's parts stand in its JSON object.
@@ -39,6 +53,8 @@ class Fields:
     joined by one space. With `set_field` a list takes the place of the texts. timed: every document must have a time.
     The source does not decide about a document: where it is not there, or no string or integer of at most
     MAX_SOURCE_BYTES as JSON, it has none. match_within: their values must be equal for two documents to match.
+    deleted_field: where it is true the id is deleted, and nothing else is needed; where it is false, null or missing it
+    is a document.
     """
 
     id_field: str = "id"
@@ -49,9 +65,44 @@ class Fields:
     source_field: str | None = None
     timed: bool = True
     match_within: tuple[str, ...] = ()
+    deleted_field: str | None = None
 
-    def source(self, document: dict[str, object]) -> bytes:
-        """The source of a parsed object as JSON text, b"" if it has none."""
+    def extract(self, document: dict[str, object], line_id: bytes | None = None) -> Record:
+        """What a parsed object says. `line_id` is the id to use when `id_field` is LINE_ID. Raises Refused."""
+        id = line_id if line_id is not None else id_text(_required(document, self.id_field, b"null"))
+        deleted = self._deleted(document, id)
+        text = "" if deleted else self._text(document, id)
+        timed, time = self.timed and not deleted, NO_TIME
+        if self.time_field is not None and (timed or _resolve(document, self.time_field) not in (_ABSENT, None)):
+            try:
+                time = milliseconds(_required(document, self.time_field, id))
+            except ValueError as error:
+                raise Refused("bad_time", f"the field {_quoted(self.time_field)}: {error}", id) from None
+        within = b"" if deleted else self._within(document, id)
+        return Record(id, text, time, self._source(document), within, deleted)
+
+    def _deleted(self, document: dict[str, object], id: bytes) -> bool:
+        if self.deleted_field is None:
+            return False
+        value = _resolve(document, self.deleted_field)
+        if value is _ABSENT or value is None or isinstance(value, bool):
+            return value is True
+        raise Refused("wrong_type", f"the field {_quoted(self.deleted_field)} is {_kind(value)}, not a boolean", id)
+
+    def _text(self, document: dict[str, object], id: bytes) -> str:
+        if self.set_field is not None:
+            return set_text(_required(document, self.set_field, id), f"the field {_quoted(self.set_field)}", id)
+        parts = []
+        for field in self.text_fields:
+            part = _required(document, field, id)
+            if not isinstance(part, str):
+                raise Refused("wrong_type", f"the field {_quoted(field)} is {_kind(part)}, not a string", id)
+            parts.append(part)
+        text = " ".join(parts)
+        check_ink(text, id)
+        return text
+
+    def _source(self, document: dict[str, object]) -> bytes:
         if self.source_field is None:
             return b""
         try:
@@ -60,35 +111,10 @@ class Fields:
             return b""
         return text if len(text) <= MAX_SOURCE_BYTES else b""
 
-    def within(self, document: dict[str, object], id: bytes) -> bytes:
+    def _within(self, document: dict[str, object], id: bytes) -> bytes:
         """The values to match within of a parsed object, as `within_text` has them. Raises Refused."""
         values = {name: _resolve(document, name) for name in self.match_within}
         return within_text({name: None if value is _ABSENT else value for name, value in values.items()}, id)
-
-    def extract(self, document: dict[str, object], line_id: bytes | None = None) -> tuple[bytes, str, int]:
-        """Id (as JSON text), text and time (ms, NO_TIME without time_field) of a parsed object.
-
-        `line_id` is the id to use when `id_field` is LINE_ID. Raises Refused.
-        """
-        id = line_id if line_id is not None else id_text(_required(document, self.id_field, b"null"))
-        if self.set_field is not None:
-            text = set_text(_required(document, self.set_field, id), f"the field {_quoted(self.set_field)}", id)
-        else:
-            parts = []
-            for field in self.text_fields:
-                part = _required(document, field, id)
-                if not isinstance(part, str):
-                    raise Refused("wrong_type", f"the field {_quoted(field)} is {_kind(part)}, not a string", id)
-                parts.append(part)
-            text = " ".join(parts)
-            check_ink(text, id)
-        time = NO_TIME
-        if self.time_field is not None and (self.timed or _resolve(document, self.time_field) not in (_ABSENT, None)):
-            try:
-                time = milliseconds(_required(document, self.time_field, id))
-            except ValueError as error:
-                raise Refused("bad_time", f"the field {_quoted(self.time_field)}: {error}", id) from None
-        return id, text, time
 
 
 def key_text(document: dict[str, object], path: str) -> bytes | None:

@@ -277,6 +277,8 @@ def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | Non
             raise UsageError(
                 "--groups: only under --against unique there are groups: what was dropped for one document"
             )
+        if index.settings.on_same_id == "update":
+            raise UsageError("--groups: so far an index keeps none whose documents are replaced (on_same_id = update)")
         if (index.store.named("job") or {}).get("next_seq"):
             raise StateError(NO_GROUPS.format(index.folder))
         fact = {"source_field": source_field, "latest": None}

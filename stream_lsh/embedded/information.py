@@ -12,6 +12,7 @@ from typing import Any
 
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.index.dead import DEAD_ROWS, Dead
 from stream_lsh.index.files import looking
 from stream_lsh.index.generation import FOLDER, folder_of
 from stream_lsh.index.index import TRIES, check_format, disk_bytes
@@ -110,6 +111,12 @@ def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]
                 yield from _of_generation(state, found, store, number, generation)
             except StreamLshError as error:
                 yield str(error)
+        if store is not None:
+            places = [(generation["number"], generation["first"]) for generation in shard["generations"]]
+            try:
+                Dead.of(_gone(shard)).restore(store, number, places, shard["rows"], shard.get(DEAD_ROWS, 0))
+            except StreamLshError as error:
+                yield str(error)
 
 
 def _of_generation(
@@ -139,7 +146,7 @@ def _of_generation(
 def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> dict[str, object]:
     index, job = found.index, found.job
     created, committed = index["created"], job.get("time", index["created"])
-    held = [shard["rows"] - _gone(shard) for shard in found.shards]
+    held = [shard["rows"] - _gone(shard) - shard.get(DEAD_ROWS, 0) for shard in found.shards]
     rows = sum(held)
     bytes_on_disk = {name: disk_bytes(state / name) for name in ("db", FOLDER) if (state / name).is_dir()}
     total = sum(bytes_on_disk.values())

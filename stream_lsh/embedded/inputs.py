@@ -109,6 +109,7 @@ class Input(ABC):
             parsed.rejected,
             parsed.sources,
             parsed.salts,
+            parsed.deleted,
             data=lines.data,
             line_starts=lines.starts,
             line_ends=lines.ends,

@@ -16,6 +16,7 @@ from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.pipeline import Stage, chain
+from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, Progress, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
@@ -94,7 +95,7 @@ class Job:
             fields = Fields(
                 own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
                 groups.source_field if groups is not None else None, timed=own.window is None,
-                match_within=own.match_within,
+                match_within=own.match_within, deleted_field=own.deleted_field,
             )  # fmt: skip
             feed = Feed(self._inputs, fields, index.store, growing=persistent)
             outputs = dict(self._outputs)
@@ -159,6 +160,7 @@ class _Run:
         self._committed_seq = self._seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now
+        self._places = Places(index) if index.settings.on_same_id == "update" else None
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False
@@ -221,7 +223,10 @@ class _Run:
             events = self._groups.add(judgement, batch.times, signed.documents.log, batch.sources)
             if self._alerts is not None:
                 alerts = self._alerts.add(signed, judgement, batch, events)
-        reasons = self._sink.write(batch, judgement, events, alerts)
+        if self._places is not None:
+            self._places.add(batch, found[0].row_of)
+        place_of = self._places.of if self._places is not None else None
+        reasons = self._sink.write(batch, judgement, events, alerts, place_of)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
         source.reached = batch.position
@@ -246,6 +251,8 @@ class _Run:
         more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
         if self._alerts is not None:
             more.update(self._alerts.take())
+        if self._places is not None:
+            values = {**values, **self._places.take()}
         self._index.commit({**facts, **more}, values, ranges)
         self._torn = False
         self._moved = {}

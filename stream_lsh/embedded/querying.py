@@ -47,9 +47,11 @@ def query(
     index = Index(settings, state, read_only=True)
     try:
         own = index.settings
+        time = own.time_field if own.on_same_id == "update" else None  # which may make a document outdated
         fields = Fields(
-            own.id_field, own.text_field, None, own.set_field, own.max_document_bytes, match_within=own.match_within
-        )
+            own.id_field, own.text_field, time, own.set_field, own.max_document_bytes, timed=own.window is None,
+            match_within=own.match_within,
+        )  # fmt: skip
         opened = [open_input(name, fields) for name in inputs]
         for source in opened:
             source.check()

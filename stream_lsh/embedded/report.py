@@ -54,7 +54,7 @@ class Summary:
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
     against: what documents were compared with, "unique" or "any". window: None = nothing is forgotten. alerts: None =
-    there are no rules.
+    there are no rules. replaced: versions that went because a new one came.
     """
 
     documents: int
@@ -76,6 +76,9 @@ class Summary:
     state: str | None
     window: Forgetting | None = None
     alerts: Alerted | None = None
+    deleted: int = 0
+    outdated: int = 0
+    replaced: int = 0
 
 
 @dataclass
@@ -88,6 +91,7 @@ class Counts:
     pairs: int = 0
     truncated: int = 0
     incomplete: int = 0
+    replaced: int = 0
 
     def add(self, judgement: Judgement, reasons: list[str]) -> None:
         self.documents += len(judgement.ids)
@@ -98,6 +102,7 @@ class Counts:
         self.pairs += len(judgement.matched_rows)
         self.truncated += int(np.count_nonzero(judgement.truncated))
         self.incomplete += int(np.count_nonzero(judgement.incomplete))
+        self.replaced += int(np.count_nonzero((judgement.replaces >= 0) & (judgement.kinds != Kind.DELETED)))
 
     def progress(self, bytes_read: int, bytes_total: int | None, seconds: float) -> Progress:
         return Progress(
@@ -139,6 +144,9 @@ class Counts:
             state=state,
             window=window,
             alerts=alerts,
+            deleted=self.kinds[Kind.DELETED],
+            outdated=self.kinds[Kind.OUTDATED],
+            replaced=self.replaced,
         )
 
     @property

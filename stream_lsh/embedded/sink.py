@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, ch
 from stream_lsh.errors import OutputError
 from stream_lsh.judging.groups import Events
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, reasons, verdict_lines
+
+PlaceOf = Callable[[int], bytes | None]
+"""Where in the inputs a row stood, as JSON; None if that is not known."""
 
 STANDARD = "-"
 SPOOL = "standard-output"
@@ -88,30 +91,34 @@ class Sink:
             return output
         return Output.standard(before)
 
-    def write(self, batch: Batch, judgement: Judgement, events: Events | None, alerts: bytes) -> list[str]:
+    def write(
+        self,
+        batch: Batch,
+        judgement: Judgement,
+        events: Events | None,
+        alerts: bytes,
+        place_of: PlaceOf | None = None,
+    ) -> list[str]:
         """Write what follows from a batch, what it did to groups, and alerts; returns the reasons of its rejections."""
-        unique = self._outputs.get("unique")
-        if unique is not None and (lines := raw_lines(batch, judgement.kinds == Kind.UNIQUE)):
-            self._put(unique, lines)
-        pairs = self._outputs.get("pairs")
-        if pairs is not None and (lines := pair_lines(judgement, self._verified)):
-            self._put(pairs, lines)
-        verdicts = self._outputs.get("verdicts")
-        if verdicts is not None:
-            self._put(verdicts, verdict_lines(judgement))
-        groups = self._outputs.get("groups")
-        if groups is not None and events is not None:
+        if "unique" in self._outputs:
+            self.put("unique", unique_lines(batch, judgement, place_of))
+        if "pairs" in self._outputs:
+            self.put("pairs", pair_lines(judgement, self._verified))
+        if "verdicts" in self._outputs:
+            self.put("verdicts", verdict_lines(judgement))
+        if "groups" in self._outputs and events is not None:
             for lines in events.lines(batch.ids, judgement.seqs):
-                self._put(groups, lines)
-        if alerts:
-            self._put(self._outputs["alerts"], alerts)
+                self.put("groups", lines)
+        self.put("alerts", alerts)
         rejected = reasons(judgement, batch.rejected)
-        dead = self._outputs.get("dead_letters")
-        if dead is not None and rejected:
-            self._put(dead, b"".join([batch.dead_letter(i, rejected[i]) for i in sorted(rejected)]))
+        self.put("dead_letters", b"".join([batch.dead_letter(i, rejected[i]) for i in sorted(rejected)]))
         return [rejected[i].reason for i in sorted(rejected)]
 
-    def _put(self, output: Output, lines: bytes) -> None:
+    def put(self, name: str, lines: bytes) -> None:
+        """Write lines to an output, if there is one of that name."""
+        output = self._outputs.get(name)
+        if output is None or not lines:
+            return
         output.write(lines)
         if self._spool is not None and output is not self._spool and output.name == "standard output":
             self._spool.write(lines)
@@ -140,9 +147,41 @@ class Sink:
             output.close()
 
 
-def raw_lines(batch: Batch, chosen: NDArray[np.bool_]) -> bytes:
-    """The bytes of the chosen documents as they came in, each with a newline; neighbours are copied in one piece."""
-    at = np.flatnonzero(chosen)
+def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf | None) -> bytes:
+    """The bytes of what was kept, and before them the lines of what went."""
+    at = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
+    gone = went(judgement)
+    parts, done = [], 0
+    for i, end in zip(gone.tolist(), np.searchsorted(at, gone).tolist(), strict=True):
+        parts += [raw_lines(batch, at[done:end]), gone_line(judgement, i, place_of)]
+        done = end
+    return b"".join([*parts, raw_lines(batch, at[done:])])
+
+
+def gone_lines(judgement: Judgement, place_of: PlaceOf | None) -> bytes:
+    """The lines of what went."""
+    return b"".join([gone_line(judgement, i, place_of) for i in went(judgement).tolist()])
+
+
+def went(judgement: Judgement) -> NDArray[np.int64]:
+    """With which documents of a batch a kept one went that is not there any more under its id, or has an heir."""
+    gone: NDArray[np.int64] = np.flatnonzero(
+        judgement.stood & ((judgement.kinds != Kind.UNIQUE) | (judgement.heir_seqs >= 0))
+    )
+    return gone
+
+
+def gone_line(judgement: Judgement, i: int, place_of: PlaceOf | None) -> bytes:
+    """That a kept document went with document i, who stands in its place, and where that one's line is."""
+    heir, place = b"null", None
+    if judgement.heir_seqs[i] >= 0:
+        shard, row = judgement.heirs[i].tolist()
+        heir, place = judgement.names.id_of(shard, row), place_of(row) if place_of is not None else None
+    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (judgement.ids[i], heir, place or b"null")
+
+
+def raw_lines(batch: Batch, at: NDArray[np.int64]) -> bytes:
+    """The bytes of these documents as they came in, each with a newline; neighbours are copied in one piece."""
     if not len(at):
         return b""
     starts, ends = batch.line_starts[at], batch.line_ends[at]

@@ -6,6 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.bits import popcount
 from stream_lsh.hashing.kernels import njit, read_at
+from stream_lsh.index.dead import DIED, LIVES, STANDS, mark_of
 from stream_lsh.index.layout import (
     COPY,
     FIRST_ROW,
@@ -14,6 +15,7 @@ from stream_lsh.index.layout import (
     FOLLOWER,
     FOLLOWS,
     ID,
+    OF,
     ROW_FILE,
     ROWS_AT,
     SEQ,
@@ -120,3 +122,22 @@ def note_of(rows, row):  # type: ignore[no-untyped-def]
 def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
     """Whether a row has the same hash as a document: of the id (what = ID), of the text (TEXT)."""
     return word(rows, row, what) == batch.words[i, what] and word(rows, row, what + 1) == batch.words[i, what + 1]
+
+
+@njit
+def living(rows, n, out):  # type: ignore[no-untyped-def]
+    """Of the n rows in `out` leave those that live, and in the place of one that stands for an heir the heir; their new
+    number."""
+    left = _FIRST
+    for k in range(n):
+        row = out[k]
+        mark = mark_of(rows.dead, row)
+        if mark == DIED:
+            continue
+        if mark == STANDS:
+            row = np.int64(word(rows, row, OF))
+            if row < rows.seen or mark_of(rows.dead, row) != LIVES:
+                continue
+        out[left] = row
+        left += 1
+    return left

@@ -91,6 +91,7 @@ def sign_batch(
     owner = owners(columns.ids, settings.shards)
     frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
     documents = batch_of(hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times)
+    documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:
         shingles = AllShingles(Sets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_)))

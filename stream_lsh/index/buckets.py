@@ -6,13 +6,15 @@ import numpy as np
 
 from stream_lsh.hashing.kernels import half_at, njit, read_at, word_at
 from stream_lsh.index.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, LAST, POSTINGS, WORDS
-from stream_lsh.index.memory import empty, first_since, newest, posting_key, since
+from stream_lsh.index.memory import empty, first_since, newest, oldest, posted, posting_key, since
 from stream_lsh.index.runs import filter_mask, filter_word
 
 __all__ = [
     "COPIES",
     "FOLLOWERS",
+    "HEIRS",
     "count",
+    "earliest",
     "empty",
     "first_of",
     "key_behind",
@@ -23,14 +25,16 @@ __all__ = [
     "read",
 ]
 
-FOLLOWERS, COPIES = np.uint64(1), np.uint64(2)  # what stands behind a row; under `unique` what was dropped for it
+# What stands behind a row; under `unique`, behind the number of a group: its dropped members, and its heirs.
+FOLLOWERS, COPIES, HEIRS = np.uint64(1), np.uint64(2), np.uint64(3)
 _ONE = np.uint64(1)
 _HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1 << 32)
 
 
 @njit
 def key_behind(hashed, what):  # type: ignore[no-untyped-def]
-    """The key under which is posted what stands behind the row with this hash of the id (splitmix64's finaliser)."""
+    """The key under which is posted what stands behind the row with this hash of the id, or under `unique` what belongs
+    to the group with this number (splitmix64's finaliser)."""
     x = hashed ^ (what * np.uint64(0x9E3779B97F4A7C15))
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -187,3 +191,18 @@ def first_of(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyp
                 _load(runs, r, start, start + 1, room)
                 return runs[r, FIRST] + np.int64(room[0] & _ROW)
     return first_since(memory, slot, row)
+
+
+@njit
+def earliest(key, slot, hits, runs, memory, row, limit, room, out):  # type: ignore[no-untyped-def]
+    """The oldest rows under a key from `row` on, at most `limit`, oldest first, in `out`; their number. hits:
+    uint64[1, w], of `probe`."""
+    n = np.int64(0)
+    for r in range(len(runs) - 1, -1, -1):
+        if n < limit and hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
+            start, stop, loaded = key_range(runs, r, key, row, room)
+            begin, n = n, _rows_of(runs, r, start, min(stop, start + limit - n), loaded, room, out, n)
+            for k in range((n - begin) >> 1):
+                out[begin + k], out[n - 1 - k] = out[n - 1 - k], out[begin + k]
+    passed = posted(memory, slot, key) - since(memory, slot, key, row)
+    return n + oldest(memory, slot, key, passed, limit - n, out[n:])

@@ -6,8 +6,9 @@ import numpy as np
 
 from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import agreement_with, equal, in_ring, name_of, note_of
+from stream_lsh.index.access import agreement_with, equal, in_ring, living, name_of, note_of
 from stream_lsh.index.buckets import COPIES, FOLLOWERS, count, empty, first_of, key_behind, nowhere, probe, read
+from stream_lsh.index.dead import any_dead
 from stream_lsh.index.layout import FOLLOWED, FOLLOWS
 from stream_lsh.index.memory import find
 from stream_lsh.index.undecided import read_undecided
@@ -17,7 +18,7 @@ _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
 _AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
-_ENTRIES = np.int64(16)  # so many times as many rows of a bucket are read for those behind whom others stand
+ENTRIES = np.int64(16)  # so many times as many rows of a bucket are read where some are dead, or stand for others
 
 
 @njit(inline="always")
@@ -82,7 +83,9 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
     first, row, entries = batch.starts[i], rows.seen, limits.bucket
     if not limits.unique and rows.guides < rows.seen:
-        row, entries = rows.guides, _ENTRIES * limits.bucket
+        row, entries = rows.guides, ENTRIES * limits.bucket
+    if any_dead(rows.dead):
+        entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
     for j in range(bands if limits.unique else bands + 1):  # the bucket of its text: known already, or like a band
         slot, at = scratch.slots[j], first + j
@@ -92,6 +95,8 @@ def gather(i, work):  # type: ignore[no-untyped-def]
         n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
         if more and most < entries:
             return NOBODY
+        if any_dead(rows.dead):
+            n = living(rows, n, out)
         if n > limits.bucket and out[limits.bucket] >= rows.seen:
             n, more = limits.bucket, True
         cut += more

@@ -16,7 +16,8 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns
-from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.errors import DamagedError, StateError, StreamLshError, UsageError
 from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index import compiling
@@ -24,7 +25,7 @@ from stream_lsh.index.batch import SignedBatch, parts, sign_batch
 from stream_lsh.index.files import looking, make_folder, raise_limit
 from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import NO_GROUP, SEQ, TIME, VALID
+from stream_lsh.index.layout import DELETION, NO_GROUP, SEQ, TIME, VALID
 from stream_lsh.index.leaving import Leaving
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
@@ -162,8 +163,11 @@ class Index:
         Batches must come in order, from one thread.
 
         Raises:
-            UsageError: there is a window, and the first document has no event time.
+            UsageError: there is a window, and the first document has no event time; or something is to be deleted, and
+            this index cannot. Nothing has changed.
         """
+        if (batch.documents.what & np.uint8(DELETION)).any():
+            self._check_deletes()
         for shard in self.shards:
             shard.poll()
             if shard.full:
@@ -196,12 +200,21 @@ class Index:
             for number in range(len(self.shards))
         ]
 
+    def _check_deletes(self) -> None:
+        settings = self.settings
+        if settings.against != "unique" or settings.shards > 1:
+            raise UsageError(
+                f"nothing can be deleted from the index in {self.folder}, which has against = {settings.against} and "
+                f"shards = {settings.shards}: so far that needs one with against = unique and shards = 1"
+            )
+
     def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
         """The generations that the documents of a batch belong to; with a window they get their log times, too."""
         if self.window is None:
             return places // self.settings.documents_of_a_generation
         documents = batch.documents
         times, counts = documents.words[:, TIME].astype(np.int64), documents.what & np.uint8(VALID) != 0
+        counts |= (documents.what & np.uint8(DELETION) != 0) & (times != NO_TIME)
         documents.log[:], generations = self.window.enter(times, counts, places, clock)
         return generations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.structs import Bytes, Flag, Number, Numbers, Numbers2, Real, Struct, Unsigned, Words, Words2
+from stream_lsh.index.dead import Dead
 
 
 def _numbers(*values: int) -> tuple[np.int64, ...]:
@@ -13,18 +14,22 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 
 
 # Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
-# stands behind, 0 if it stands for itself. SIMILARITY: with that one, a float's bits. GROUP: number of the founder.
-# MASK, under `any` only: the bands in which it is posted. With a window the log time follows; then the signature.
+# stands behind, 0 if it stands for itself; of an HEIR the row of who is meant. SIMILARITY: with that one, a float's
+# bits. GROUP: number of the founder. MASK, under `any` only: the bands in which it is posted. With a window the log
+# time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
-DROPPED, FOLLOWER, COPY, CERTAIN = _numbers(1, 2, 4, 8)
+# DELETED: not a document, but that its id was deleted; TIME is the first event time that is not older, and it is posted
+# under the id. HEIR: it stands besides where a document is met that was dropped at first and is kept now.
+DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, HEIR = _numbers(1, 2, 4, 8, 16, 32)
 KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
 NO_GROUP = -1
 
-VALID, OWNED = _numbers(1, 2)  # a document: it is not rejected; this shard is the one that stores it
-NEW, REDELIVERED, ID_REUSED, INVALID = _numbers(0, 1, 2, 3)  # what became of it
+# A document: it is not rejected; this shard is the one that stores it. Or a record that an id is deleted.
+VALID, OWNED, DELETION = _numbers(1, 2, 4)
+NEW, REDELIVERED, ID_REUSED, INVALID, GONE, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # what became of it
 
 # Columns of the table of generations.
 FIRST_ROW, ROW_FILE, ROWS_AT = _numbers(0, 1, 2)
@@ -35,8 +40,11 @@ COLUMNS = 8
 # Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1. KIND, OLDEST,
 # OLDEST_SEQ, GROUP_OF: the verdict as far as the shard knows it, and the first one of a redelivered document; row and
 # number are -1 where there is none. MORE: matches that are not listed; of those decided late, what was not compared of
-# the undecided. INCOMPLETE: what was not compared.
+# the undecided. INCOMPLETE: what was not compared. REPLACES: number of the version that went, or -1; STOOD: whether it
+# was kept; HEIR_OF, HEIR_SEQ: row and number of who was posted in its place, or -1.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
+REPLACES, STOOD, HEIR_OF, HEIR_SEQ = _numbers(9, 10, 11, 12)
+RESULTS = 13
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
 
@@ -53,7 +61,7 @@ class Batch(Struct):
     """
 
     words: Words2  # [n, MASK]
-    what: Bytes  # VALID, OWNED
+    what: Bytes  # VALID, OWNED, DELETION
     keys: Words
     starts: Numbers
     hits: Words2
@@ -88,6 +96,7 @@ class Rows(Struct):
     seen: Number
     seen_log: Number  # its log time, -1 if it is not known
     guides: Number
+    dead: Dead
 
 
 FOLLOWS, FOLLOWED = _numbers(1, 2)  # it stands behind another one; others stand behind it
@@ -101,6 +110,7 @@ class Limits(Struct):
     alone: Flag  # there is no other shard: what is found here is the verdict
     late: Flag  # under `unique`, as there are others: rows are posted once it is known whether they were kept
     store: Flag  # else documents are only looked up
+    update: Flag  # an id that comes with another text replaces what was there; else it is rejected
     window: Number  # of log time, in ms, in which a row is seen; 0 = always
     threshold: Real
     full: Number  # agreement of equal signatures

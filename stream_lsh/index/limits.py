@@ -31,6 +31,7 @@ def limits_of(settings: Settings, shape: Shape) -> Limits:
         alone=settings.shards == 1,
         late=settings.late,
         store=True,
+        update=settings.on_same_id == "update",
         window=settings.window_ms,
         threshold=t,
         full=ranked + padding,

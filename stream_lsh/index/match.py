@@ -4,8 +4,8 @@ Each document sees all rows before it, those of its own batch included, so that 
 log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judge` and `_compare` have it:
 
 0. With a window, rows older than it are not seen, wherever below rows are read.
-1. An id that is known makes a document redelivered, or rejected. Under `unique` a text that was kept is decided by one
-   look-up.
+1. An id that is known makes a document redelivered, or rejected, or replaces what was there; a deletion lets it go
+   (`going`). Under `unique` a text that was kept is decided by one look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
 4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, but half of
@@ -20,10 +20,13 @@ import numpy as np
 
 from stream_lsh.hashing.bits import float_of
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import same_hash, see, word
+from stream_lsh.index.access import agreement_with, living, same_hash, see, word
 from stream_lsh.index.buckets import empty, nowhere, read
-from stream_lsh.index.candidates import forget, gather, gather_undecided, leader, nominate, rank
+from stream_lsh.index.candidates import ENTRIES, forget, gather, gather_undecided, leader, nominate, rank
+from stream_lsh.index.dead import any_dead
+from stream_lsh.index.going import HEIRS_AMONG, delete, older, replace, stands, was_deleted
 from stream_lsh.index.layout import (
+    DELETION,
     EXACT,
     FLAGS,
     GROUP,
@@ -39,6 +42,7 @@ from stream_lsh.index.layout import (
     NO_GROUP,
     OLDEST,
     OLDEST_SEQ,
+    OUTDATED,
     OWNED,
     REDELIVERED,
     SEQ,
@@ -54,6 +58,8 @@ from stream_lsh.index.storing import store
 from stream_lsh.index.undecided import read_undecided
 from stream_lsh.index.verify import verify
 from stream_lsh.index.work import DONE, NO_ROOM, NOBODY
+
+_FIRST = np.int64(0)
 
 
 @njit
@@ -74,7 +80,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     """Match and store one document; DONE, or what is missing, with nothing changed."""
     batch, scratch, results = work.batch, work.scratch, work.results
     columns, what, slots = results.columns, batch.what[i], scratch.slots
-    if not what & VALID:
+    if not what & (VALID | DELETION):
         return DONE
     if work.limits.window:
         see(work.rows, batch.log[i] - work.limits.window)
@@ -82,14 +88,31 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     keys, first = batch.keys, batch.starts[i]
     for k in range(batch.starts[i + 1] - first):
         slots[k] = find(work.memory, keys[first + k])
-    if what & OWNED and _known(i, work):
+    old = stays = NOBODY
+    if what & DELETION and not (what & OWNED and work.limits.store):
         return DONE
+    changing = any_dead(work.rows.dead) or work.limits.update or what & DELETION
+    if changing and len(scratch.out) < max(HEIRS_AMONG, ENTRIES * work.limits.bucket):
+        return NO_ROOM
+    if what & OWNED:
+        old = _newest(i, work)
+        if what & DELETION:
+            return delete(i, old, work)
+        if old >= 0 and _answered(i, old, work):
+            return DONE
+        if old >= 0 and was_deleted(work.rows, old):
+            old = NOBODY
     columns[i, STATUS] = NEW
-    before = results.found
+    before, work.rows.dead.aside = results.found, old
     code, original, follows = _compare(i, work)
+    if old >= 0 and code == DONE and columns[i, OLDEST] < 0:
+        code, stays = _stays(i, old, work)
+    work.rows.dead.aside = NOBODY
+    if old >= 0 and code == DONE and work.limits.store:
+        code = replace(i, old, stays, work)
     if code == DONE:
         if work.limits.unique:
-            of = columns[i, OLDEST]
+            of = columns[i, OLDEST] if stays < 0 else stays
             columns[i, GROUP_OF] = np.int64(word(work.rows, of, GROUP) if of >= 0 else batch.words[i, SEQ])
         if work.limits.store and what & OWNED:
             store(i, original, follows, work)
@@ -100,16 +123,45 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _known(i, work):  # type: ignore[no-untyped-def]
-    """Whether the id of document i is there already; then the first verdict on it is said again."""
-    rows, results = work.rows, work.results
-    row = _with_hash(i, work.batch.starts[i + 1] - work.batch.starts[i] - 1, ID, work)
+def _newest(i, work):  # type: ignore[no-untyped-def]
+    """The newest row with the id of document i, or -1."""
+    place, row, n = work.batch.starts[i + 1] - work.batch.starts[i] - 1, NOBODY, np.int64(1)
+    if _under(i, place, n, work):  # an id that was updated again and again has many rows; more than one key, nobody
+        row = _same(i, ID, n, work)
+        if row < 0:
+            row = _same(i, ID, _under(i, place, np.int64(len(work.scratch.out)), work), work)
     if row < 0 and work.limits.late:
         row = _undecided_with_id(i, work)
-    if row < 0:
+    return row
+
+
+@njit
+def _with_text(i, work):  # type: ignore[no-untyped-def]
+    """The row of who was kept and has the text of document i, or -1; the oldest one, as an heir may have the text of
+    one that was kept meanwhile."""
+    rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
+    if not any_dead(rows.dead):
+        return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
+    oldest = NOBODY
+    for k in range(living(rows, _under(i, place, ENTRIES * work.limits.bucket, work), out)):
+        if same_hash(rows, out[k], TEXT, work.batch, i) and (oldest < 0 or out[k] < oldest):
+            oldest = out[k]
+    return oldest
+
+
+@njit
+def _answered(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether what is known of the id of document i, its newest row, decides; if it has the same text, the first
+    verdict on it is said again."""
+    rows, results = work.rows, work.results
+    columns, deleted = results.columns, was_deleted(rows, row)
+    if deleted and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this document, for which an heir was posted
         return False
-    columns = results.columns
-    columns[i, STATUS] = REDELIVERED if same_hash(rows, row, TEXT, work.batch, i) else ID_REUSED
+    same = not deleted and same_hash(rows, row, TEXT, work.batch, i)
+    if not same and (deleted or work.limits.update):
+        columns[i, STATUS] = OUTDATED
+        return older(i, row, work)
+    columns[i, STATUS] = REDELIVERED if same else ID_REUSED
     columns[i, KNOWN] = row
     if work.limits.late:
         columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
@@ -120,6 +172,25 @@ def _known(i, work):  # type: ignore[no-untyped-def]
     columns[i, GROUP_OF] = np.int64(word(rows, row, GROUP))
     results.similarity[i] = float_of(word(rows, row, SIMILARITY))
     return True
+
+
+@njit
+def _stays(i, old, work):  # type: ignore[no-untyped-def]
+    """Whether document i, which nothing matches, is similar to the version that it replaces, and that one was kept:
+    DONE or what is missing, and that version or -1."""
+    limits, signatures = work.limits, work.batch.signatures
+    if not stands(old, work):
+        return DONE, NOBODY
+    if agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
+        return DONE, NOBODY  # nor does anybody match whom it must not match within
+    columns, found = work.results.columns, work.results.found
+    incomplete, work.scratch.candidates = columns[i, INCOMPLETE], 0
+    nominate(old, limits.likely, work.scratch)
+    code, _, _ = verify(i, work)
+    similar = columns[i, OLDEST] >= 0
+    _begin(i, found, work)
+    columns[i, INCOMPLETE] = incomplete
+    return code, old if similar else NOBODY
 
 
 @njit
@@ -141,7 +212,7 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     _begin(i, before, work)
     if limits.unique:
-        row = _with_hash(i, work.batch.starts[i + 1] - work.batch.starts[i] - 2, TEXT, work)
+        row = _with_text(i, work)
         if row >= 0:  # the only candidate, unless somebody knows the key and has made two texts with one hash
             nominate(row, limits.full, scratch)
             code, _, _ = verify(i, work)
@@ -167,16 +238,15 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _with_hash(i, place, what, work):  # type: ignore[no-untyped-def]
-    """The newest row posted under the document's key at `place` that has the same hash (what = ID, TEXT); -1 if there
-    is none. More than one row has one such key by accident only."""
+def _under(i, place, most, work):  # type: ignore[no-untyped-def]
+    """The newest rows, at most so many, under the key of document i at `place`: in `scratch.out`; their number. More
+    than one id or text has one such key by accident only."""
     batch, scratch = work.batch, work.scratch
     at, slot, out = batch.starts[i] + place, scratch.slots[place], scratch.out
     if empty(work.memory, slot) and nowhere(batch.hits, at):
-        return NOBODY
-    key, most = batch.keys[at], np.int64(len(out))
-    n, _ = read(key, slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
-    return _same(i, what, n, work)
+        return _FIRST
+    n, _ = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
+    return n
 
 
 @njit

@@ -18,7 +18,9 @@ class Matches:
 
     kind, of, of_seq, of_similarity, group: the verdict as this shard alone would give it, and the first one of a
     redelivered document (`layout.UNKNOWN` if it is not known); of, of_seq: row and number, -1 if there is none. known:
-    row with the same id, or -1. more: matches that were not listed; incomplete: what was not compared.
+    row with the same id, or -1. more: matches that were not listed; incomplete: what was not compared. went [n, 4]:
+    number of the version that was deleted or replaced, whether it was kept, row and number of its heir; -1 where there
+    is none.
     """
 
     document: NDArray[np.int64]
@@ -36,6 +38,7 @@ class Matches:
     group: NDArray[np.int64]
     more: NDArray[np.int64]
     incomplete: NDArray[np.int64]
+    went: NDArray[np.int64]
 
     def between(self, start: int, stop: int) -> Matches:
         """Of the matches those of the documents [start, stop)."""

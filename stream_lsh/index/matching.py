@@ -11,11 +11,12 @@ from stream_lsh.index.batch import Sets as Own
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.buckets import passing
 from stream_lsh.index.keys import ends_of
+from stream_lsh.index.layout import DELETION, REPLACES
 from stream_lsh.index.match import match
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.sets import keep_all, similarities
 from stream_lsh.index.shard import Shard, power_of_two
-from stream_lsh.index.work import FULL, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
+from stream_lsh.index.work import FULL, HEIR_STANDS, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 REMEDY = (
@@ -37,12 +38,14 @@ class Matching:
         self._documents = batch.owned_by(shard.number) if known else batch.documents
         self._limits = shard.limits.replaced(store=store)
         self._results = Results.of(len(batch), max(256, len(batch)))
-        self._first, self._stored = shard.count, np.empty(len(batch), np.int64)  # rows that come of it: whose they are
+        self._first, self._stored = shard.count, np.empty(2 * len(batch), np.int64)  # rows that come of it
 
     def run(self, start: int, stop: int) -> None:
         """Match the documents [start, stop), after those before them."""
         compiling.wait()
         shard, results = self._shard, self._results
+        if self._limits.store and (self._limits.update or (self._documents.what & DELETION).any()):
+            shard.make_room_for_the_dead(stop - start)
         self._documents.hits = passing(self._documents.keys, shard.table)
         self._at_hand(self._batch.shingles.known())
         work = self._work()
@@ -60,15 +63,17 @@ class Matching:
                 work = self._work()
             elif code == FULL:
                 results.enlarge()
+            elif code == HEIR_STANDS:
+                shard.post_last()
 
     def matches(self) -> Matches:
         """All that was found so far."""
         r, n = self._results, int(self._results.found)
         document, row, seq, same = r.matches[:n].T.copy()
-        status, known, row_of, kind, of, of_seq, group, more, incomplete = r.columns.T.copy()
+        status, known, row_of, kind, of, of_seq, group, more, incomplete = r.columns[:, :REPLACES].T.copy()
         return Matches(
             document, row, seq, r.similarities[:n].copy(), same != 0, status, known, row_of, kind, of, of_seq,
-            r.similarity, group, more, incomplete,
+            r.similarity, group, more, incomplete, r.columns[:, REPLACES:].copy(),
         )  # fmt: skip
 
     def _work(self) -> Work:

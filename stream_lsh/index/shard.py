@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
+from stream_lsh.index.dead import DEAD_ROWS, Dead
 from stream_lsh.index.generation import Generation, post_rows
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
@@ -85,16 +86,18 @@ class Shard:
         self._workers = workers
         known = store.named(f"shard/{number}") or {"rows": base, "generations": []}
         self._committed: int = known["rows"]
+        self._dead: int = known.get(DEAD_ROWS, 0)  # of the committed rows
         base = known["generations"][0]["first"] if known["generations"] else self._committed
-        self._room = settings.memory_documents // settings.shards + BATCH + 2 * settings.block
+        self._most = 2 * BATCH if self.limits.update else BATCH  # rows that a batch comes to
+        self._room = settings.memory_documents // settings.shards + self._most + 2 * settings.block
         if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
-            self._room = max(self._room, self._committed - _in_files(known["generations"], base) + BATCH)
+            self._room = max(self._room, self._committed - _in_files(known["generations"], base) + self._most)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
         self.rows = Rows(
             base=base, total=base, recent=np.zeros((self._room, shape.width), np.uint64),
             generations=np.empty((0, 3), np.int64), signature_at=shape.signature_at, log_at=shape.log_at,
             read=np.empty(shape.width, np.uint64), kept=base, ring=np.empty(ring * shape.head_words, np.uint64),
-            notes=np.empty(ring, np.uint8), seen=base, seen_log=-1, guides=base,
+            notes=np.empty(ring, np.uint8), seen=base, seen_log=-1, guides=base, dead=Dead.of(base),
         )  # fmt: skip
         self._segment = base  # the first row of the memory segment
         self._at = 0  # the generation that it belongs to
@@ -126,8 +129,14 @@ class Shard:
         stored = start + np.flatnonzero(matches.row_of[start:stop] >= 0)
         ids = [batch.ids[i] for i in stored.tolist()]
         if named is None:
-            of = matches.of[stored] if self.limits.alone else np.full(len(stored), -1)
             first = self.ids.last
+            of = matches.of[stored] if self.limits.alone else np.full(len(stored), -1)
+            if self.count - first > len(stored):  # some of the rows are no documents
+                own, places = (ids, of), matches.row_of[stored] - first
+                ids, of = [b"null"] * (self.count - first), np.full(self.count - first, -1)
+                of[places] = own[1]
+                for place, id in zip(places.tolist(), own[0], strict=True):
+                    ids[place] = id
             names = {
                 row: self.ids.read(row) if row < first else ids[row - first]
                 for row in np.unique(of).tolist()
@@ -197,6 +206,19 @@ class Shard:
         """The first row that is not posted yet."""
         return self._done if self.limits.late else self.count
 
+    def post_last(self) -> None:
+        """Post the last row, which the kernel has left to the caller."""
+        row, generation = self.count - 1, self.generations[self._at]
+        block = self.rows.recent[row - self._base : row - self._base + 1]
+        post_rows(block, row - generation.first, self.memory, self._hashes, self.shape)
+
+    def make_room_for_the_dead(self, documents: int) -> None:
+        """So many documents may replace or delete rows, and come to twice as many."""
+        self.rows.dead.reach(self.count + 2 * documents, self.generations[0].first)
+
+    def _places(self) -> list[tuple[int, int]]:
+        return [(generation.number, generation.first) for generation in self.generations]
+
     # -- rows -------------------------------------------------------------------------------------------------------
 
     @property
@@ -206,8 +228,8 @@ class Shard:
 
     @property
     def held(self) -> int:
-        """Number of rows that are there."""
-        return self.count - self.generations[0].first if self.generations else 0
+        """Number of documents that are there."""
+        return 0 if not self.generations else self.count - self.generations[0].first - int(self.rows.dead.count)
 
     @property
     def _base(self) -> int:
@@ -216,9 +238,15 @@ class Shard:
 
     def generation_of(self, row: int) -> int:
         """The number of the generation that a row belongs to."""
+        return self.generation_until(row)[0]
+
+    def generation_until(self, row: int) -> tuple[int, int]:
+        """That number, and the first row behind the generation, as far as there are rows."""
+        end = self.count
         for generation in reversed(self.generations):
             if generation.first <= row:
-                return generation.number
+                return generation.number, end
+            end = generation.first
         raise DamagedError(f"row {row} of shard {self.number} is in no generation; restore the folder from a backup")
 
     # -- durability -------------------------------------------------------------------------------------------------
@@ -230,10 +258,11 @@ class Shard:
             for generation in self.generations:
                 generation.postings.settle()
             self._look()  # what was a run in memory is one in a file now, and its arrays are gone
-        values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending(), **self._told}
+        dead = self.rows.dead.take(self.number, self._places(), self.count)
+        values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending(), **self._told, **dead}
         self._told = {}
         self.ids.forget(self._base)
-        self._committed = self.count
+        self._committed, self._dead = self.count, int(self.rows.dead.count)
         self._waiting = self.late.facts
         for generation in self.generations:
             generation.postings.rows = self._posted - generation.first
@@ -276,6 +305,8 @@ class Shard:
         # Not one that begins behind it: the document that begins it has not come yet, others may come before.
         known = [g.manifest() for g in self.generations if g.first < self._committed]
         facts: dict[str, Any] = {"rows": self._committed, "generations": known}
+        if self._dead:
+            facts[DEAD_ROWS] = self._dead
         if self.limits.late:
             facts["undecided"] = self._waiting
         values = {name_key(f"shard/{self.number}"): orjson.dumps(facts)}
@@ -309,6 +340,7 @@ class Shard:
         self._at -= 1
         self._look()
         rows, first = self.rows, self.generations[0].first
+        rows.dead.forget(first)
         if rows.seen < first:
             rows.seen = rows.guides = first
             rows.seen_log = -1
@@ -330,7 +362,7 @@ class Shard:
     @property
     def full(self) -> bool:
         """Whether the memory segment must be flushed before another batch."""
-        return self.count - self._segment + BATCH > self._room
+        return self.count - self._segment + self._most > self._room
 
     def flush(self) -> None:
         """Turn the memory segment into a run."""
@@ -417,6 +449,7 @@ class Shard:
                 if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
                     self.flush()
         self._look()
+        self.rows.dead.restore(self._store, self.number, self._places(), self._committed, self._dead)
         self.ids.restore(self._base, self._committed)
         row = self._base
         while row < self.late.first and (found := told(self._store, self.number, self.generation_of(row), row)):

@@ -32,11 +32,12 @@ from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import seal
 from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
-ROWS, IDS, TEXTS, TOLD, ANSWERS = b"r", b"i", b"t", b"f", b"a"
+ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"a"
 GROUP, MEMBERS, FOUNDERS, SOURCES = b"g", b"n", b"k", b"s"
 _PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES), "groups")}
 _GENERATION = "generation-"  # and its number: the name of its column family
 _KEY = struct.Struct(">cHIQ")
+_ROW_BYTES = 8
 _DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
 _BUFFER = 8 << 20  # bytes of a column family in memory before they are written to a file
 _ROWS_BUFFER = 32 << 20  # those of a memory segment: most are deleted before they would be written
@@ -175,6 +176,16 @@ class Store:
             cursor.seek(max(prefix, start))
             while cursor.valid() and cursor.key().startswith(prefix):
                 yield cursor.key(), cursor.value()
+                cursor.next()
+
+    def rows_of(self, kind: bytes, shard: int, generation: int) -> Iterator[tuple[int, bytes]]:
+        """All values of a kind that a generation has of a shard: their first rows, ascending, and their bytes."""
+        begin = rows_key(kind, shard, generation, 0)
+        cursor = self._cursor(_family_of(begin))
+        if cursor is not None:
+            cursor.seek(begin)
+            while cursor.valid() and cursor.key().startswith(begin[:-_ROW_BYTES]):
+                yield parts_of(cursor.key())[3], cursor.value()
                 cursor.next()
 
     def holding(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes]:

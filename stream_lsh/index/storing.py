@@ -7,10 +7,11 @@ import numpy as np
 from stream_lsh.hashing.bits import bits_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import in_ring, name_of
-from stream_lsh.index.buckets import COPIES, FOLLOWERS, key_behind
+from stream_lsh.index.buckets import COPIES, FOLLOWERS, HEIRS, key_behind
 from stream_lsh.index.layout import (
     CERTAIN,
     COPY,
+    DELETED,
     DROPPED,
     FLAGS,
     FOLLOWED,
@@ -18,6 +19,7 @@ from stream_lsh.index.layout import (
     FOLLOWS,
     GROUP,
     GROUP_OF,
+    HEIR,
     KIND,
     KIND_BITS,
     MASK,
@@ -53,7 +55,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
         flags, behind = COPY, original
     elif leader >= 0:
         flags, behind = FOLLOWER, scratch.met[leader, 0]
-    of, ring_mask = np.uint64(0), np.int64(len(rows.notes) - 1)
+    of, link, ring_mask = np.uint64(0), np.uint64(columns[i, GROUP_OF]), np.int64(len(rows.notes) - 1)
     if behind >= 0:
         of = name_of(rows, behind, limits)
         if behind >= in_ring(rows):
@@ -90,7 +92,9 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
             post_undecided(work.newer, batch.keys[k], row)
     else:
         mine = row - memory.first
-        post(memory, batch.keys, first, bands, scratch.slots, mine, flags, of, recent, place + MASK, mask_words)
+        if not flags & DROPPED:
+            link = of
+        post(memory, batch.keys, first, bands, scratch.slots, mine, flags, link, recent, place + MASK, mask_words)
     if limits.exact:
         sets.documents[row - sets.first] = i
         if sets.have[i] and not flags & (DROPPED | COPY | CERTAIN):
@@ -98,18 +102,20 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def post(memory, keys, first, bands, slots, row, flags, of, masks, mask_at, mask_words):  # type: ignore[no-untyped-def]
+def post(memory, keys, first, bands, slots, row, flags, link, masks, mask_at, mask_words):  # type: ignore[no-untyped-def]
     """Post a row of the newest generation (counted in it) under its id, and as its flags say under its text, the bands
-    of its mask, and behind the row with the hash `of`.
+    of its mask, and behind the row with the hash `link`, or the group with that number.
 
     keys: from `first` on those of its bands, its text, its id. slots: where they were found, or belong unless another
     key has come there since. masks: from `mask_at` on the mask; no words = all bands.
     """
     append(memory, slots[bands + 1], keys[first + bands + 1], row)
-    if flags & (DROPPED | FOLLOWER | COPY):
-        key = key_behind(of, COPIES if flags & COPY else FOLLOWERS)
+    if flags & DELETED and not flags & HEIR:
+        return
+    if flags & (DROPPED | FOLLOWER | COPY | HEIR):
+        key = key_behind(link, COPIES if flags & COPY else HEIRS if flags & HEIR else FOLLOWERS)
         append(memory, np.int64(key >> memory.shift), key, row)
-        if not flags & FOLLOWER:
+        if not flags & (FOLLOWER | HEIR):
             return
     append(memory, slots[bands], keys[first + bands], row)
     for j in range(bands):
@@ -128,7 +134,8 @@ def replay(block, first, mask_words, keys, starts, memory):  # type: ignore[no-u
         for k in range(bands + 2):
             slots[k] = find(memory, keys[starts[i] + k])
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
-        post(memory, keys, starts[i], bands, slots, first + i, flags, block[i, OF], flat, i * width + MASK, mask_words)
+        link = block[i, GROUP] if flags & (DROPPED | DELETED) else block[i, OF]
+        post(memory, keys, starts[i], bands, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
 
 
 @njit

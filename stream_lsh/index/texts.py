@@ -117,10 +117,12 @@ class Texts:
     def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
         """Take the frames of a batch whose documents became the rows `row_of` (-1: none), all of one generation."""
         for frame in frames:
-            slots = np.flatnonzero(row_of[frame.documents] >= 0)
-            if len(slots):
-                first = int(row_of[frame.documents[slots[0]]])
-                size = int(frame.ends[-1])
+            stored = np.flatnonzero(row_of[frame.documents] >= 0)
+            if len(stored):
+                rows, size = row_of[frame.documents[stored]], int(frame.ends[-1])
+                first = int(rows[0])
+                slots = np.zeros(int(rows[-1]) - first + 1, np.int64)  # rows between that are no documents: nobody asks
+                slots[rows - first] = stored
                 header = _HEADER.pack(len(slots), len(frame.ends), size)
                 value = b"".join((header, slots.astype(np.uint16).tobytes(), frame.ends.tobytes(), frame.payload))
                 self._pending.append((first, value))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
-from stream_lsh.index.layout import INCOMPLETE, INVALID, KIND, MORE, STATUS, Batch, Limits, Rows
+from stream_lsh.index.layout import INCOMPLETE, INVALID, KIND, MORE, RESULTS, STATUS, Batch, Limits, Rows
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.sets import Sets
 
-DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL = (np.int64(code) for code in range(5))
+DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, HEIR_STANDS = (np.int64(code) for code in range(6))
 """Why the kernel returns: all is done; sets of rows are needed, or of a document of the batch, which are in `wanted`;
-room for the rows that a document meets; room for matches."""
+room for the rows that a document meets; room for matches; the last row has to be posted: it stands for an heir."""
 EVERYTHING = 1 << 40  # more rows than a shard can have
 NOBODY = np.int64(-1)
 
@@ -50,7 +50,7 @@ class Scratch(Struct):
 class Results(Struct):
     """What was found for n documents: a table with a line for each, and one of their matches, `found` so far."""
 
-    columns: Numbers2  # [n, 9], see `layout`
+    columns: Numbers2  # [n, RESULTS], see `layout`
     similarity: Reals  # [n] with the oldest match
     matches: Numbers2  # [m, 4], see `layout`
     similarities: Reals  # [m]
@@ -59,7 +59,7 @@ class Results(Struct):
     @classmethod
     def of(cls, n: int, matches: int) -> Results:
         """For n documents, with room for so many matches."""
-        columns = np.full((n, 9), -1, np.int64)
+        columns = np.full((n, RESULTS), -1, np.int64)
         columns[:, STATUS] = INVALID
         columns[:, [KIND, MORE, INCOMPLETE]] = 0
         room = np.empty((matches, 4), np.int64), np.empty(matches)

@@ -23,6 +23,8 @@ class Kind(IntEnum):
     EXACT_DUPLICATE = 2
     REDELIVERED = 3
     REJECTED = 4
+    DELETED = 5
+    OUTDATED = 6
 
     @property
     def label(self) -> str:
@@ -57,6 +59,9 @@ class Judgement:
         starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
             and similarities of m matches.
         truncated: int64[n], matches that are not listed. incomplete: int64[n], what was not compared.
+        replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
+            whether that one was kept; heirs: int64[n, 2], shard and row of who stands in its place, heir_seqs:
+            int64[n], their numbers, -1 if there is none.
     """
 
     ids: Sequence[bytes]
@@ -74,6 +79,10 @@ class Judgement:
     matched_similarities: NDArray[np.float64]
     truncated: NDArray[np.int64]
     incomplete: NDArray[np.int64]
+    replaces: NDArray[np.int64]
+    stood: NDArray[np.bool_]
+    heirs: NDArray[np.int64]
+    heir_seqs: NDArray[np.int64]
     names: Names
 
     def matched_ids(self) -> list[bytes]:
@@ -108,9 +117,11 @@ def judge(
     new, again = status == layout.NEW, status == layout.REDELIVERED
     kinds = np.maximum.reduce([np.where(new, matches.kind, Kind.REJECTED) for matches in found]).astype(np.uint8)
     kinds[again] = Kind.REDELIVERED
+    deleted = status == layout.GONE
+    kinds[deleted], kinds[status == layout.OUTDATED] = Kind.DELETED, Kind.OUTDATED
     of, similarities = _oldest(found)
     first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
-    groups[~new] = layout.NO_GROUP
+    groups[~(new | deleted)] = layout.NO_GROUP
     of[~new] = -1
     if again.any():
         of[again] = np.stack((owner[again], known[again]), axis=1)
@@ -138,9 +149,11 @@ def judge(
         numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
     incomplete = np.add.reduce([np.where(new, m.incomplete, 0) for m in found])
     reused = status == layout.ID_REUSED
+    went = found[0].went  # so far there is one shard where something goes
+    heirs = np.stack((np.where(went[:, 2] < 0, -1, 0), went[:, 2]), axis=1)
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, similarities, groups, starts, numbers, row, seq, similarity,
-        truncated, incomplete, names,
+        truncated, incomplete, went[:, 0], went[:, 1] > 0, heirs, went[:, 3], names,
     )  # fmt: skip
 
 
@@ -191,6 +204,7 @@ def verdicts(judgement: Judgement) -> list[bytes]:
     j = judgement
     out = []
     starts, matched, seqs = j.starts.tolist(), j.matched_ids(), j.matched_seqs.tolist()
+    went = np.flatnonzero(j.replaces >= 0).tolist()
     columns = (j.seqs, j.kinds, j.groups, j.of[:, 1], j.similarities, j.truncated, j.incomplete)
     for i, (id, seq, kind, group, row, similarity, truncated, incomplete) in enumerate(
         zip(j.ids, *(column.tolist() for column in columns), strict=True)
@@ -216,6 +230,10 @@ def verdicts(judgement: Judgement) -> list[bytes]:
                 b',"incomplete":%d' % incomplete if incomplete else b"",
             )
         )  # fmt: skip
+    for i in went:
+        out[i] += b',"replaces":%d' % j.replaces[i]
+        if j.heir_seqs[i] >= 0:
+            out[i] += b',"heir":{"id":%b,"seq":%d}' % (j.names.id_of(*j.heirs[i].tolist()), j.heir_seqs[i])
     return out
 
 

@@ -133,8 +133,11 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _embedded(self) -> KafkaSettings:
-        for name, why in (("window", "nothing is forgotten yet"), ("source_field", "there are no groups yet")):
-            if (value := getattr(self, name)) is not None:
+        for name, why in (
+            ("window", "nothing is forgotten yet"), ("source_field", "there are no groups yet"),
+            ("on_same_id", "nothing is replaced yet"), ("deleted_field", "nothing is deleted yet"),
+        ):  # fmt: skip
+            if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} = {value!r}: on Kafka {why}; leave it out here, or use stream-lsh dedup, which has it"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,9 @@ def refusal(line: bytes, fields: Fields | None = None) -> Rejection:
 def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, int, str | None]:
     try:
         document = read_object(line)
-        id, text, time = fields.extract(document)
-        source, salt = fields.source(document), salt_of(fields.within(document, id))
-        return id, text.encode("utf-8", "surrogatepass"), time, source, salt, None
+        id, text, time, source, within, deleted = fields.extract(document)
+        told = "deleted" if deleted else None
+        return id, text.encode("utf-8", "surrogatepass"), time, source, salt_of(within), told
     except Refused as refused:
         return refused.id, b"", NO_TIME, b"", salt_of(b""), refused.reason
 
@@ -389,6 +390,9 @@ FIELDS = [
     Fields(time_field="ts", source_field="title"),
     Fields(source_field="a.id"),
     Fields(source_field="id"),
+    Fields(deleted_field="i"),
+    Fields(deleted_field="a", time_field="ts", source_field="title"),
+    Fields(deleted_field="a.id", timed=False, time_field="ts"),
     Fields(match_within=("ts",)),
     Fields(match_within=("i", "title", "é")),
     Fields(source_field="i", match_within=("i", "id")),
@@ -461,7 +465,8 @@ def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None
     sources = found.sources if fields.source_field is not None else [b""] * len(found)
     salts = found.salts.tolist() if fields.match_within else [salt_of(b"")] * len(found)
     assert len(found.salts) == (len(found) if fields.match_within else 0)
-    columns = (found.ids, texts(found), found.times.tolist(), sources, salts, reasons(found))
+    told = ["deleted" if i in found.deleted else reason for i, reason in enumerate(reasons(found))]
+    columns = (found.ids, texts(found), found.times.tolist(), sources, salts, told)
     assert list(zip(*columns, strict=True)) == expected
 
 
@@ -578,3 +583,51 @@ def test_durations(text: str, seconds: int, shown: str) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError):
         seconds_of(text)
+
+
+# --- what is deleted ---
+
+DELETED = Fields(deleted_field="deleted", time_field="ts")
+
+
+@pytest.mark.parametrize("fields", [DELETED, Fields(deleted_field="meta.gone", time_field="ts")])
+@pytest.mark.parametrize("timed", [True, False])
+def test_what_is_deleted_needs_an_id_only(fields: Fields, timed: bool) -> None:
+    name = b'"deleted":' if fields is DELETED else b'"meta":{"gone":'
+    end = b"" if fields is DELETED else b"}"
+    lines = [
+        b'{"id":"a",' + name + b"true" + end + b"}",
+        b'{"id":"b","text":"x","ts":5,' + name + b" false" + end + b"}",
+        b'{"id":"c","text":"x","ts":6,' + name + b"null" + end + b"}",
+        b'{"id":"d","text":"x","ts":7}',
+        b'{"id":"e","text":3,"ts":8,' + name + b"true " + end + b"}",
+        b'{"id":"f","text":"x","ts":null,' + name + b"true" + end + b"}",
+    ]
+    found = parse(lines, replace(fields, timed=timed))
+    assert not found.rejected
+    assert found.ids == [b'"%c"' % letter for letter in b"abcdef"]
+    assert texts(found) == [b"", b"x", b"x", b"x", b"", b""]
+    assert found.times.tolist() == [NO_TIME, 5000, 6000, 7000, 8000, NO_TIME]
+    assert sorted(found.deleted) == [0, 4, 5]
+
+
+@pytest.mark.parametrize("value", [b"1", b"0", b'"true"', b'"false"', b"[]", b"{}", b"[false]", b"-0", b"1e5"])
+@pytest.mark.parametrize("more", [b"", b',"text":"x"'])
+def test_what_is_neither_true_nor_false_is_refused(value: bytes, more: bytes) -> None:
+    found = parse([b'{"id":1,"deleted":' + value + more + b"}"], Fields(deleted_field="deleted"))
+    assert found.rejected[0].reason == "wrong_type"
+    assert found.rejected[0].detail.startswith('the field "deleted" is ')
+    assert found.rejected[0].detail.endswith(", not a boolean")
+    assert (found.ids, found.deleted) == ([b"1"], [])
+
+
+def test_what_is_deleted_must_be_readable() -> None:
+    lines = [b'{"deleted":true}', b'{"id":1,"deleted":true,"ts":"soon"}', b'{"id":1,"deleted":true,"deleted":true}']
+    found = parse(lines, DELETED)
+    assert reasons(found) == ["missing_field", "bad_time", "duplicate_key"]
+    assert found.deleted == []
+
+
+def test_nothing_is_deleted_where_no_field_says_so() -> None:
+    found = parse([b'{"id":1,"text":"x","deleted":true}', b'{"id":2,"deleted":true}'])
+    assert (found.deleted, reasons(found)) == ([], [None, "missing_field"])

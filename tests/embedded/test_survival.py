@@ -20,6 +20,7 @@ import zstandard
 OUTPUTS = ("unique", "pairs", "verdicts", "dead-letters")
 SUFFIXES = {"unique": ".jsonl", "pairs": ".jsonl.gz", "verdicts": ".jsonl.zst", "dead-letters": ".jsonl"}
 # Small segments: flushes and merges happen all the time, so that kills fall into them.
+CHANGING = ("--on-same-id", "update", "--deleted-field", "deleted")
 SETTINGS = ("--text-field", "title", "--text-field", "text", "--memory-documents", "256", "--quiet")
 
 
@@ -32,7 +33,8 @@ def lines_of(path: Path, documents: int) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Posts with bad lines, repeated lines (redelivered) and reused ids among them; the second part compressed."""
+    """Posts with bad lines, repeated lines (redelivered), reused ids and deletions among them; the second part
+    compressed."""
     folder = tmp_path_factory.mktemp("feed")
     chance = random.Random(5)
     kept: list[bytes] = []
@@ -49,6 +51,8 @@ def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             part.append(line[: len(line) // 2] + b"\n")
         elif dice < 0.04 and kept:
             part.append(chance.choice(kept).replace(b'"title": "', b'"title": "changed '))
+        elif dice < 0.045 and kept:
+            part.append(json.dumps({"id": json.loads(chance.choice(kept))["id"], "deleted": True}).encode() + b"\n")
     (folder / "one.jsonl").write_bytes(b"".join(parts[0]))
     (folder / "two.jsonl.zst").write_bytes(zstandard.compress(b"".join(parts[1])))
     return folder
@@ -114,7 +118,7 @@ def longer(kills: int) -> float:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "more",
-    [("--generation-documents", "1000"), ("--against", "any", "--shards", "3"), ("--verify", "signature")],
+    [("--generation-documents", "1000"), ("--against", "any", "--shards", "3"), ("--verify", "signature"), CHANGING],
 )
 def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -139,6 +143,7 @@ def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, m
         assert kills < 100, "no run got to its end"
     assert kills >= 1
     same(broken, whole)
+    assert (b'"heir":"' in contents(whole)["unique"]) is (more == CHANGING)
     again = run(command(feed, broken, *more))
     assert again.returncode == 0, again.stderr
     same(broken, whole)

@@ -16,6 +16,7 @@ from stream_lsh.index import index as module
 from stream_lsh.index.access import word
 from stream_lsh.index.buckets import passing, read
 from stream_lsh.index.candidates import best, nominate
+from stream_lsh.index.dead import Dead
 from stream_lsh.index.files import PAGE
 from stream_lsh.index.index import Index
 from stream_lsh.index.layout import SEQ, Rows
@@ -127,6 +128,7 @@ def test_rows_behind_two_to_the_32_bytes(tmp_path: Path) -> None:
             generations=np.array([[0, -1, 0], [first, file.file, file.start]]), signature_at=shape.signature_at,
             read=np.empty(shape.width, np.uint64), kept=first + flushed + 50, ring=np.empty(16, np.uint64),
             notes=np.empty(1, np.uint8), log_at=shape.log_at, seen=first, seen_log=-1, guides=first,
+            dead=Dead.of(first),
         )  # fmt: skip
         for k in (0, 1, 49):
             assert word(kernel, first + flushed + k, SEQ) == rows[k, SEQ]

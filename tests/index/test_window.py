@@ -49,8 +49,11 @@ def told(judgement: Judgement) -> Iterator[tuple[Any, ...]]:
         yield (
             Kind(kind).label, None if first == 255 else Kind(first).label, orjson.loads(of) if of else None,
             float(judgement.similarities[i]) if of else None, None if group < 0 else group,
-            list(zip(ids, judgement.matched_seqs[listed].tolist(), judgement.matched_similarities[listed].tolist(),
-                     strict=True)),
+            tuple(zip(ids, judgement.matched_seqs[listed].tolist(), judgement.matched_similarities[listed].tolist(),
+                      strict=True)),
+            None if (went := int(judgement.replaces[i])) < 0 else went,
+            None if (heir := int(judgement.heir_seqs[i])) < 0
+            else (orjson.loads(judgement.names.id_of(*judgement.heirs[i].tolist())), heir),
         )  # fmt: skip
 
 
@@ -61,8 +64,14 @@ def fed(index: Index, documents: Sequence[Document], first: int, **more: Any) ->
 
 
 def modelled(documents: Sequence[Document], settings: Settings) -> list[tuple[Any, ...]]:
-    model = Model(settings.window_ms, settings.threshold, unique=settings.against == "unique")
-    return [model.judge(seq, str(d.id), d.text or "", d.time) for seq, d in enumerate(documents)]
+    model = Model(
+        settings.window_ms, settings.threshold, unique=settings.against == "unique",
+        update=settings.on_same_id == "update",
+    )  # fmt: skip
+    return [
+        model.delete(seq, str(d.id), d.time) if d.deleted else model.judge(seq, str(d.id), d.text or "", d.time)
+        for seq, d in enumerate(documents)
+    ]
 
 
 @contextmanager

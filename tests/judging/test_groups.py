@@ -79,7 +79,7 @@ def judged(steps: list[Step], first: int, shelf: Memory) -> Judgement:
     return Judgement(
         ids, seqs, np.array([step[1] for step in steps], np.uint8), np.full(n, layout.UNKNOWN, np.uint8),
         np.zeros(n, np.bool_), np.stack((zeros, groups), axis=1), np.full(n, 0.9), groups, np.zeros(n + 1, np.int64),
-        none, none, none, np.zeros(0), zeros, zeros, shelf,
+        none, none, none, np.zeros(0), zeros, zeros, zeros - 1, zeros > 0, np.full((n, 2), -1), zeros - 1, shelf,
     )  # fmt: skip
 
 

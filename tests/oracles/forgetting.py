@@ -1,4 +1,5 @@
-"""What a window means, in plain Python: every document is compared with every one that it sees, exhaustively.
+"""What a window, updates and deletions mean, in plain Python: every document is compared with every one that it sees,
+exhaustively.
 
 Nothing of the engine is used: no signatures, no buckets, no generations. So it holds where all that is similar is found
 and no limit is met.
@@ -7,63 +8,156 @@ and no limit is met.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median_low
-from typing import Any
+from typing import Any, NamedTuple
+
+HEIRS = 256  # of a group so many members, the oldest that are seen, are looked at for an heir
+
+
+class Verdict(NamedTuple):
+    """matches: (id, number, similarity), the best first. replaces: number of the version that went with it; heir: id
+    and number of who stands for the group now."""
+
+    kind: str
+    first_kind: str | None = None
+    of: Any = None
+    similarity: float | None = None
+    group: int | None = None
+    matches: Sequence[tuple[Any, int, float]] = ()
+    replaces: int | None = None
+    heir: tuple[Any, int] | None = None
+
+
+@dataclass(eq=False)
+class Seen:
+    """A version of a document in the log: id, text, event time (None: it has none); log time, number and verdict.
+
+    kept: it stands for its group, from the beginning or as an heir. living: neither replaced nor deleted.
+    """
+
+    id: Any
+    text: str
+    time: int | None
+    log: int
+    seq: int
+    verdict: Verdict = field(default=Verdict("unique"))
+    kept: bool = False
+    living: bool = True
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(self.text.split())
 
 
 @dataclass
-class Seen:
-    """A document in the log: id, its words, event time (None: it has none); log time, number and verdict."""
+class Deletion:
+    """That an id was deleted: log time, and the first event time that is not older."""
 
-    id: Any
-    words: frozenset[str]
-    text: str
     log: int
-    seq: int
-    verdict: tuple[Any, ...] = ()
+    time: int | None
 
 
 class Model:
-    """Verdicts as (kind, first kind, of, similarity, group, matches)."""
+    """window: of log time, 0 = nothing is forgotten. update: an id with another text replaces the version before it."""
 
-    def __init__(self, window: int, threshold: float, *, unique: bool) -> None:
-        self.window, self.threshold, self.unique = window, threshold, unique
+    def __init__(self, window: int, threshold: float, *, unique: bool, update: bool = False) -> None:
+        self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.stored: list[Seen] = []  # oldest first
+        self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
         self.times: list[int] = []
         self.log = -1
 
-    def judge(self, seq: int, id: Any, text: str, time: int | None) -> tuple[Any, ...]:
+    def judge(self, seq: int, id: Any, text: str, time: int | None) -> Verdict:
         """The verdict on the next document."""
         if not text.split():  # nor does its time count
-            return "rejected", None, None, None, None, []
+            return Verdict("rejected")
+        self._go_on(time)
+        old = self._known(id)
+        if isinstance(old, Seen) and old.text == text:
+            kind, _, *first = old.verdict[:5]
+            return Verdict("redelivered", kind, *first)
+        if isinstance(old, Seen) and not self.update:
+            return Verdict("rejected")
+        if old is not None and _before(time, old.time):
+            return Verdict("outdated")
+        new = Seen(id, text, time, self.log, seq)
+        new.verdict = self._verdict(new, without=old)
+        if isinstance(old, Seen):
+            new.kept = new.verdict.kind == "unique"
+            if self.unique and old.kept and new.kept and _jaccard(new, old) >= self.threshold:  # it stays in its place
+                old.living = False
+                new.verdict = new.verdict._replace(group=old.verdict.group, replaces=old.seq)
+            else:
+                heir = self._goes(old)
+                new.verdict = self._verdict(new)._replace(replaces=old.seq, heir=heir)
+        new.kept = new.verdict.kind == "unique"
+        self.stored.append(new)
+        self.newest[id] = new
+        assert not self.unique or self._one_for_each_group()
+        return new.verdict
+
+    def delete(self, seq: int, id: Any, time: int | None) -> Verdict:
+        """The verdict on the next record, that an id is deleted."""
+        self._go_on(time)
+        old = self._known(id)
+        if not isinstance(old, Seen):
+            if time is not None and (old is None or old.time is None or time > old.time):
+                self.newest[id] = Deletion(self.log, time)
+            return Verdict("deleted")
+        if _before(time, old.time):
+            return Verdict("outdated")
+        bounds = [bound for bound in (time, None if old.time is None else old.time + 1) if bound is not None]
+        self.newest[id] = Deletion(self.log, max(bounds, default=None))
+        return Verdict("deleted", group=old.verdict.group, replaces=old.seq, heir=self._goes(old))
+
+    def _go_on(self, time: int | None) -> None:
         if time is not None:
             self.times = [*self.times, time][-64:]
             self.log = max(self.log, median_low(self.times))
-        visible = [other for other in self.stored if self.log - other.log <= self.window]
-        before = next((other for other in visible if other.id == id), None)
-        if before is not None:
-            if before.text != text:
-                return "rejected", None, None, None, None, []
-            kind, _, *first, _ = before.verdict
-            return "redelivered", kind, *first, []
-        new = Seen(id, frozenset(text.split()), text, self.log, seq)
-        among = [other for other in visible if not self.unique or other.verdict[0] == "unique"]
-        similar = [(other, _jaccard(new, other)) for other in among]
-        similar = [(other, value) for other, value in similar if value >= self.threshold]
-        if self.unique and any(other.text == text for other, _ in similar):
-            similar = [(other, value) for other, value in similar if other.text == text]
-        new.verdict = self._verdict(new, similar)
-        self.stored.append(new)
-        return new.verdict
 
-    def _verdict(self, new: Seen, similar: Sequence[tuple[Seen, float]]) -> tuple[Any, ...]:
+    def _sees(self, log: int) -> bool:
+        return not self.window or self.log - log <= self.window
+
+    def _known(self, id: Any) -> Seen | Deletion | None:
+        known = self.newest.get(id)
+        return known if known is not None and self._sees(known.log) else None
+
+    def _goes(self, old: Seen) -> tuple[Any, int] | None:
+        """A version goes; its heir."""
+        old.living = False
+        if not (self.unique and old.kept):
+            return None
+        group = [m for m in self.stored if m.verdict.group == old.verdict.group and m.verdict.kind != "unique"]
+        heir = next((m for m in [m for m in group if self._sees(m.log)][:HEIRS] if m.living), None)
+        if heir is None:
+            return None
+        heir.kept = True
+        return heir.id, heir.seq
+
+    def _verdict(self, new: Seen, without: Any = None) -> Verdict:
+        """That on a new document, by what it is compared with; one may be invisible."""
+        seen = [other for other in self.stored if other.living and other is not without and self._sees(other.log)]
+        seen = [other for other in seen if other.kept or not self.unique]
+        similar = [(other, value) for other in seen if (value := _jaccard(new, other)) >= self.threshold]
+        if self.unique:
+            similar = [pair for pair in similar if pair[0].text == new.text][:1] or similar
         if not similar:
-            return "unique", None, None, None, new.seq if self.unique else None, []
+            return Verdict("unique", group=new.seq if self.unique else None)
         kind = "exact_duplicate" if any(other.text == new.text for other, _ in similar) else "near_duplicate"
         oldest, value = similar[0]
-        matches = sorted(((-value, other.seq, other.id) for other, value in similar))
-        return kind, None, oldest.id, value, oldest.verdict[4], [(id, seq, -value) for value, seq, id in matches]
+        matches = sorted((-value, other.seq, other.id) for other, value in similar)
+        listed = tuple((id, seq, -value) for value, seq, id in matches)
+        return Verdict(kind, None, oldest.id, value, oldest.verdict.group, listed)
+
+    def _one_for_each_group(self) -> bool:
+        groups = [seen.verdict.group for seen in self.stored if seen.living and seen.kept]
+        return len(groups) == len(set(groups))
+
+
+def _before(time: int | None, known: int | None) -> bool:
+    return time is not None and known is not None and time < known
 
 
 def _jaccard(one: Seen, other: Seen) -> float:

@@ -120,8 +120,7 @@ class Reader:
 
     def _text_record(self, value: bytes) -> tuple[bytes | None, bytes]:
         document = read_object(value)
-        _, text, _ = self._fields.extract(document)
-        return key_text(document, self._key_field), text.encode("utf-8", "surrogatepass")
+        return key_text(document, self._key_field), self._fields.extract(document).text.encode("utf-8", "surrogatepass")
 
 
 class _Lane:

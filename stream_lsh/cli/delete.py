@@ -1,0 +1,98 @@
+"""`stream-lsh delete`: documents are taken out of an index."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import OUTPUTS, quiet_option, state_option, with_options
+from stream_lsh.cli.stored import stored_settings
+from stream_lsh.errors import InputError, UsageError
+from stream_lsh.wording import count
+
+EXAMPLES = """
+stream-lsh delete a1 --state index
+stream-lsh delete a1 a2 17 --state index --unique unique.jsonl
+withdrawn | stream-lsh delete --state index -
+"""
+STANDARD = "-"
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Delete documents from an index that was made with --on-same-id update. They are seen no more, and the oldest
+of those that were dropped for one takes its place. The verdicts go to standard output, a JSON line each.
+
+ID is an id of the feed. 17 is the number, '"17"' with quotes of its own the text; what is neither an integer nor a JSON
+text is a text as it is. - reads ids from standard input, one a line. An id that is not there is no error.
+
+Nobody else may be writing to the index; a feed deletes by itself, with --deleted-field.""",
+)
+@click.argument("ids", nargs=-1, metavar="ID ...")
+@with_options(
+    [
+        Option(
+            ["--unique"], metavar="FILE", section=OUTPUTS,
+            help="the unique documents that dedup has written: a line is added for each that goes, with who takes its "
+            "place",
+        ),
+        state_option(required=True),
+        quiet_option(),
+    ]
+)  # fmt: skip
+def delete(ids: tuple[str, ...], unique: str | None, state: Path, quiet: bool) -> None:
+    if not ids:
+        raise UsageError("no ID: name documents, or - for ids from standard input, one a line")
+    if ids.count(STANDARD) > 1:
+        raise UsageError("standard input (-) is given more than once; it can be read only once")
+    if unique == STANDARD:
+        raise UsageError("--unique - goes where the verdicts go; give the file that dedup has written")
+    stored_settings(state)  # there is one
+
+    # Here, because they take numba and RocksDB with them.
+    from stream_lsh.embedded.deleting import delete as deleted
+    from stream_lsh.judging.verdicts import verdict_lines
+
+    asked = there = 0
+    for judgement in deleted(map(id_of, chosen(ids)), state, unique):
+        asked += len(judgement.ids)
+        there += int((judgement.replaces >= 0).sum())
+        click.echo(verdict_lines(judgement), nl=False)
+    if not quiet:
+        missing = f", {count(asked - there, 'id')} not there" if asked > there else ""
+        complain(f"{count(there, 'document')} deleted{missing}")
+
+
+def chosen(ids: Iterable[str]) -> Iterator[str]:
+    """The ids of a command line, those of standard input in their place.
+
+    Raises:
+        InputError: a line is not UTF-8.
+    """
+    for id in ids:
+        if id != STANDARD:
+            yield id
+            continue
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            try:
+                text = line.decode("utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise InputError(f"standard input is not UTF-8: byte {error.start + 1} of line {number}") from None
+            if text:
+                yield text
+
+
+def id_of(text: str) -> str | int:
+    """The id that is meant: what is a text or an integer as JSON, else the text as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, str) or type(value) is int else text

@@ -1,0 +1,84 @@
+"""Deletions by hand: ids against an index, beside its feeds. An interrupted run goes on behind them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.documents.columns import Document, columns
+from stream_lsh.embedded.places import Places
+from stream_lsh.embedded.sink import Sink, gone_lines
+from stream_lsh.errors import UsageError
+from stream_lsh.index.index import Index
+from stream_lsh.judging.verdicts import Judgement, judge
+from stream_lsh.settings import Settings
+
+BATCH = 2048
+
+
+def delete(ids: Iterable[str | int], state: Path, unique: str | None = None) -> Iterator[Judgement]:
+    """Delete documents from the index in a folder; what became of them, as soon as it is committed.
+
+    Args:
+        unique: output of the kept documents, which gets a line for each that goes.
+
+    Raises:
+        StreamLshError: what was told before is deleted; likewise KeyboardInterrupt.
+    """
+    with ExitStack() as stack:
+        index = Index(Settings(), state, now=time.time())
+        stack.callback(index.close)
+        if index.settings.on_same_id != "update":
+            raise UsageError(
+                f"nothing can be deleted from the index in {state}, whose documents stay as they are (on_same_id = "
+                "reject): feed them into a new one with dedup --on-same-id update"
+            )
+        job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
+        outputs = {} if unique is None else {"unique": unique}
+        sink = Sink(outputs, (), job["outputs"], bool(job["open"]), state, index.settings.verify)
+        stack.callback(sink.close)
+        deleting = _Deleting(index, sink, job)
+        iterator = iter(ids)
+        while some := list(islice(iterator, BATCH)):
+            yield deleting.take(some)
+        if outputs:
+            deleting.finish()
+
+
+class _Deleting:
+    """An index from which something is deleted, and what its last run has left."""
+
+    def __init__(self, index: Index, sink: Sink, job: dict[str, Any]) -> None:
+        self._index = index
+        self._sink = sink
+        self._job = job
+        self._place_of = Places(index).of
+
+    def take(self, ids: Sequence[str | int]) -> Judgement:
+        """Delete some, for good."""
+        index, first = self._index, self._job["next_seq"]
+        found = columns([Document(id, deleted=True) for id in ids])
+        for i, rejection in found.rejected.items():
+            raise UsageError(f"{str(ids[i])[:100]}: {rejection.detail}")
+        seqs = np.arange(first, first + len(ids))
+        matches = index.match(index.sign(found), seqs, clock=int(1000 * time.time()))
+        judgement = judge(matches, found.ids, seqs, 0, index)
+        self._sink.put("unique", gone_lines(judgement, self._place_of))
+        self._job["next_seq"] += len(ids)
+        self._commit()
+        return judgement
+
+    def finish(self) -> None:
+        """Complete the output."""
+        self._sink.finish()
+        self._commit()
+
+    def _commit(self) -> None:
+        self._job |= {"outputs": self._sink.checkpoint(True), "time": int(time.time())}
+        self._index.commit({"job": self._job})

@@ -1,0 +1,145 @@
+"""Dead rows: versions that were replaced or deleted, and rows that are there for something else than to be met. A mark
+of two bits each, in memory as in the store, where a value has the marks of some rows of one generation. Whoever meets a
+thousand dead rows reads none of them: the mark says whether there is an heir behind it.
+
+Rows and postings of the dead stay until their generation goes: so what is read under a key, in whatever order it was
+written and merged, is a function of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.structs import Bytes, Number, Struct, Words
+from stream_lsh.index.store import DEAD, Store, rows_key
+
+DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
+CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
+LIVES, DIED, STANDS = np.uint64(0), np.uint64(1), np.uint64(3)  # it is met; it is not; its heir is, whose row it names
+_WORDS, _ROW = CHUNK // 32, np.int64(31)
+_MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; those that all dead rows have
+_NONE = np.int64(-1)
+
+Place = tuple[int, int]
+"""Number and first row of a generation."""
+
+
+class Dead(Struct):
+    """The marks of the rows from `first` on, which begins a chunk; rows behind the last one live.
+
+    changed: the chunks that were written to since the last commit. count: how many are dead of the rows that are there.
+    aside: a row that counts as dead for the moment, -1 = none.
+    """
+
+    marks: Words
+    changed: Bytes
+    first: Number
+    count: Number
+    aside: Number
+
+    @classmethod
+    def of(cls, row: int) -> Self:
+        """Of a shard whose rows begin with this one: nobody is dead, and there is no room for anybody."""
+        none = np.empty(0, np.uint64), np.empty(0, np.uint8)
+        return cls(marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE)
+
+    def reach(self, row: int, oldest: int) -> None:
+        """Have room for the rows before this one; those before the oldest are not there any more."""
+        have = int(self.first) + len(self.changed) * CHUNK
+        if row <= have:
+            return
+        first = max(int(self.first), oldest // CHUNK * CHUNK)
+        chunks, kept = -(-(row - first) // CHUNK), max(0, (have - first) // CHUNK)
+        chunks += chunks >> 1
+        gone = len(self.changed) - kept
+        marks, changed = np.zeros(chunks * _WORDS, np.uint64), np.zeros(chunks, np.uint8)
+        marks[: kept * _WORDS], changed[:kept] = self.marks[gone * _WORDS :], self.changed[gone:]
+        self.marks, self.changed, self.first = marks, changed, first
+
+    def forget(self, row: int) -> None:
+        """The rows before this one are not there any more."""
+        place = row - int(self.first)
+        words = self.marks[place >> 5 :] & np.uint64(_DIED)
+        words[:1] >>= np.uint64(2 * (place & 31))
+        self.count = int.from_bytes(words.tobytes(), "little").bit_count()
+
+    def take(self, shard: int, generations: Sequence[Place], last: int) -> dict[bytes, bytes]:
+        """The values that were changed since it was asked last, of the rows before `last`."""
+        values = {}
+        for chunk in np.flatnonzero(self.changed).tolist():
+            begin = int(self.first) + chunk * CHUNK
+            bits = _bits(self.marks[chunk * _WORDS : (chunk + 1) * _WORDS].view(np.uint8))
+            for (number, start), later in zip_longest(generations, generations[1:]):
+                a, b = max(start, begin), min(later[1] if later else last, begin + CHUNK)
+                if a < b and bits[a - begin : b - begin].any():
+                    packed = np.packbits(bits[a - begin : b - begin], bitorder="little")
+                    values[rows_key(DEAD, shard, number, a)] = packed.tobytes()
+        self.changed[:] = 0
+        return values
+
+    def restore(self, store: Store, shard: int, generations: Sequence[Place], last: int, count: int) -> None:
+        """Have what is in the store, of the rows before `last`: so many are dead.
+
+        Raises:
+            DamagedError: it is not what was written.
+        """
+        found = 0
+        for number, first in generations:
+            for row, value in store.rows_of(DEAD, shard, number):
+                bits = _bits(np.frombuffer(value, np.uint8))
+                dead = np.flatnonzero(bits.any(axis=1))
+                if row < first or row + dead.max(initial=0) >= last:
+                    raise _damaged(store, shard)
+                self.reach(last, generations[0][1])
+                marks = (bits[dead] @ np.array([1, 2], np.uint8)).astype(np.uint64)
+                places = (row + dead - int(self.first)).astype(np.uint64)
+                np.bitwise_or.at(self.marks, places >> np.uint64(5), marks << (places & np.uint64(31)) * np.uint64(2))
+                found += int(bits[:, 0].sum())
+        if found != count:
+            raise _damaged(store, shard)
+        self.count = count
+
+
+def _bits(marks: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Marks as bits [n, 2]."""
+    return np.unpackbits(marks, bitorder="little").reshape(-1, 2)
+
+
+def _damaged(store: Store, shard: int) -> DamagedError:
+    return DamagedError(
+        f"{store.path}: what says which rows of shard {shard} were replaced or deleted is damaged; restore the folder "
+        "from a backup"
+    )
+
+
+@njit
+def any_dead(dead):  # type: ignore[no-untyped-def]
+    """Whether it has to be asked of a row."""
+    return dead.count > 0 or dead.aside >= 0
+
+
+@njit
+def mark_of(dead, row):  # type: ignore[no-untyped-def]
+    """LIVES, DIED or STANDS."""
+    if row == dead.aside:
+        return DIED
+    place = row - dead.first
+    if place >> 5 >= len(dead.marks):
+        return LIVES
+    return dead.marks[place >> 5] >> np.uint64(2 * (place & _ROW)) & _MARK
+
+
+@njit
+def bury(dead, row, mark):  # type: ignore[no-untyped-def]
+    """A row is dead from now on; there is room for its mark."""
+    place = row - dead.first
+    dead.count += mark_of(dead, row) == LIVES
+    dead.marks[place >> 5] |= mark << np.uint64(2 * (place & _ROW))
+    dead.changed[place >> 12] = 1

@@ -1,0 +1,184 @@
+"""Versions that go: one that was deleted, or replaced by another text under its id; and the heir of one that was kept.
+
+Under `unique` a kept document that goes leaves its group to the oldest living member that is seen, of the first
+HEIRS_AMONG that are found. The heir has a row already, which was dropped and is in no bucket. So it is posted by a row
+more, the next one, that has its signature and says whose it is: rows are posted in their order and never again, and
+whatever is rebuilt from rows has heirs in it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.documents import times
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.access import word
+from stream_lsh.index.buckets import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
+from stream_lsh.index.dead import DIED, LIVES, STANDS, bury, mark_of
+from stream_lsh.index.layout import (
+    DELETED,
+    DROPPED,
+    FLAGS,
+    FOLLOWS,
+    GONE,
+    GROUP,
+    GROUP_OF,
+    HEIR,
+    HEIR_OF,
+    HEIR_SEQ,
+    ID,
+    KIND_BITS,
+    OF,
+    OUTDATED,
+    REPLACES,
+    SEQ,
+    STATUS,
+    STOOD,
+    TEXT,
+    TIME,
+    UNKNOWN,
+)
+from stream_lsh.index.memory import append, find
+from stream_lsh.index.work import DONE, HEIR_STANDS, NOBODY
+
+HEIRS_AMONG = np.int64(256)
+NO_TIME = np.int64(times.NO_TIME)
+_FIRST, _ONE = np.int64(0), np.int64(1)
+
+
+@njit
+def time_of(rows, row):  # type: ignore[no-untyped-def]
+    """The event time that a row has, or NO_TIME."""
+    return np.int64(word(rows, row, TIME))
+
+
+@njit
+def older(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether document i has an event time before that of a row."""
+    mine, other = np.int64(work.batch.words[i, TIME]), time_of(work.rows, row)
+    return mine != NO_TIME and other != NO_TIME and mine < other
+
+
+@njit
+def was_deleted(rows, row):  # type: ignore[no-untyped-def]
+    """Whether a row says that its id was deleted."""
+    return word(rows, row, FLAGS) & np.uint64(DELETED) != 0
+
+
+@njit
+def stands(row, work):  # type: ignore[no-untyped-def]
+    """Whether a version was kept, from the beginning or as an heir."""
+    rows, memory, scratch = work.rows, work.memory, work.scratch
+    if not word(rows, row, FLAGS) & np.uint64(DROPPED):
+        return True
+    group = word(rows, row, GROUP)
+    key = key_behind(group, HEIRS)
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another group has the key, by accident
+        n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
+        for k in range(n):
+            newest = scratch.out[k]
+            if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(HEIR):
+                return np.int64(word(rows, newest, OF)) == row
+    return False
+
+
+@njit
+def heir_of(row, work):  # type: ignore[no-untyped-def]
+    """The heir of a kept version, or -1; the caller has seen to room for HEIRS_AMONG rows."""
+    rows, memory, scratch = work.rows, work.memory, work.scratch
+    group = word(rows, row, GROUP)
+    key = key_behind(group, FOLLOWERS)
+    probe(key, work.runs, scratch.hits)
+    n = earliest(
+        key, find(memory, key), scratch.hits, work.runs, memory, rows.seen, HEIRS_AMONG, scratch.room, scratch.out
+    )
+    for k in range(n):
+        member = scratch.out[k]
+        if member == row or mark_of(rows.dead, member) != LIVES:
+            continue
+        if word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED):
+            return member
+    return NOBODY
+
+
+@njit
+def delete(i, row, work):  # type: ignore[no-untyped-def]
+    """Document i says that its id is deleted, of which the newest row is this one, or -1."""
+    rows, columns = work.rows, work.results.columns
+    time = np.int64(work.batch.words[i, TIME])
+    columns[i, STATUS] = GONE
+    if row < 0 or was_deleted(rows, row):
+        if row >= 0 and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this record: it is done
+            return DONE
+        if time != NO_TIME and (row < 0 or time > time_of(rows, row)):  # for older versions that come later
+            _store(i, NOBODY, NOBODY, time, work)
+        return DONE
+    if older(i, row, work):
+        columns[i, STATUS] = OUTDATED
+        return DONE
+    columns[i, GROUP_OF] = np.int64(word(rows, row, GROUP))
+    if time_of(rows, row) != NO_TIME:
+        time = max(time, time_of(rows, row) + _ONE)
+    heir = _go(i, row, work)
+    _store(i, heir, row, time, work)
+    return HEIR_STANDS if heir >= 0 else DONE
+
+
+@njit
+def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
+    """Document i replaces a version. stays: that version, if it takes its place in the group; else it is as if it had
+    been deleted before, and its heir, if it has one, is to be posted."""
+    rows = work.rows
+    if stays >= 0:
+        work.results.columns[i, REPLACES], work.results.columns[i, STOOD] = np.int64(word(rows, row, SEQ)), 1
+        bury(rows.dead, row, DIED)
+        return DONE
+    heir = _go(i, row, work)
+    if heir < 0:
+        return DONE
+    _store(i, heir, row, NO_TIME, work)
+    return HEIR_STANDS
+
+
+@njit
+def _go(i, row, work):  # type: ignore[no-untyped-def]
+    """A version goes by document i; its heir, or -1."""
+    rows, columns, heir = work.rows, work.results.columns, NOBODY
+    columns[i, STOOD] = stands(row, work)
+    if columns[i, STOOD]:
+        heir = heir_of(row, work)
+    columns[i, REPLACES] = np.int64(word(rows, row, SEQ))
+    bury(rows.dead, row, DIED)
+    if heir >= 0:
+        columns[i, HEIR_OF], columns[i, HEIR_SEQ] = heir, np.int64(word(rows, heir, SEQ))
+    return heir
+
+
+@njit
+def _store(i, heir, row, time, work):  # type: ignore[no-untyped-def]
+    """The next row says that document i's id was deleted, whose version was `row`, and stands for an heir; -1 if there
+    is none. With an heir it is posted by the caller."""
+    batch, rows, memory = work.batch, work.rows, work.memory
+    at, new = rows.total, rows.recent[rows.total - rows.base]
+    flags = DELETED | HEIR if heir >= 0 else DELETED
+    for k in range(len(new)):
+        new[k] = np.uint64(0)
+    new[SEQ], new[TIME] = batch.words[i, SEQ], np.uint64(time)
+    new[ID], new[ID + 1] = batch.words[i, ID], batch.words[i, ID + 1]
+    new[FLAGS] = np.uint64(flags) | np.uint64(UNKNOWN) << KIND_BITS
+    if work.limits.window:
+        new[rows.log_at] = np.uint64(batch.log[i])
+    if row >= 0:
+        new[GROUP] = word(rows, row, GROUP)
+    if heir >= 0:
+        new[OF], new[TEXT], new[TEXT + 1] = np.uint64(heir), word(rows, heir, TEXT), word(rows, heir, TEXT + 1)
+        for k in range(rows.signature_at, rows.recent.shape[1]):
+            new[k] = word(rows, heir, np.int64(k))
+    else:
+        place = batch.starts[i + 1] - 1
+        append(memory, work.scratch.slots[place - batch.starts[i]], batch.keys[place], at - memory.first)
+    rows.notes[at & (len(rows.notes) - 1)] = FOLLOWS
+    rows.total = at + 1
+    bury(rows.dead, at, STANDS if heir >= 0 else DIED)

@@ -1,0 +1,167 @@
+"""`stream-lsh delete`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_lsh import Deduplicator, Settings
+from stream_lsh.cli import main
+from stream_lsh.cli.delete import id_of
+from stream_lsh.embedded import deleting, job
+from stream_lsh.errors import StreamLshError
+
+TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
+OTHER = "an old oak fell on the road to the harbour last night and nobody was hurt the fire brigade says so"
+
+
+def stream_lsh(*arguments: str, input: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, list(arguments), input=input)
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An index that takes updates, with two groups, and the feed and the unique documents that belong to it."""
+    documents = [("a", TEXT), ("b", TEXT), (17, OTHER), ("17", OTHER + " and more"), ("c", TEXT + " or three")]
+    (tmp_path / "feed").write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in documents))
+    dedup(tmp_path)
+    return tmp_path
+
+
+def dedup(folder: Path, *more: str) -> None:
+    done = stream_lsh(
+        "dedup", str(folder / "feed"), "--state", str(folder / "index"), "--unique", str(folder / "unique"),
+        "--on-same-id", "update", "--quiet", *more,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+
+
+def delete(folder: Path, *ids: str, input: bytes | None = None) -> Result:
+    return stream_lsh("delete", *ids, "--state", str(folder / "index"), input=input)
+
+
+def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) -> None:
+    done = delete(folder, "a", "c", "17", "nobody", "--unique", str(folder / "unique"))
+    assert done.exit_code == 0, done.output
+    assert done.stderr == "stream-lsh: 3 documents deleted, 1 id not there\n"
+    assert [(v["id"], v["seq"], v["kind"], v.get("replaces"), v.get("heir")) for v in lines(done.stdout)] == [
+        ("a", 5, "deleted", 0, {"id": "b", "seq": 1}), ("c", 6, "deleted", 4, None),
+        (17, 7, "deleted", 2, {"id": "17", "seq": 3}), ("nobody", 8, "deleted", None, None),
+    ]  # fmt: skip
+    feed, offset = str(folder / "feed"), (folder / "feed").read_bytes().index(b'{"id": "17"')
+    assert lines((folder / "unique").read_text())[2:] == [
+        {"id": "a", "deleted": True, "heir": "b", "at": {"input": feed, "line": 2, "offset": 121}},
+        {"id": 17, "deleted": True, "heir": "17", "at": {"input": feed, "line": 4, "offset": offset}},
+    ]
+    with (folder / "feed").open("a") as file:
+        file.write(json.dumps({"id": "d", "text": TEXT}) + "\n" + json.dumps({"id": "e", "text": "it " * 9}) + "\n")
+    dedup(folder, "--verdicts", str(folder / "verdicts"))
+    first, last = lines((folder / "verdicts").read_text())
+    assert (first["seq"], first["of"], first["group"], last["kind"]) == (9, "b", 0, "unique")
+    assert lines((folder / "unique").read_text())[4:] == [{"id": "e", "text": "it " * 9}]
+
+
+def test_ids_from_standard_input(folder: Path) -> None:
+    done = delete(folder, "c", "-", "--quiet", input=b'  a\r\n\n"17"\n17\nb')
+    assert [verdict["id"] for verdict in lines(done.stdout)] == ["c", "a", "17", 17, "b"]
+    assert all("replaces" in verdict for verdict in lines(done.stdout))
+    assert done.stderr == ""
+    with Deduplicator(state=folder / "index", read_only=True) as reader:
+        assert len(reader) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [("a", "a"), ("17", 17), ('"17"', "17"), ("-3", -3), ("017", "017"), ("1.0", "1.0"), ("true", "true"),
+     ("null", "null"), ('{"a":1}', '{"a":1}'), ('"\\u00e9"', "\u00e9"), ('"', '"'), ("1" * 5000, "1" * 5000)],
+)  # fmt: skip
+def test_ids_are_texts_but_for_what_is_json(text: str, id: str | int) -> None:
+    assert id_of(text) == id and type(id_of(text)) is type(id)
+
+
+def test_wrong_command_lines(folder: Path) -> None:
+    for given, message in (
+        ((), "no ID: name documents"), (("-", "-"), "given more than once"),
+        (("a", "--unique", "-"), "--unique - goes where the verdicts go"), (("x" * 5000,), "more than 4096 bytes"),
+    ):  # fmt: skip
+        done = delete(folder, *given)
+        assert done.exit_code == 2 and message in done.stderr, given
+    assert delete(folder, "-", input=b"a\n\xff\n").exit_code == 4
+    done = stream_lsh("delete", "a", "--state", str(folder / "none"))
+    assert done.exit_code == 3 and "there is no index in" in done.stderr
+    (folder / "other").write_text("what somebody else wrote\n")
+    done = delete(folder, "a", "--unique", str(folder / "other"))
+    assert done.exit_code == 5 and "is there already" in done.stderr
+    with Deduplicator(state=folder / "index", read_only=True) as reader:
+        assert len(reader) == 5
+
+
+def test_an_index_whose_documents_stay_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "feed").write_text(json.dumps({"id": "a", "text": TEXT}) + "\n")
+    stream_lsh("dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "index"))
+    done = delete(tmp_path, "a")
+    assert done.exit_code == 2
+    assert "whose documents stay as they are (on_same_id = reject): feed them into a new one" in done.stderr
+
+
+def test_somebody_else_is_writing(folder: Path) -> None:
+    with Deduplicator(state=folder / "index"):
+        done = delete(folder, "a")
+        assert done.exit_code == 3 and "another process" in done.stderr
+    assert delete(folder, "a").exit_code == 0
+
+
+def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the byte: it is cut to where it was committed, then come the lines of what was deleted, then its own."""
+    monkeypatch.setattr(job, "COMMIT_SECONDS", 0)
+    with (folder / "feed").open("a") as file:
+        file.write(json.dumps({"id": "x", "text": "one two three four five"}) + "\n")
+    more = folder / "more"
+    more.write_text(json.dumps({"id": "y", "text": "six seven eight nine ten"}) + "\n")
+
+    commit, count = job.Index.commit, iter(range(10**6))
+
+    def failing(index: Any, *given: Any) -> None:
+        if next(count) == 2:
+            raise StreamLshError("enough")
+        commit(index, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job.Index, "commit", failing)
+        assert stream_lsh(
+            "dedup", str(folder / "feed"), str(more), "--state", str(folder / "index"), "--unique",
+            str(folder / "unique"), "--quiet",
+        ).exit_code == 1  # fmt: skip
+    before = (folder / "unique").read_bytes()
+    assert b'"x"' in before
+    assert delete(folder, "a", "--unique", str(folder / "unique")).exit_code == 0
+    facts = json.loads(stream_lsh("info", "--state", str(folder / "index"), "--json").stdout)
+    assert facts["health"]["interrupted"]
+    dedup(folder, str(more))
+    found = lines((folder / "unique").read_text())
+    assert [(line["id"], line.get("deleted")) for line in found] == [
+        ("a", None), (17, None), ("x", None), ("a", True), ("y", None)
+    ]  # fmt: skip
+
+
+def test_many_are_deleted_in_batches_that_are_committed_as_they_are_told(tmp_path: Path) -> None:
+    ids = [f"d{n}" for n in range(2 * deleting.BATCH + 5)]
+    feed = "".join(json.dumps({"id": id, "text": f"{id} stands for itself {id[::-1]}"}) + "\n" for id in ids)
+    (tmp_path / "feed").write_text(feed)
+    dedup(tmp_path)
+    told = deleting.delete(ids, tmp_path / "index", str(tmp_path / "unique"))
+    assert len(next(told).ids) == deleting.BATCH
+    told.close()
+    with Deduplicator(state=tmp_path / "index", read_only=True) as reader:
+        assert len(reader) == deleting.BATCH + 5
+    assert sum(len(judgement.ids) for judgement in deleting.delete(ids, tmp_path / "index")) == len(ids)
+    with Deduplicator(Settings(on_same_id="update"), state=tmp_path / "index", read_only=True) as reader:
+        assert len(reader) == 0

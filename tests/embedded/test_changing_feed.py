@@ -1,0 +1,302 @@
+"""Feeds in which documents are replaced and deleted: from the lines that come in to the lines that go out."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from oracles.forgetting import Model
+
+from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.cli import main
+from stream_lsh.embedded import job as module
+from stream_lsh.embedded.information import information
+from stream_lsh.embedded.job import Job
+from stream_lsh.errors import DamagedError, StreamLshError, UsageError
+from stream_lsh.index.store import PLACES, Store, rows_key
+from stream_lsh.kafka.settings import KafkaSettings
+
+TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
+OTHER = "an old oak fell on the road to the harbour last night and nobody was hurt the fire brigade says so"
+CHANGING = ("--on-same-id", "update", "--deleted-field", "deleted", "--time-field", "ts", "--quiet")
+
+
+def stream_lsh(*arguments: str, input: str | None = None) -> Result:
+    return CliRunner().invoke(main, list(arguments), input=input)
+
+
+def document(id: Any, text: str, ts: int, **more: Any) -> dict[str, Any]:
+    return {"id": id, "text": text, "ts": ts, **more}
+
+
+def deletion(id: Any, **more: Any) -> dict[str, Any]:
+    return {"id": id, "deleted": True, **more}
+
+
+def dedup(folder: Path, *records: Any, name: str = "feed.jsonl", arguments: tuple[str, ...] = CHANGING) -> list[Any]:
+    """The verdicts on some records."""
+    feed = folder / name
+    feed.write_text("".join(json.dumps(record) + "\n" for record in records))
+    outputs = [word for what in ("unique", "verdicts") for word in (f"--{what}", str(folder / what))]
+    done = stream_lsh("dedup", str(feed), "--state", str(folder / "index"), *outputs, *arguments)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in (folder / "verdicts").read_text().splitlines()][-len(records) :]
+
+
+def test_a_feed_updates_and_deletes(tmp_path: Path) -> None:
+    found = dedup(
+        tmp_path,
+        document("a", TEXT, 10),
+        document("b", TEXT + " or three", 11, deleted=False),
+        document("a", OTHER, 12, deleted=None),
+        document("a", TEXT, 9),
+        deletion("a", text=7),
+        deletion("b", ts=8),
+        deletion("b", ts=11),
+        deletion("nobody", ts=12),
+        document("nobody", OTHER, 11),
+        {"id": "c", "text": OTHER, "ts": 13, "deleted": "yes"},
+    )
+    kept = {"of": None, "similarity": None, "matches": []}
+    assert found[0] == {"id": "a", "seq": 0, "kind": "unique", "group": 0, **kept}
+    assert (found[1]["kind"], found[1]["of"], found[1]["group"]) == ("near_duplicate", "a", 0)
+    heir = {"id": "b", "seq": 1}
+    assert found[2] == {"id": "a", "seq": 2, "kind": "unique", "group": 2, "replaces": 0, "heir": heir, **kept}
+    assert found[3] == {"id": "a", "seq": 3, "kind": "outdated", "group": None, **kept}
+    assert found[4] == {"id": "a", "seq": 4, "kind": "deleted", "group": 2, "replaces": 2, **kept}
+    assert found[5] == {"id": "b", "seq": 5, "kind": "outdated", "group": None, **kept}
+    assert found[6] == {"id": "b", "seq": 6, "kind": "deleted", "group": 0, "replaces": 1, **kept}
+    assert found[7] == {"id": "nobody", "seq": 7, "kind": "deleted", "group": None, **kept}
+    assert found[8] == {"id": "nobody", "seq": 8, "kind": "outdated", "group": None, **kept}
+    assert found[9]["kind"] == "rejected"
+    (letter,) = map(json.loads, (tmp_path / "index" / "dead-letters.jsonl").read_text().splitlines())
+    assert (letter["reason"], letter["line"]) == ("wrong_type", 10)
+    assert letter["detail"] == 'the field "deleted" is a string, not a boolean'
+    facts: Any = information(tmp_path / "index", check=True)
+    assert (facts["documents"]["stored"], facts["health"]["problems"]) == (0, [])
+
+
+def test_an_update_that_others_must_not_match_leaves_its_place(tmp_path: Path) -> None:
+    """The same words, but of another language; deletions need none."""
+    found = dedup(
+        tmp_path,
+        document("a", TEXT, 10, lang="en"),
+        document("b", TEXT + " or three", 11, lang="en"),
+        document("a", TEXT, 12, lang="fr"),
+        document("c", TEXT, 13, lang="en"),
+        document("d", TEXT, 14, lang="fr"),
+        deletion("a", lang=["?"]),
+        arguments=(*CHANGING, "--match-within", "lang"),
+    )
+    heir = {"id": "b", "seq": 1}
+    assert [(v["kind"], v["of"], v["group"], v.get("replaces"), v.get("heir")) for v in found] == [
+        ("unique", None, 0, None, None), ("near_duplicate", "a", 0, None, None), ("unique", None, 2, 0, heir),
+        ("near_duplicate", "b", 0, None, None), ("exact_duplicate", "a", 2, None, None),
+        ("deleted", None, 2, 2, {"id": "d", "seq": 4}),
+    ]  # fmt: skip
+
+
+def test_the_index_remembers_how_it_changes(tmp_path: Path) -> None:
+    dedup(tmp_path, document("a", TEXT, 10))
+    found = dedup(tmp_path, document("a", OTHER, 11), deletion("a"), name="next", arguments=("--quiet",))
+    assert [(verdict["kind"], verdict["replaces"]) for verdict in found] == [("unique", 0), ("deleted", 1)]
+    update = ("--on-same-id", "update")
+    for given in (("--on-same-id", "reject"), ("--deleted-field", "gone", *update), ("--time-field", "at")):
+        refused = stream_lsh("dedup", str(tmp_path / "next"), "--state", str(tmp_path / "index"), *given)
+        assert refused.exit_code == 3, given
+        assert given[0][2:].replace("-", "_") in refused.output
+
+
+def test_a_query_decides_as_the_next_document_would(tmp_path: Path) -> None:
+    dedup(tmp_path, document("a", TEXT, 10), document("b", OTHER, 10))
+    feed = tmp_path / "asked"
+    lines = [document("a", OTHER, 9), document("a", OTHER, 10), document("a", TEXT + " or three", 10)]
+    feed.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    output = tmp_path / "answers"
+    arguments = ["--input", str(feed), "--state", str(tmp_path / "index"), "--output", str(output), "--quiet"]
+    assert stream_lsh("query", *arguments).exit_code == 0
+    kinds = [json.loads(line)["kind"] for line in output.read_text().splitlines()]
+    assert kinds == ["outdated", "exact_duplicate", "unique"]
+
+
+def test_the_summary_says_what_changed(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.jsonl"
+    records = [document("a", TEXT, 10), document("a", OTHER, 11), document("a", TEXT, 9), deletion("a"), deletion("b")]
+    feed.write_text("".join(json.dumps(record) + "\n" for record in records))
+    done = stream_lsh("dedup", str(feed), "--unique", str(tmp_path / "unique"), *CHANGING[:-1])
+    assert done.exit_code == 0, done.output
+    assert "2   40 %  deleted" in done.stderr
+    assert "1   20 %  outdated (older than what is known of the id)" in done.stderr
+    assert "1 document replaced the version before" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--deleted-field", "deleted"), "give on_same_id = 'update' too"),
+        (("--on-same-id", "update", "--shards", "2"), "needs against = 'unique' and shards = 1 so far"),
+        (("--on-same-id", "update", "--against", "any"), "needs against = 'unique' and shards = 1 so far"),
+        (("--on-same-id", "update", "--groups", "groups"), "--groups: so far an index keeps none whose documents"),
+        (("--on-same-id", "replace"), "on_same_id"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(tmp_path: Path, given: tuple[str, ...], message: str) -> None:
+    (tmp_path / "feed").write_text(json.dumps(document("a", TEXT, 10)) + "\n")
+    done = stream_lsh("dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "index"), *given)
+    assert done.exit_code == 2 and message in done.output
+
+
+def test_kafka_has_neither(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="on_same_id = 'update': on Kafka nothing is replaced yet"):
+        KafkaSettings.load(None, on_same_id="update")
+    with pytest.raises(UsageError, match="deleted_field"):
+        KafkaSettings.load(None, deleted_field="deleted")
+    for command in ("worker", "reindex", "skip"):
+        assert "on-same-id" not in (shown := stream_lsh(command, "--help").output) and "deleted-field" not in shown
+        assert stream_lsh(command, "--on-same-id", "update").exit_code == 2
+    assert {"on_same_id", "deleted_field"}.isdisjoint(KafkaSettings.load(None).answers)
+
+
+# All that is similar is found, and no limit is met, so that the model's answers are the engine's.
+SURE: dict[str, Any] = {
+    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
+    "candidates": 65536, "verify_matches": 1000, "memory_documents": 64, "generation_documents": 250,
+    "on_same_id": "update", "deleted_field": "deleted", "time_field": "ts",
+}  # fmt: skip
+
+
+def history(seed: int, n: int) -> list[dict[str, Any]]:
+    """Families of copies, many of which are changed and withdrawn."""
+    chance = random.Random(seed)
+    words = [f"w{i}" for i in range(200)]
+    families = [chance.sample(words, 8) for _ in range(40)]
+    out: list[dict[str, Any]] = []
+    for i in range(n):
+        text = list(chance.choice(families)) if chance.random() < 0.8 else chance.sample(words, 8)
+        for _ in range(chance.choice((0, 0, 1, 2))):
+            text[chance.randrange(8)] = chance.choice(words)
+        what, old = chance.random(), chance.choice(out[-100:])["id"] if out else "begin"
+        ts = 1000 + i - 30 * (chance.random() < 0.1)
+        if what < 0.2:
+            out.append(deletion(old, **({"ts": ts} if what < 0.1 else {})))
+        else:
+            out.append(document(old if what < 0.5 else i if i % 2 else f"d{i}", " ".join(text), ts))
+    return out
+
+
+def standing(records: list[dict[str, Any]]) -> dict[Any, str]:
+    """What is kept in the end, by the model."""
+    model = Model(0, SURE["threshold"], unique=True, update=True)
+    for seq, record in enumerate(records):
+        if record.get("deleted"):
+            model.delete(seq, record["id"], record.get("ts"))
+        else:
+            model.judge(seq, record["id"], record["text"], record["ts"])
+    return {seen.id: seen.text for seen in model.stored if seen.living and seen.kept}
+
+
+def folded(unique: Path) -> tuple[dict[Any, str], int]:
+    """What is kept by the lines of the output, heirs' texts by where they stand in the input; and how many heirs."""
+    kept: dict[Any, str] = {}
+    heirs = 0
+    for line in map(json.loads, unique.read_text().splitlines()):
+        if not line.get("deleted"):
+            kept[line["id"]] = line["text"]
+            continue
+        del kept[line["id"]]  # it was there
+        if line["heir"] is not None:
+            heirs += 1
+            with Path(line["at"]["input"]).open("rb") as file:
+                file.seek(line["at"]["offset"])
+                found = json.loads(file.readline())
+            assert found == json.loads(Path(line["at"]["input"]).read_text().splitlines()[line["at"]["line"] - 1])
+            assert found["id"] == line["heir"] not in kept
+            kept[found["id"]] = found["text"]
+        else:
+            assert line["at"] is None
+    return kept, heirs
+
+
+def feeds(folder: Path, records: list[dict[str, Any]], size: int = 150) -> list[str]:
+    paths = []
+    for first in range(0, len(records), size):
+        paths.append(folder / f"feed-{first}")
+        paths[-1].write_text("\n".join(map(json.dumps, records[first : first + size])) + "\n\n")
+    return [str(path) for path in paths]
+
+
+def run(folder: Path, inputs: list[str], **more: Any) -> None:
+    outputs = {name: str(folder / name) for name in ("unique", "verdicts")}
+    Job(Settings(**{**SURE, **more}), inputs, outputs, folder / "index").run()
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any) -> None:
+    records = history(0, 900)
+    run(tmp_path, feeds(tmp_path, records), verify=verify)
+    kept, heirs = folded(tmp_path / "unique")
+    assert heirs > 10
+    if verify == "exact":
+        assert kept == standing(records)
+
+
+def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = history(1, 1200)
+    inputs = feeds(tmp_path, records)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "one", inputs)
+    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
+    commit, count = module.Index.commit, iter(range(10**6))
+
+    def failing(index: Any, *given: Any) -> None:
+        if next(count) % 4 == 3:
+            raise StreamLshError("enough")
+        commit(index, *given)
+
+    monkeypatch.setattr(module.Index, "commit", failing)
+    broken = 0
+    while True:
+        try:
+            run(tmp_path / "two", inputs)
+            break
+        except StreamLshError as error:
+            assert str(error) == "enough"
+            broken += 1
+    assert broken > 3
+    for name in ("unique", "verdicts"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert folded(tmp_path / "two" / "unique")[0] == standing(records)
+
+
+def test_without_updates_only_documents_are_written(tmp_path: Path) -> None:
+    dedup(tmp_path, document("a", TEXT, 10), document("a", OTHER, 11), document("b", TEXT, 10), arguments=("--quiet",))
+    assert (tmp_path / "unique").read_text() == json.dumps(document("a", TEXT, 10)) + "\n"
+
+
+def test_an_heir_from_python_has_no_place(tmp_path: Path) -> None:
+    with Deduplicator(Settings(**SURE), tmp_path / "index") as deduplicator:
+        assert [verdict.kind for verdict in deduplicator.process([Document("a", TEXT), Document("b", TEXT)])] == [
+            "unique", "exact_duplicate"
+        ]  # fmt: skip
+    (tmp_path / "feed").write_text(json.dumps(deletion("a")) + "\n" + json.dumps(deletion("b")) + "\n")
+    run(tmp_path, [str(tmp_path / "feed")])
+    assert (tmp_path / "unique").read_text() == (
+        '{"id":"a","deleted":true,"heir":"b","at":null}\n{"id":"b","deleted":true,"heir":null,"at":null}\n'
+    )
+
+
+def test_damage_of_where_an_heir_stood_is_told(tmp_path: Path) -> None:
+    records = [document("a", TEXT, 1), document("b", TEXT + " or three", 2)]
+    run(tmp_path, feeds(tmp_path, records))
+    store = Store(tmp_path / "index" / "db")
+    ((row, value),) = store.rows_of(PLACES, 0, 0)
+    store.write({rows_key(PLACES, 0, 0, row): value[:-1]})
+    store.close()
+    (tmp_path / "next").write_text(json.dumps(deletion("a")) + "\n")
+    with pytest.raises(DamagedError, match="where rows of generation 0 stood in the inputs is damaged"):
+        run(tmp_path, [str(tmp_path / "next")])

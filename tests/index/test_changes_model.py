@@ -1,0 +1,226 @@
+"""What updates and deletions mean, as worked histories: the model that the engine is compared with says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oracles.forgetting import Model, Verdict
+
+BASE, NEAR, NEARER, OTHER = "a b c d e f", "a b c d e g", "a b c d e h", "u v w x y z"
+
+
+class Told:
+    """A model, and what is told to it, a number after the other."""
+
+    def __init__(self, **more: Any) -> None:
+        self.model = Model(**{"window": 0, "threshold": 0.6, "unique": True, "update": True, **more})
+        self.seq = -1
+
+    def says(self, id: str, text: str, time: int | None = None) -> Verdict:
+        self.seq += 1
+        return self.model.judge(self.seq, id, text, time)
+
+    def deletes(self, id: str, time: int | None = None) -> Verdict:
+        self.seq += 1
+        return self.model.delete(self.seq, id, time)
+
+
+def test_an_update_is_judged_with_its_old_version_invisible() -> None:
+    feed = Told()
+    feed.says("a", BASE)
+    verdict = feed.says("a", NEAR)
+    assert (verdict.kind, verdict.of, verdict.replaces) == ("unique", None, 0)
+    assert feed.says("b", BASE).of == "a"  # by the new version
+    assert feed.says("b", BASE).kind == "redelivered"
+
+
+def test_a_kept_one_that_stays_similar_keeps_its_place() -> None:
+    feed = Told()
+    feed.says("a", BASE)
+    feed.says("b", NEAR)
+    verdict = feed.says("a", NEARER)
+    assert (verdict.kind, verdict.group, verdict.replaces, verdict.heir) == ("unique", 0, 0, None)
+    assert feed.says("c", BASE)[2:5] == ("a", 5 / 7, 0)
+    # The next one to go is the new version, and the heir is who was dropped for the old one.
+    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, heir=("b", 1))
+
+
+def test_a_kept_one_that_becomes_another_leaves_an_heir() -> None:
+    feed = Told()
+    feed.says("a", BASE)
+    feed.says("b", NEAR)
+    feed.says("c", NEARER)
+    verdict = feed.says("a", OTHER)
+    assert (verdict.kind, verdict.group, verdict.replaces, verdict.heir) == ("unique", 3, 0, ("b", 1))
+    # The others stay dropped, whatever they are like to the heir; who comes now is compared with it, in the same group.
+    assert feed.says("c", NEARER)[:5] == ("redelivered", "near_duplicate", "a", 5 / 7, 0)
+    assert feed.says("d", NEAR)[:5] == ("exact_duplicate", None, "b", 1.0, 0)
+    assert feed.says("e", OTHER)[:5] == ("exact_duplicate", None, "a", 1.0, 3)
+
+
+def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_heir() -> None:
+    feed = Told()
+    feed.says("a", BASE)
+    feed.says("b", NEAR)
+    feed.says("x", OTHER)
+    verdict = feed.says("a", OTHER)
+    assert verdict == Verdict("exact_duplicate", None, "x", 1.0, 2, (("x", 2, 1.0),), 0, ("b", 1))
+
+
+def test_it_is_like_its_old_version_but_kept_is_another() -> None:
+    """Dropped comes first: it takes no place in its old group, which goes to the heir."""
+    feed = Told(threshold=0.5)
+    feed.says("a", "a b c d")
+    feed.says("b", "a b c e")
+    feed.says("x", "c d y z")
+    verdict = feed.says("a", "c d y a")  # 3/5 to x, 3/5 to its old version
+    assert (verdict.kind, verdict.of, verdict.heir) == ("near_duplicate", "x", ("b", 1))
+
+
+def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document() -> None:
+    """So it is compared with the heir of its old version."""
+    feed = Told(threshold=0.5)
+    feed.says("a", "a b c d")
+    feed.says("h", "c d a e f")
+    verdict = feed.says("a", "c d e f x")
+    assert verdict == Verdict("near_duplicate", None, "h", 4 / 6, 0, (("h", 1, 4 / 6),), 0, ("h", 1))
+    assert feed.deletes("h").heir == ("a", 2)
+
+
+def test_a_dropped_one_leaves_no_heir() -> None:
+    feed = Told()
+    feed.says("a", BASE)
+    feed.says("b", NEAR)
+    assert feed.says("b", OTHER) == Verdict("unique", group=2, replaces=1)
+    assert feed.says("c", NEAR).of == "a"
+    assert feed.deletes("c") == Verdict("deleted", group=0, replaces=3)
+    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=0)  # nobody is left
+
+
+def test_heirs_of_heirs() -> None:
+    """The oldest living member of the group, whoever it was dropped for."""
+    feed = Told()
+    feed.says("a", BASE)
+    for id in "bcd":
+        feed.says(id, NEAR)
+    assert feed.deletes("a").heir == ("b", 1)
+    feed.says("e", NEAR)
+    feed.deletes("c")
+    assert feed.deletes("b") == Verdict("deleted", group=0, replaces=1, heir=("d", 3))
+    assert feed.deletes("d").heir == ("e", 5)
+    assert feed.deletes("e").heir is None
+    assert feed.says("f", NEAR)[:5] == ("unique", None, None, None, 10)
+
+
+def test_a_member_that_was_updated_is_younger() -> None:
+    feed = Told()
+    feed.says("a", BASE)
+    feed.says("b", NEAR)
+    feed.says("c", NEAR)
+    assert feed.says("b", NEARER).group == 0
+    assert feed.deletes("a").heir == ("c", 2)
+    assert feed.deletes("c").heir == ("b", 3)
+
+
+def test_of_256_members_one_must_live() -> None:
+    for dead, heir in ((255, ("255", 256)), (256, None)):
+        feed = Told()
+        feed.says("kept", BASE)
+        for i in range(258):
+            feed.says(str(i), BASE)
+        for i in range(dead):
+            feed.deletes(str(i))
+        assert feed.deletes("kept").heir == heir
+
+
+def test_an_id_that_comes_again_founds_another_group() -> None:
+    feed = Told()
+    feed.says("a", BASE)
+    feed.says("b", NEAR)
+    feed.deletes("a")
+    assert feed.says("a", OTHER).group == 3
+    feed.says("c", OTHER)
+    assert feed.deletes("a") == Verdict("deleted", group=3, replaces=3, heir=("c", 4))
+
+
+def test_what_is_not_there_can_be_deleted() -> None:
+    feed = Told()
+    assert feed.deletes("a") == feed.deletes("a", 5) == Verdict("deleted")
+    assert feed.says("a", BASE, 4).kind == "outdated"
+    assert feed.says("a", BASE, 5).kind == "unique"
+
+
+def test_a_deletion_takes_the_version_that_it_met_and_all_before() -> None:
+    feed = Told()
+    feed.says("a", BASE, 5)
+    assert feed.deletes("a", 4).kind == "outdated"
+    assert feed.deletes("a").kind == "deleted"  # without a time of its own
+    assert feed.says("a", BASE, 5).kind == "outdated"
+    assert feed.says("a", BASE, 6).kind == "unique"
+    assert feed.deletes("a", 6).kind == "deleted"
+    assert feed.deletes("a", 3).kind == "deleted"  # there is nothing that it could be older than
+    assert feed.says("a", NEAR, 6).kind == "outdated"
+    assert feed.says("a", NEAR).kind == "unique"  # no time is never older
+    feed.deletes("a")
+    assert feed.says("a", BASE, 1).kind == "unique"  # nor is anything older than what has none
+
+
+def test_what_is_older_than_its_id_s_newest_version_is_outdated() -> None:
+    feed = Told()
+    feed.says("a", BASE, 5)
+    assert feed.says("a", NEAR, 4) == Verdict("outdated")
+    assert feed.says("a", BASE, 4).kind == "redelivered"
+    assert feed.says("a", NEAR, 5).replaces == 0
+    assert feed.says("a", BASE, 6).replaces == 3
+    assert feed.says("a", NEAR).replaces == 4
+    assert feed.says("a", BASE, 1).replaces == 5
+    assert feed.says("a", " ", 9) == Verdict("rejected")
+    assert feed.says("a", BASE).kind == "redelivered"
+
+
+def test_without_updates_another_text_is_rejected_but_the_id_can_be_deleted() -> None:
+    feed = Told(update=False)
+    feed.says("a", BASE, 5)
+    assert feed.says("a", NEAR, 6) == feed.says("a", NEAR, 4) == Verdict("rejected")
+    assert feed.deletes("a", 6).replaces == 0
+    assert feed.says("a", NEAR, 5).kind == "outdated"
+    assert feed.says("a", NEAR, 6).kind == "unique"
+
+
+def test_a_window_forgets_versions_deletions_and_heirs() -> None:
+    feed = Told(window=10)
+    for id in ("first", "a"):
+        feed.says(id, BASE, 100)
+    for _ in range(3):
+        feed.says("b", NEAR, 108)
+    assert feed.deletes("first").heir == ("a", 1)
+    for _ in range(9):
+        feed.says("clock", "tick", 111)
+    # `a` stands for the group but is not seen any more: expiry needs no heir, and its id is new.
+    assert feed.says("c", NEAR, 111).kind == "unique"
+    assert feed.deletes("a", 111) == Verdict("deleted")
+    assert feed.says("first", BASE, 100).kind == "outdated"  # the deletion is remembered as long as the window
+    for _ in range(20):
+        feed.says("clock", "tick", 130)
+    assert feed.says("first", BASE, 100).kind == "unique"
+
+
+def test_a_text_that_was_dropped_and_kept() -> None:
+    """An heir may have the text of one that was kept meanwhile; the older one is named."""
+    feed = Told(threshold=0.5)
+    feed.says("a", "a b c d")
+    feed.says("h", "c d a e f")
+    feed.says("a", "a b c g")  # keeps its place, and is not like h
+    assert feed.says("k", "c d a e f").kind == "unique"
+    assert feed.deletes("a").heir == ("h", 1)
+    assert feed.says("x", "c d a e f")[:5] == ("exact_duplicate", None, "h", 1.0, 0)
+
+
+def test_any_has_neither_groups_nor_heirs() -> None:
+    feed = Told(unique=False)
+    feed.says("a", BASE)
+    feed.says("b", NEAR)
+    feed.says("c", NEARER)
+    assert feed.deletes("a") == Verdict("deleted", replaces=0)
+    assert [match[0] for match in feed.says("b", NEARER).matches] == ["c"]
+    assert [match[0] for match in feed.says("d", BASE).matches] == ["c", "b"]
