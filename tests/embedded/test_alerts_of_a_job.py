@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kills import COMMITTING, kill
+from long_form import LONG
 from receivers import receiving
 
 from stream_lsh import Settings
@@ -195,7 +196,7 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
     assert rehearsed.documents == 2500
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [3, pytest.param(25 if LONG else 8, marks=pytest.mark.long)])
 def test_killed_at_random_moments(tmp_path: Path, rules: Path, kills: int) -> None:
     inputs = long_feed(tmp_path, 200 * kills + 800, 20 * kills)
     run(tmp_path / "undisturbed", inputs, rules)

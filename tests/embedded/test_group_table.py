@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kills import COMMITTING, kill
+from long_form import LONG
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.documents.times import NO_TIME
@@ -229,7 +230,7 @@ def test_a_window_ends_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("window", [None, "4h"])
-@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [3, pytest.param(25 if LONG else 8, marks=pytest.mark.long)])
 def test_killed_at_random_moments(tmp_path: Path, kills: int, window: str | None) -> None:
     inputs = feed(tmp_path, 200 * kills + 600, 20 * kills)
     broken, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"

@@ -19,6 +19,9 @@ from stream_lsh.wire.frames import numbers
 from stream_lsh.wire.replies import ReplyNames
 
 
+KINDS = [kind for kind in Kind if kind <= Kind.REJECTED]  # nothing is deleted on Kafka yet
+
+
 @pytest.mark.parametrize(("shards", "against"), [(1, "unique"), (1, "any"), (3, "any")])
 def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards: int, against: str) -> None:
     settings = KafkaSettings(shards=shards, against=against, verify="signature", max_matches=3)
@@ -64,9 +67,9 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
     every = [json.loads(value) for rows in records.verdicts.values() for _, value, *_ in rows]
     assert records.documents == len(every)
     assert {kind.label: number for kind, number in records.kinds.items()} == {
-        kind.label: sum(value["kind"] == kind.label for value in every) for kind in Kind
+        kind.label: sum(value["kind"] == kind.label for value in every) for kind in KINDS
     }
-    assert all(records.kinds[kind] for kind in Kind)
+    assert all(records.kinds[kind] for kind in KINDS)
     assert {value["reason"] for value in every if "reason" in value} == {"not_json", "empty", "id_reused"}
     assert sum(map(len, records.pairs.values())) > 20
     sizes = [
