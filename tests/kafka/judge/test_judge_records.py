@@ -18,7 +18,6 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import numbers
 from stream_lsh.wire.replies import ReplyNames
 
-
 KINDS = [kind for kind in Kind if kind <= Kind.REJECTED]  # nothing is deleted on Kafka yet
 
 
