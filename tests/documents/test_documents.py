@@ -22,10 +22,10 @@ from stream_lsh.documents.columns import (
     Rejection,
     columns,
     dead_letter,
-    parse_lines,
 )
 from stream_lsh.documents.fields import Refused
 from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.hashing.murmur import murmur128
 
@@ -483,7 +483,7 @@ def test_texts_come_through_unchanged(text: str, ascii: bool) -> None:
 
 
 def test_real_data_needs_no_slow_reader(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_lsh.documents.columns.read_object", None)
+    monkeypatch.setattr("stream_lsh.documents.lines.read_object", None)
     for name, fields in (
         ("posts-120k.jsonl.xz", Fields(text_fields=("title", "text"), time_field="ts")),
         ("news-zh.jsonl.xz", Fields()),

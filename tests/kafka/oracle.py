@@ -14,7 +14,8 @@ import numpy as np
 import orjson
 from feeding import Record, Source
 
-from stream_lsh.documents.columns import Columns, Fields, Rejection, parse_lines
+from stream_lsh.documents.columns import Columns, Fields, Rejection
+from stream_lsh.documents.lines import parse_lines
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
 from stream_lsh.kafka.settings import KafkaSettings

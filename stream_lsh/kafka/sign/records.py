@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns, Rejection, parse_lines
+from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.documents.fields import LINE_ID, Fields, Refused, check_ink, id_text
+from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Headers, Record

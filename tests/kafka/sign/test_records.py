@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from aiokafka.structs import ConsumerRecord
 
-from stream_lsh.documents.columns import NO_TIME, parse_lines
+from stream_lsh.documents.columns import NO_TIME
+from stream_lsh.documents.lines import parse_lines
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.records import columns_of, fields_of, headers_of
 
