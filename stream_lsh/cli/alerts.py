@@ -12,6 +12,7 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Group, Option
 from stream_lsh.cli.options import OUTPUTS, quiet_option, state_option, with_options
+from stream_lsh.documents.times import moment
 from stream_lsh.errors import UsageError
 from stream_lsh.wording import count
 
@@ -159,8 +160,6 @@ def _variable(option: str, name: str) -> str:
 
 def sentence(told: Told) -> str:
     """An alert as a person reads it."""
-    from stream_lsh.documents.times import moment
-
     alert = told.alert
     what = ", ".join(f"{name} {value}" for name, value in alert.found.items())
     where = f"group {alert.subject}" if isinstance(alert.subject, int) else f"source {alert.subject}"

@@ -111,7 +111,8 @@ class Sink:
                 self.put("groups", lines)
         self.put("alerts", alerts)
         rejected = reasons(judgement, batch.rejected)
-        self.put("dead_letters", b"".join([batch.dead_letter(i, rejected[i]) for i in sorted(rejected)]))
+        if "dead_letters" in self._outputs:
+            self.put("dead_letters", b"".join([batch.dead_letter(i, rejected[i]) for i in sorted(rejected)]))
         return [rejected[i].reason for i in sorted(rejected)]
 
     def put(self, name: str, lines: bytes) -> None:

@@ -23,6 +23,11 @@ SHARE, LEAST = 8, 60_000  # a generation is this share of the window, and at lea
 FEWEST = 1 << 19  # and at least one in so many of the documents that it has room for: 256 by default
 
 
+def slot_of(window: int) -> int:
+    """How long the parts of the log are by which a window (ms) forgets: ms."""
+    return max(window // SHARE, LEAST)
+
+
 @dataclass(slots=True)
 class Span:
     """A generation: log times of its first and its last document; documents before it, and in generations' worth."""
@@ -49,7 +54,7 @@ class Window:
         known = known or {"jumps": 0, "generations": []}
         self._settings = settings
         self._length = settings.window_ms
-        self._cut = max(self._length // SHARE, LEAST)
+        self._cut = slot_of(self._length)
         self._log = LogTime(known.get("log"))
         self.jumps: int = known["jumps"]
         self.spans = [Span(**item) for item in known["generations"]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index.window import LEAST, SHARE
+from stream_lsh.index.window import slot_of
 
 AT_ONCE = 4
 """Numbers of documents that may have founded a group, with every document: what has to go is caught up with."""
@@ -28,7 +28,7 @@ class Ending:
     """
 
     def __init__(self, window: int, slots: Sequence[Sequence[int]] | None = None, reached: int = 0) -> None:
-        self._slot = max(window // SHARE, LEAST)
+        self._slot = slot_of(window)
         self._slots = 2 * -(-window // self._slot)  # of two windows
         # From that of the oldest group on that may be there.
         self._marks = np.array(slots or [[-1, 0]], np.int64)

@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments."""
+"""Runs that are killed at random moments, or broken off in the middle."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import random
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_lsh.errors import StreamLshError
+from stream_lsh.index.index import Index
 
 # A command line whose run commits as often as it can.
 COMMITTING = """
@@ -30,3 +36,15 @@ def kill(command: list[str], output: Path, size: int, kills: int) -> None:
             codes.append(process.wait())
     assert -9 in codes
     assert subprocess.run(command, check=False).returncode == 0
+
+
+def break_commits(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    """Have one commit in so many fail, with the error "enough"."""
+    commit, count = Index.commit, iter(range(1, 10**6))
+
+    def failing(index: Index, *given: Any) -> None:
+        if next(count) % every == 0:
+            raise StreamLshError("enough")
+        commit(index, *given)
+
+    monkeypatch.setattr(Index, "commit", failing)

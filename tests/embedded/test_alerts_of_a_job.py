@@ -196,18 +196,22 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
     assert rehearsed.documents == 2500
 
 
+def committing(found: Path, inputs: list[Path], rules: Path) -> list[str]:
+    """The command of a run that commits all the time, in a new folder in which `found` is to be."""
+    found.parent.mkdir()
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    return [
+        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state",
+        str(found.parent / "state"), *options, "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("kills", [3, pytest.param(25 if LONG else 8, marks=pytest.mark.long)])
 def test_killed_at_random_moments(tmp_path: Path, rules: Path, kills: int) -> None:
     inputs = long_feed(tmp_path, 200 * kills + 800, 20 * kills)
     run(tmp_path / "undisturbed", inputs, rules)
-    whole, broken = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken"
-    broken.mkdir()
-    found = broken / "a"
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
-    command = [
-        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"),
-        *options, "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
-    ]  # fmt: skip
+    whole, found = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken" / "a"
+    command = committing(found, inputs, rules)
     kill(command, found, len(whole), kills)
     assert found.read_bytes() == whole
 
@@ -218,14 +222,8 @@ def test_who_sends_them_is_killed_too_and_nobody_waits_for_a_receiver(tmp_path: 
     every alert of an undisturbed run, and no other."""
     inputs = long_feed(tmp_path, 3000, 60)
     run(tmp_path / "undisturbed", inputs, rules)
-    whole, broken = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken"
-    broken.mkdir()
-    found = broken / "a"
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
-    dedup = [
-        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"),
-        *options, "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
-    ]  # fmt: skip
+    whole, found = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken" / "a"
+    dedup = committing(found, inputs, rules)
     chance = random.Random(7)
     with receiving(lambda n: "hang" if n == 40 else 500 if n % 50 == 49 else 200) as receiver:
         send = [sys.executable, "-m", "stream_lsh.cli", "alerts", "send", str(found), "--url", receiver.url]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from kills import break_commits
 from oracles.forgetting import Model
 
 from stream_lsh import Deduplicator, Document, Settings
@@ -251,14 +252,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
         (tmp_path / name).mkdir()
     run(tmp_path / "one", inputs)
     monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    commit, count = module.Index.commit, iter(range(10**6))
-
-    def failing(index: Any, *given: Any) -> None:
-        if next(count) % 4 == 3:
-            raise StreamLshError("enough")
-        commit(index, *given)
-
-    monkeypatch.setattr(module.Index, "commit", failing)
+    break_commits(monkeypatch, 4)
     broken = 0
     while True:
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from kills import break_commits
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
@@ -127,14 +128,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     run(tmp_path / "one" / "index", *files, **given)
-    commit, count = module.Index.commit, iter(range(10**6))
-
-    def failing(index: Any, *given: Any) -> None:
-        if next(count) % 5 == 4:
-            raise StreamLshError("enough")
-        commit(index, *given)
-
-    monkeypatch.setattr(module.Index, "commit", failing)
+    break_commits(monkeypatch, 5)
     while True:
         try:
             run(tmp_path / "two" / "index", *files, **given)
