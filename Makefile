@@ -31,6 +31,7 @@ bench:
 	$(BIN)/python -m bench.first_verdict --out $(OUT)
 	$(BIN)/python -m bench.growth --out $(OUT)
 	$(BIN)/python -m bench.forgetting --out $(OUT)
+	$(BIN)/python -m bench.updates --out $(OUT)
 
 bench-kafka:
 	$(BIN)/python -m bench.kafka_throughput --out $(OUT)

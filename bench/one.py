@@ -29,10 +29,12 @@ def run(
     work: Path,
     outputs: Mapping[str, Path],
     on_sample: Callable[[Sample], None] | None = None,
+    state: Path | None = None,
 ) -> tuple[dict[str, Any], Finished]:
-    """One run into a fresh index below `work`; the summary, and what was seen of the process."""
+    """One run into the index of a folder, or into a fresh one below `work`; the summary, and what was seen of the
+    process."""
     with tempfile.TemporaryDirectory(dir=work, prefix="one-") as folder:
-        command = [sys.executable, "-m", "bench.one", str(file), "--state", f"{folder}/state"]
+        command = [sys.executable, "-m", "bench.one", str(file), "--state", str(state or f"{folder}/state")]
         command += ["--settings", shlex.join(f"{name}={value}" for name, value in settings.items())]
         command += ["--outputs", shlex.join(f"{name}={path}" for name, path in outputs.items())]
         said = Path(folder, "said.json")

@@ -51,6 +51,7 @@ def peer(
     tokenizer: str = "regex",
     *,
     unique: bool = False,
+    updates: bool = False,
     threads: int = 1,
 ) -> dict[str, Any]:
     """One run of a peer over a file, its pairs in a folder; as `run_peer`."""
@@ -58,7 +59,8 @@ def peer(
     command = [sys.executable, "-m", "bench.systems", system, str(file), "--pairs", str(pairs)]
     command += ["--text-field", ",".join(text_fields), "--threshold", str(threshold), "--tokenizer", tokenizer]
     environment = {name: str(threads) for name in ("RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    finished = watch([*command, "--unique"] if unique else command, every=0.5, output=said, environment=environment)
+    command += ["--unique"] * unique + ["--updates"] * updates
+    finished = watch(command, every=0.5, output=said, environment=environment)
     require_success(finished, system)
     own = json.loads(said.read_bytes())
     found = [tuple(line.split("\t")) for line in pairs.read_text(encoding="utf-8").splitlines()]

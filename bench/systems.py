@@ -1,7 +1,8 @@
 """The peers, each run as it is best run: `python -m bench.systems NAME FILE --pairs OUT`, one process a system.
 
 Every document is compared with the earlier ones and then added, with --unique only if nothing was found; what a peer
-finds is checked by the similarity of the signatures (128 components). What is measured starts when the first byte is
+finds is checked by the similarity of the signatures (128 components). With --updates a document takes the place of the
+one before that has its id, which is removed first. What is measured starts when the first byte is
 read and ends when the last pair is known: imports and the choice of the bands (datasketch integrates for some tenths of
 a second) are not charged to the peers.
 """
@@ -29,14 +30,19 @@ BATCH = 128  # documents handed to a library at a time, where it has a call for 
 Documents = Iterator[tuple[str, str]]
 # Takes (id, text) in order, yields (position of the older, position of the newer).
 System = Callable[[Iterator[str]], Iterator[tuple[int, int]]]
+# The position of the version that goes with a document, None without one.
+Goes = Callable[[int], int | None]
 
 
 def compared(
-    sketches: Iterable[Any], index: Any, threshold: float, *, unique: bool, check: bool = True
+    sketches: Iterable[Any], index: Any, threshold: float, *, unique: bool, goes: Goes, check: bool = True
 ) -> Iterator[tuple[int, int]]:
     """Each sketch looked up, what is found checked by the similarity of the sketches, and then inserted."""
     known: dict[int, Any] = {}
     for newer, sketch in enumerate(sketches):
+        if (old := goes(newer)) in known:
+            index.remove(old)
+            del known[old]
         found = index.query(sketch)
         if check:
             found = [older for older in found if known[older].jaccard(sketch) >= threshold]
@@ -48,7 +54,7 @@ def compared(
 
 
 def datasketch(
-    threshold: float, tokenizer: str, *, unique: bool, fast_hash: bool = False, check: bool = True
+    threshold: float, tokenizer: str, *, unique: bool, goes: Goes, fast_hash: bool = False, check: bool = True
 ) -> System:
     """MinHashLSH with the bands it chooses for the threshold, MinHash.generator (its bulk path), then MinHash.jaccard.
 
@@ -64,12 +70,12 @@ def datasketch(
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
         encoded = ([shingle.encode() for shingle in shingles(words(text))] for text in texts)
         sketches = MinHash.generator(encoded, num_perm=COMPONENTS, **options)
-        return compared(sketches, index, threshold, unique=unique, check=check)
+        return compared(sketches, index, threshold, unique=unique, goes=goes, check=check)
 
     return run
 
 
-def datasketch_update(threshold: float, tokenizer: str, *, unique: bool) -> System:
+def datasketch_update(threshold: float, tokenizer: str, *, unique: bool, goes: Goes) -> System:
     """The same as the first example of its documentation does it: MinHash.update, shingle by shingle."""
     from datasketch import MinHash, MinHashLSH
 
@@ -82,10 +88,10 @@ def datasketch_update(threshold: float, tokenizer: str, *, unique: bool) -> Syst
             made.update(shingle.encode())
         return made
 
-    return lambda texts: compared(map(sketch, texts), index, threshold, unique=unique)
+    return lambda texts: compared(map(sketch, texts), index, threshold, unique=unique, goes=goes)
 
 
-def rensa(threshold: float, tokenizer: str, *, unique: bool, check: bool = True) -> System:
+def rensa(threshold: float, tokenizer: str, *, unique: bool, goes: Goes, check: bool = True) -> System:
     """RMinHashLSH with 16 bands of 8, RMinHash.from_token_sets for a batch at a time, then RMinHash.jaccard."""
     from rensa import RMinHash, RMinHashLSH
 
@@ -96,7 +102,7 @@ def rensa(threshold: float, tokenizer: str, *, unique: bool, check: bool = True)
         while batch := [shingles(words(text)) for text in islice(texts, BATCH)]:
             yield from RMinHash.from_token_sets(batch, num_perm=COMPONENTS, seed=42)
 
-    return lambda texts: compared(sketches(texts), index, threshold, unique=unique, check=check)
+    return lambda texts: compared(sketches(texts), index, threshold, unique=unique, goes=goes, check=check)
 
 
 def gaoya_index(threshold: float, *, lowercase: bool) -> Any:
@@ -109,7 +115,7 @@ def gaoya_index(threshold: float, *, lowercase: bool) -> Any:
     ).minhash_index  # fmt: skip
 
 
-def gaoya(threshold: float, tokenizer: str, *, unique: bool) -> System:
+def gaoya(threshold: float, tokenizer: str, *, unique: bool, goes: Goes) -> System:
     """MinHashStringIndex as it is meant: the text as it is; lower case, words, shingles, check, all of it in Rust.
 
     Not quite the same shingles: its words end at ASCII punctuation (also at _) and ASCII blanks, and nowhere else.
@@ -119,6 +125,8 @@ def gaoya(threshold: float, tokenizer: str, *, unique: bool) -> System:
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
         for newer, text in enumerate(texts):
+            if (old := goes(newer)) is not None:
+                index.remove(old)
             found = index.query(text)
             for older in found:
                 yield older, newer
@@ -128,7 +136,7 @@ def gaoya(threshold: float, tokenizer: str, *, unique: bool) -> System:
     return run
 
 
-def gaoya_words(threshold: float, tokenizer: str, *, unique: bool) -> System:
+def gaoya_words(threshold: float, tokenizer: str, *, unique: bool, goes: Goes) -> System:
     """The same with exactly the others' shingles: it is given their words with blanks between them.
 
     Texts of less than three words, which it has no shingle for, are given as one token.
@@ -138,6 +146,8 @@ def gaoya_words(threshold: float, tokenizer: str, *, unique: bool) -> System:
 
     def run(texts: Iterator[str]) -> Iterator[tuple[int, int]]:
         for newer, text in enumerate(texts):
+            if (old := goes(newer)) is not None:
+                index.remove(old)
             words = line(text)
             first = words.split(None, SIZE - 1)
             tokens = [" ".join(first)]
@@ -175,15 +185,22 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--text-field", default="text", help="comma list; they are joined by a blank (%(default)s)")
     parser.add_argument("--unique", action="store_true", help="insert only documents for which nothing is found")
+    parser.add_argument("--updates", action="store_true", help="a document replaces the one before that has its id")
     parser.add_argument("--threshold", type=float, default=0.8)
     parser.add_argument("--tokenizer", choices=TOKENIZERS, default="regex")
     parser.add_argument("--pairs", type=Path, required=True, help="where to write the pairs, id and id a line")
     given = parser.parse_args()
     # The Rust libraries read this when they start their pool of threads, which is not before their first call.
     os.environ.setdefault("RAYON_NUM_THREADS", "1")
-    system = SYSTEMS[given.system](given.threshold, given.tokenizer, unique=given.unique)
-
     ids: list[str] = []
+    newest: dict[str, int] = {}
+
+    def goes(position: int) -> int | None:
+        old = newest.get(ids[position])
+        newest[ids[position]] = position
+        return old if given.updates else None
+
+    system = SYSTEMS[given.system](given.threshold, given.tokenizer, unique=given.unique, goes=goes)
 
     def texts() -> Iterator[str]:
         for document, text in read_documents(given.file, tuple(given.text_field.split(","))):

@@ -98,7 +98,7 @@ def _sign(  # type: ignore[no-untyped-def]
         else:
             place = distinct(shingles, base, place, table, table_slots(place - base))
         sizes[document] = place - base
-        if place > base:
+        if place > base and signatures.shape[1] > 0:
             sketch(shingles, base, place, seeds, bins, signatures[document])
         else:
             signatures[document, :] = 0
@@ -128,8 +128,9 @@ class Signer:
         self._component = np.dtype(f"u{component_bytes(settings.rows)}")
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool
-    ) -> Signed:
+        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        want_signatures: bool = True,
+    ) -> Signed:  # fmt: skip
         """Signs n documents.
 
         Args:
@@ -137,6 +138,7 @@ class Signer:
             ends: int64[n], where each ends in `texts`; the first starts at 0.
             salts: uint64[n]: those with different ones are to be strangers; empty or None: all may match.
             want_shingles: whether to return the shingles' hashes; salts do not change them.
+            want_signatures: whether to make signatures; without them those are [n, 0].
         Raises:
             ValueError: if `ends` falls somewhere or leaves `texts`, or a document is longer than LONGEST.
         """
@@ -154,7 +156,7 @@ class Signer:
         lengths = np.diff(ends, prepend=0)
         sizes = np.empty(n, dtype=np.uint32)
         fingerprints = np.empty((n, 2), dtype=np.uint64)
-        signatures = np.empty((n, settings.signature_size), dtype=self._component)
+        signatures = np.empty((n, settings.signature_size * want_signatures), dtype=self._component)
         offsets = np.empty(n + 1 if want_shingles else 0, dtype=np.int64)
         if lengths.max(initial=0) > LONGEST:
             raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
@@ -175,7 +177,7 @@ class Signer:
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """The shingle sets of texts, each ending at ends[i]: their hashes, and offsets int64[n + 1] in them."""
-        signed = self.sign(texts, ends, want_shingles=True)
+        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Hashes:
         return keys.reshape(-1), np.arange(0, (n + 1) * (b + 2), b + 2)
 
 
-def ends_of(items: list[bytes]) -> NDArray[np.int64]:
+def ends_of(items: Sequence[bytes | memoryview]) -> NDArray[np.int64]:
     """Where each of some byte strings ends, joined."""
     return np.cumsum(np.fromiter(map(len, items), np.int64, len(items)))
 

@@ -136,7 +136,7 @@ def _newest(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _with_text(i, work):  # type: ignore[no-untyped-def]
+def with_text(i, work):  # type: ignore[no-untyped-def]
     """The row of who was kept and has the text of document i, or -1; the oldest one, as an heir may have the text of
     one that was kept meanwhile."""
     rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
@@ -212,7 +212,7 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     _begin(i, before, work)
     if limits.unique:
-        row = _with_text(i, work)
+        row = with_text(i, work)
         if row >= 0:  # the only candidate, unless somebody knows the key and has made two texts with one hash
             nominate(row, limits.full, scratch)
             code, _, _ = verify(i, work)

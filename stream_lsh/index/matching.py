@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.index import compiling
+from stream_lsh.index.ahead import MOST, guess
 from stream_lsh.index.batch import Sets as Own
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.buckets import passing
@@ -19,6 +20,7 @@ from stream_lsh.index.shard import Shard, power_of_two
 from stream_lsh.index.work import FULL, HEIR_STANDS, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
+GUESSED = 256  # documents for which they are read ahead
 REMEDY = (
     "stream-lsh info --state {} --check names the file: a folder generations/*/postings can be deleted, as postings "
     "are rebuilt from the rows, and rows have to be restored from a backup"
@@ -38,6 +40,7 @@ class Matching:
         self._documents = batch.owned_by(shard.number) if known else batch.documents
         self._limits = shard.limits.replaced(store=store)
         self._results = Results.of(len(batch), max(256, len(batch)))
+        self._guessed = 0  # what the documents before this one will ask for
         self._first, self._stored = shard.count, np.empty(2 * len(batch), np.int64)  # rows that come of it
 
     def run(self, start: int, stop: int) -> None:
@@ -58,6 +61,9 @@ class Matching:
                 self._at_hand(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
             elif code == NO_SETS:
                 self._load(start, np.unique(work.scratch.wanted[: int(work.scratch.wanted_count)]))
+                if start >= self._guessed:
+                    self._guessed = min(start + GUESSED, stop)
+                    self._load_ahead(start + 1, work)
             elif code == NO_ROOM:
                 shard.met *= 2
                 work = self._work()
@@ -103,17 +109,27 @@ class Matching:
         shard, similarity, done = self._shard, np.empty(len(rows)), 0
         before = shard.sets.loaded, shard.sets.similarity, int(shard.sets.document)
         while done < len(rows):
-            texts: list[bytes] = []
-            size = 0
-            while done + len(texts) < len(rows) and size < LOADED_BYTES:
-                texts.append(bytes(shard.texts.read(int(rows[done + len(texts)]))))
-                size += len(texts[-1])
-            shingles, offsets = shard.shingle(b"".join(texts), ends_of(texts))
-            part = slice(done, done + len(texts))
+            shingles, offsets = self._read(rows[done:], LOADED_BYTES)
+            part = slice(done, done + len(offsets) - 1)
             similarities(shard.sets, document, shingles, offsets, float(self._limits.threshold), similarity[part])
-            keep_all(shard.sets, rows[part], shingles, offsets)
-            done += len(texts)
+            done = part.stop
         if before[2] == document:  # what was kept had to be read as well
             rows, first = np.unique(np.concatenate((before[0], rows)), return_index=True)
             similarity = np.concatenate((before[1], similarity))[first]
         shard.sets.document, shard.sets.loaded, shard.sets.similarity = document, rows, similarity
+
+    def _load_ahead(self, document: int, work: Work) -> None:
+        """Read what the documents from this one on are likely to ask for, as long as that stays at hand."""
+        rows = np.empty(MOST * max(0, self._guessed - document), np.int64)
+        rows = np.unique(rows[: guess(document, self._guessed, work, rows)])
+        if len(rows):
+            self._read(rows, len(self._shard.sets.ring))  # so many bytes are an eighth of the ring, as shingles a sixth
+
+    def _read(self, rows: NDArray[np.int64], most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The sets of the first of these rows, ascending, by their texts of some `most` bytes: shingles, and offsets of
+        the sets in them. They are at hand from now on, as far as there is room."""
+        shard = self._shard
+        texts = shard.texts.read(rows.tolist(), most)
+        shingles, offsets = shard.shingle(b"".join(texts), ends_of(texts))
+        keep_all(shard.sets, rows[: len(texts)], shingles, offsets)
+        return shingles, offsets

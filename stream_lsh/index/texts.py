@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ FRAME_DOCUMENTS = 32
 FRAME_BYTES = 65536
 CACHED_BYTES = 16 << 20
 _HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
+_NOTHING = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +135,24 @@ class Texts:
             rows_key(TEXTS, self._shard, self._generation_of(first), first): value for first, value in pending
         }  # fmt: skip
 
-    def read(self, row: int) -> memoryview:
-        """The UTF-8 text of a row.
+    def read(self, rows: Iterable[int], most: int) -> list[memoryview]:
+        """The UTF-8 texts of rows, ascending: of the first one, and of those behind it while they have together fewer
+        than `most` bytes.
 
         Raises:
-            StateError: if it is missing or damaged.
+            StateError: if one is missing or damaged.
         """
-        first, (slots, ends, data) = self._frame(row)
-        slot = int(slots[row - first])
-        return memoryview(data)[int(ends[slot - 1]) if slot else 0 : int(ends[slot])]
+        found: list[memoryview] = []
+        first, (slots, ends, data) = 0, _NOTHING
+        for row in rows:
+            if most <= 0:
+                break
+            if row - first >= len(slots):
+                first, (slots, ends, data) = self._frame(row)
+            slot = int(slots[row - first])
+            found.append(memoryview(data)[int(ends[slot - 1]) if slot else 0 : int(ends[slot])])
+            most -= len(found[-1])
+        return found
 
     def _frame(self, row: int) -> tuple[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]]:
         if self._pending and row >= self._pending[0][0]:

@@ -68,10 +68,8 @@ def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
         wanted[0] = i
         return BELOW, NO_OWN_SET
     shingles, offsets = sets.shingles, sets.offsets
-    if not likely:
-        start, stop, size = place_of(sets.bits, sets.bit_slots, sets.marked, row)
-        if start >= 0 and hopeless(sets.bits, start, stop, size, shingles, offsets[i], offsets[i + 1], threshold):
-            return BELOW, DONE
+    if not likely and ruled_out(i, row, work):
+        return BELOW, DONE
     if row >= sets.first:
         other = sets.documents[row - sets.first]
         if not sets.have[other]:
@@ -87,6 +85,15 @@ def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
     if start < 0:
         return BELOW, NO_SETS
     return jaccard(sets, i, sets.ring, start, stop, threshold), DONE
+
+
+@njit
+def ruled_out(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether the bitmap of a row's set says that it shares too little with the set of document i, which is at hand."""
+    sets, threshold = work.sets, work.limits.threshold
+    start, stop, size = place_of(sets.bits, sets.bit_slots, sets.marked, row)
+    begin, end = sets.offsets[i], sets.offsets[i + 1]
+    return start >= 0 and hopeless(sets.bits, start, stop, size, sets.shingles, begin, end, threshold)
 
 
 @njit
