@@ -102,6 +102,10 @@ class Fields:
         check_ink(text, id)
         return text
 
+    def rounded(self, document: dict[str, object]) -> bool:
+        """Whether the source is a number that may have been rounded by the reader, which no other field would pass."""
+        return self.source_field is not None and isinstance(_resolve(document, self.source_field), float)
+
     def _source(self, document: dict[str, object]) -> bytes:
         if self.source_field is None:
             return b""

@@ -224,7 +224,10 @@ class _Parsed:
             try:
                 if state != ACCEPTED:
                     raise Refused("", "")
-                record = fields.extract(orjson.loads(data[start:end]), line_ids[i] if line_ids else None)
+                document = orjson.loads(data[start:end])
+                if fields.rounded(document):
+                    raise Refused("", "")
+                record = fields.extract(document, line_ids[i] if line_ids else None)
             except (Refused, orjson.JSONDecodeError):
                 # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: not the last word.
                 records.append(self._slowly(i))

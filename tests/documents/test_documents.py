@@ -309,12 +309,12 @@ def test_more_keys_than_the_compiled_reader_takes() -> None:
 @pytest.mark.parametrize("fields", [Fields(source_field="outlet"), Fields(source_field="of.outlet")])
 def test_a_source_is_a_string_or_an_integer_and_decides_about_nothing(fields: Fields) -> None:
     values = [b'"radio"', b"17", b'"r\\u0061dio"', b"null", b"[]", b"1.5", b"-0", b'"' + b"x" * 254 + b'"',
-              b'"' + b"x" * 255 + b'"', b'"\\ud800"']  # fmt: skip
+              b'"' + b"x" * 255 + b'"', b'"\\ud800"', b"1" + b"0" * 29]  # fmt: skip
     lines = [b'{"id":%d,"text":"x","outlet":%b,"of":{"outlet":%b}}' % (i, v, v) for i, v in enumerate(values)]
     found = parse([*lines, b'{"id":99,"text":"x"}', b'{"id":100,"outlet":"y"}'], fields)
-    assert reasons(found) == [None] * 11 + ["missing_field"]
+    assert reasons(found) == [None] * 12 + ["missing_field"]
     assert found.sources == [
-        b'"radio"', b"17", b'"radio"', b"", b"", b"", b"0", values[7], b"", b'"\\ud800"', b"", b""
+        b'"radio"', b"17", b'"radio"', b"", b"", b"", b"0", values[7], b"", b'"\\ud800"', values[10], b"", b""
     ]  # fmt: skip
     assert parse(lines).sources == []
 
