@@ -199,8 +199,6 @@ class Deduplicator:
     def _process(self, documents: Sequence[Document]) -> list[Verdict]:
         self._check_whole()
         found = self._columns(documents)
-        if self._groups is not None and found.deleted:
-            raise UsageError("nothing can be deleted yet from an index that keeps groups")
         seqs = np.arange(self._seq, self._seq + len(documents))
         signed = self._index.sign(found)
         self._torn = True  # a commit sees all of a batch or nothing
@@ -362,8 +360,8 @@ class Deduplicator:
         )
 
     def _heir(self, judgement: Judgement, i: int) -> tuple[str | int, int] | None:
-        shard, row = judgement.heirs[i].tolist()
-        return None if row < 0 else (orjson.loads(self._index.id_of(shard, row)), int(judgement.heir_seqs[i]))
+        heir = judgement.heir(i)
+        return (orjson.loads(heir), int(judgement.heir_seqs[i])) if heir else None
 
 
 def _encoded(facts: dict[str, Any]) -> bytes:

@@ -28,14 +28,16 @@ Subject = int | str
 class Seen:
     """The documents of a batch that were accepted: kept, or dropped.
 
-    places: in the batch. groups: of each, its own number if it was kept. log: log times in ms, ascending. similarities:
-    of what was dropped. sources: as JSON text, b"" for none. founder: event time (NO_TIME: none) and source of a kept
-    document, this batch's among them.
+    places: in the batch. joined: it is a new member of a group that it did not found; a new version of one is none.
+    groups: of each, its own number if it was kept. log: log times in ms, ascending. similarities: of what was dropped.
+    sources: as JSON text, b"" for none. founder: event time (NO_TIME: none) and source of a kept document, this batch's
+    among them.
     """
 
     places: Sequence[int]
     seqs: Sequence[int]
     dropped: Sequence[bool]
+    joined: Sequence[bool]
     groups: Sequence[int]
     log: Sequence[int]
     similarities: Sequence[float]
@@ -121,8 +123,8 @@ class _Watcher:
     def alerts(self, seen: Seen, slot: Callable[[Subject, _Watcher, int], Watched]) -> Iterator[Alert]:
         """Its alerts; slot: makes room for a group or a source that it does not remember, and counts what goes."""
         rule, table, cooldown = self.rule, self.table, self.rule.cooldown_ms
-        for at, dropped in enumerate(seen.dropped):
-            if not dropped and not isinstance(rule, Share):
+        for at, joined in enumerate(seen.joined):
+            if not joined and not isinstance(rule, Share):
                 continue
             subject: Subject = seen.sources[at].decode() if isinstance(rule, Share) else seen.groups[at]
             if subject == "" or (isinstance(rule, Copied) and not _copied(rule, seen, at)):

@@ -43,17 +43,22 @@ Nobody else may be writing to the index; a feed deletes by itself, with --delete
             help="the unique documents that dedup has written: a line is added for each that goes, with who takes its "
             "place",
         ),
+        Option(
+            ["--groups"], metavar="FILE", section=OUTPUTS,
+            help="the events of groups that dedup has written: what becomes of groups is added",
+        ),
         state_option(required=True),
         quiet_option(),
     ]
 )  # fmt: skip
-def delete(ids: tuple[str, ...], unique: str | None, state: Path, quiet: bool) -> None:
+def delete(ids: tuple[str, ...], unique: str | None, groups: str | None, state: Path, quiet: bool) -> None:
     if not ids:
         raise UsageError("no ID: name documents, or - for ids from standard input, one a line")
     if ids.count(STANDARD) > 1:
         raise UsageError("standard input (-) is given more than once; it can be read only once")
-    if unique == STANDARD:
-        raise UsageError("--unique - goes where the verdicts go; give the file that dedup has written")
+    for option, path in (("--unique", unique), ("--groups", groups)):
+        if path == STANDARD:
+            raise UsageError(f"{option} - goes where the verdicts go; give the file that dedup has written")
     stored_settings(state)  # there is one
 
     # Here, because they take numba and RocksDB with them.
@@ -61,7 +66,7 @@ def delete(ids: tuple[str, ...], unique: str | None, state: Path, quiet: bool) -
     from stream_lsh.judging.verdicts import verdict_lines
 
     asked = there = 0
-    for judgement in deleted(map(id_of, chosen(ids)), state, unique):
+    for judgement in deleted(map(id_of, chosen(ids)), state, unique, groups):
         asked += len(judgement.ids)
         there += int((judgement.replaces >= 0).sum())
         click.echo(verdict_lines(judgement), nl=False)

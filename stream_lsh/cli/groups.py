@@ -103,10 +103,11 @@ def member_line(group: Group, member: Member) -> bytes:
     """A member as JSON."""
     from stream_lsh.judging.groups import time_text
 
-    return b'{"group":%d,"id":%b,"seq":%d,"kind":"%b","similarity":%b,"time":%b,"source":%b}' % (
+    return b'{"group":%d,"id":%b,"seq":%d,"kind":"%b","similarity":%b,"time":%b,"source":%b%b%b}' % (
         group.group, member.id, member.seq, member.kind.label.encode(),
         b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time).encode(),
-        member.source or b"null",
+        member.source or b"null", b"" if member.went is None else b',"went":%d' % member.went,
+        b',"representative":true' if stands(group, member) else b"",
     )  # fmt: skip
 
 
@@ -133,11 +134,31 @@ def show_members(group: Group, members: Iterator[Member], limit: int) -> None:
     for _, member in zip(range(limit), members, strict=False):
         similar = "" if member.similarity is None else f"{member.similarity:.3f}"
         lines.append(
-            [str(member.seq), similar, moment(member.time), plain(member.source), plain(member.id), member.kind.label]
+            [
+                str(member.seq),
+                similar,
+                moment(member.time),
+                plain(member.source),
+                plain(member.id),
+                member.kind.label,
+                now(group, member),
+            ]
         )
-    _print(["number", "similarity", "time", "source", "document", "kind"], lines, right=2)
-    if group.size > limit:
-        click.echo(f"{count(group.size - limit, 'more member')}; --limit N shows the first N, --json all")
+    _print(["number", "similarity", "time", "source", "document", "kind", "now"], lines, right=2)
+    if more := sum(1 for _ in members):
+        click.echo(f"{count(more, 'more member')}; --limit N shows the first N, --json all")
+
+
+def stands(group: Group, member: Member) -> bool:
+    """Whether a member is the representative of its group."""
+    return member.seq == group.seq and member.went is None
+
+
+def now(group: Group, member: Member) -> str:
+    """What became of a member, if anything did."""
+    if member.went is not None:
+        return f"went with {member.went}"
+    return "stands for the group" if stands(group, member) else ""
 
 
 def _print(columns: list[str], lines: list[list[str]], right: int) -> None:

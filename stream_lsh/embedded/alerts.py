@@ -17,9 +17,9 @@ from stream_lsh.embedded.report import Alerted
 from stream_lsh.errors import UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import VALID
+from stream_lsh.index.layout import DELETION, VALID
 from stream_lsh.index.logtime import LogTime
-from stream_lsh.judging.groups import Events
+from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind
 
 FACT = "alerts"
@@ -43,14 +43,15 @@ class Alerts:
         places = np.flatnonzero(judgement.kinds <= Kind.EXACT_DUPLICATE)
         seen = Seen(
             places.tolist(), judgement.seqs[places].tolist(), (judgement.kinds[places] != Kind.UNIQUE).tolist(),
-            judgement.groups[places].tolist(), log[places].tolist(), judgement.similarities[places].tolist(),
+            np.isin(places, events.arrivals, assume_unique=True).tolist(), judgement.groups[places].tolist(),
+            log[places].tolist(), judgement.similarities[places].tolist(),
             chosen(batch.sources, places) or [b""] * len(places), self._groups.founder,
         )  # fmt: skip
         lines = []
         for alert in self._watch.look(seen):
             place, group = seen.places[alert.at], b"null"
             if isinstance(alert.subject, int):
-                group = events.row(int(np.searchsorted(events.places, place))).json
+                group = events.arrival(place).json
             lines.append(alert.line(seen.seqs[alert.at], batch.ids[place], seen.sources[alert.at], group))
         self._alerts += len(lines)
         return b"".join(lines)
@@ -59,7 +60,7 @@ class Alerts:
         """Log times int64[n]: those that the window goes by; without one, the same by the same rule."""
         if self._index.window is not None:
             return signed.documents.log
-        return self._log.advance(np.where(signed.documents.what & np.uint8(VALID) != 0, times, NO_TIME))
+        return self._log.advance(np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, times, NO_TIME))
 
     def take(self) -> dict[str, Any]:
         """The facts that the next commit of the index has to write."""

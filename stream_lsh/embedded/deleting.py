@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from stream_lsh.documents.columns import Document, columns
+from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.sink import Sink, gone_lines
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, judge
 from stream_lsh.settings import Settings
@@ -22,11 +23,14 @@ from stream_lsh.settings import Settings
 BATCH = 2048
 
 
-def delete(ids: Iterable[str | int], state: Path, unique: str | None = None) -> Iterator[Judgement]:
+def delete(
+    ids: Iterable[str | int], state: Path, unique: str | None = None, groups: str | None = None
+) -> Iterator[Judgement]:
     """Delete documents from the index in a folder; what became of them, as soon as it is committed.
 
     Args:
-        unique: output of the kept documents, which gets a line for each that goes.
+        unique: output of the kept documents, which gets a line for each that goes. groups: that of the events of
+            groups, which gets what becomes of them.
 
     Raises:
         StreamLshError: what was told before is deleted; likewise KeyboardInterrupt.
@@ -40,10 +44,13 @@ def delete(ids: Iterable[str | int], state: Path, unique: str | None = None) -> 
                 "reject): feed them into a new one with dedup --on-same-id update"
             )
         job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
-        outputs = {} if unique is None else {"unique": unique}
+        kept = opened(index, False, None)
+        if kept is None and groups is not None:
+            raise StateError(NO_GROUPS.format(state))
+        outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
         sink = Sink(outputs, (), job["outputs"], bool(job["open"]), state, index.settings.verify)
         stack.callback(sink.close)
-        deleting = _Deleting(index, sink, job)
+        deleting = _Deleting(index, kept, sink, job)
         iterator = iter(ids)
         while some := list(islice(iterator, BATCH)):
             yield deleting.take(some)
@@ -54,8 +61,9 @@ def delete(ids: Iterable[str | int], state: Path, unique: str | None = None) -> 
 class _Deleting:
     """An index from which something is deleted, and what its last run has left."""
 
-    def __init__(self, index: Index, sink: Sink, job: dict[str, Any]) -> None:
+    def __init__(self, index: Index, groups: Groups | None, sink: Sink, job: dict[str, Any]) -> None:
         self._index = index
+        self._groups = groups
         self._sink = sink
         self._job = job
         self._place_of = Places(index).of
@@ -67,9 +75,12 @@ class _Deleting:
         for i, rejection in found.rejected.items():
             raise UsageError(f"{str(ids[i])[:100]}: {rejection.detail}")
         seqs = np.arange(first, first + len(ids))
-        matches = index.match(index.sign(found), seqs, clock=int(1000 * time.time()))
-        judgement = judge(matches, found.ids, seqs, 0, index)
+        signed = index.sign(found)
+        judgement = judge(index.match(signed, seqs, clock=int(1000 * time.time())), found.ids, seqs, 0, index)
         self._sink.put("unique", gone_lines(judgement, self._place_of))
+        if self._groups is not None:
+            for lines in self._groups.add(judgement, found.times, signed.documents.log, []).lines(found.ids, seqs):
+                self._sink.put("groups", lines)
         self._job["next_seq"] += len(ids)
         self._commit()
         return judgement
@@ -81,4 +92,5 @@ class _Deleting:
 
     def _commit(self) -> None:
         self._job |= {"outputs": self._sink.checkpoint(True), "time": int(time.time())}
-        self._index.commit({"job": self._job})
+        more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
+        self._index.commit({"job": self._job, **more}, values, ranges)

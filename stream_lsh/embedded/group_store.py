@@ -5,16 +5,19 @@ Keys are a letter and, big endian, the group (uint64) and whatever tells values 
 
 from __future__ import annotations
 
+import heapq
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.index.store import FOUNDERS, GROUP, MEMBERS, SOURCES, Store
+from stream_lsh.index.store import DEPARTED, FOUNDERS, GROUP, MEMBERS, SOURCES, Store
 from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 
@@ -23,6 +26,7 @@ MEMBER = np.dtype(
     [("seq", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("id", "<u2"), ("source", "<u2"), ("kind", "u1")]
 )  # id, source: their lengths in bytes
 FOUNDER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
+DEPARTURE = np.dtype([("seq", "<i8"), ("by", "<i8"), ("id", "<u2")])
 _COUNT = struct.Struct("<I")
 _ONE, _TWO = struct.Struct(">cQ"), struct.Struct(">cQQ")
 
@@ -32,7 +36,11 @@ Block = tuple[NDArray[Any], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A document of a group; id and source as JSON text, a similarity only if it was dropped."""
+    """A document of a group, as one of its versions; id and source as JSON text, a similarity only if it was dropped.
+
+    went: number of the document that deleted or replaced it, None if it is there. update: it came in the place of the
+    version before it.
+    """
 
     seq: int
     id: bytes
@@ -40,6 +48,20 @@ class Member:
     source: bytes
     kind: Kind
     similarity: float | None
+    went: int | None = None
+    update: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """Who is not a member of a group any more.
+
+    by: for each version that was deleted or replaced the number of the document that did it. kept: the ids of those
+    among them that stood for the group.
+    """
+
+    by: Mapping[int, int]
+    kept: Mapping[int, bytes]
 
 
 def row_key(group: int) -> bytes:
@@ -62,8 +84,13 @@ def members_key(group: int, seq: int) -> bytes:
     return _TWO.pack(MEMBERS, group, seq)
 
 
+def departures_key(group: int, seq: int) -> bytes:
+    """The key of departures from a group, by the number of the document that made the first of them."""
+    return _TWO.pack(DEPARTED, group, seq)
+
+
 def group_of(key: bytes) -> int:
-    """The group of a key of members."""
+    """The group of a key of members or departures."""
     return int(_TWO.unpack(key)[1])
 
 
@@ -82,13 +109,41 @@ def rows(store: Store, begin: int = 0, end: int | None = None) -> Iterator[Group
         yield Group.of_json(value)
 
 
-def members(store: Store, group: int) -> Iterator[Member]:
-    """What was dropped for a group's founder, in the order of the log."""
+def departures(store: Store, group: int) -> Departures:
+    """Who is not a member of a group any more."""
+    by, kept = dict[int, int](), dict[int, bytes]()
+    for _, value in store.scan(_ONE.pack(DEPARTED, group)):
+        found, ids = decoded(value, DEPARTURE, "id")
+        by.update(zip(found["seq"].tolist(), found["by"].tolist(), strict=True))
+        kept.update((seq, id) for seq, id in zip(found["seq"].tolist(), ids, strict=True) if id)
+    return Departures(by, kept)
+
+
+def dropped(store: Store, group: int) -> Iterator[Member]:
+    """What was dropped for who stood for a group, in the order of the log."""
+    gone = departures(store, group)
+    updates = set(gone.by.values())
     for _, value in store.scan(_ONE.pack(MEMBERS, group)):
         found, ids, sources = decoded(value, MEMBER, "id", "source")
         columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
         for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
-            yield Member(seq, id, time, source, Kind(kind), similarity)
+            yield Member(seq, id, time, source, Kind(kind), similarity, gone.by.get(seq), seq in updates)
+
+
+def kept(store: Store, group: Group) -> Iterator[Member]:
+    """What has stood for a group, in the order of the log; heirs, which were dropped at first, among them."""
+    gone = departures(store, group.group)
+    updates = set(gone.by.values())
+    for seq, id in sorted({**gone.kept, group.seq: group.id}.items()):
+        time, source = founder(store, seq)
+        yield Member(seq, id, time, source, Kind.UNIQUE, None, gone.by.get(seq), seq in updates)
+
+
+def members(store: Store, group: Group) -> Iterator[Member]:
+    """All that has been of a group, in the order of the log: who founded it first."""
+    both = heapq.merge(dropped(store, group.group), kept(store, group), key=attrgetter("seq"))  # of equals the first
+    for _, (first, *_) in groupby(both, key=attrgetter("seq")):
+        yield first
 
 
 def block_of(store: Store, seq: int) -> tuple[bytes, bytes] | None:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from stream_lsh.embedded.group_store import FACT, Member, founder, members, row, rows
+from stream_lsh.embedded.group_store import FACT, Member, dropped, members, row, rows
 from stream_lsh.embedded.groups import NO_GROUPS
 from stream_lsh.embedded.information import reading
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import check_format
 from stream_lsh.index.store import Store
 from stream_lsh.judging.groups import Group
-from stream_lsh.judging.verdicts import Kind
 
 Order = Literal["largest", "newest", "growing"]
 DAY = 24 * 3600 * 1000
@@ -71,13 +70,13 @@ def _first(found: Iterator[Row], order: Order, limit: int | None) -> list[Row]:
 
 
 def _grown(store: Store, group: Group, after: int) -> int:
-    """Members of a group, without its founder, from a time on."""
-    return sum(member.time >= after for member in members(store, group.group))
+    """Members that a group got from a time on, without its founder and new versions of members."""
+    return sum(member.time >= after and not member.update for member in dropped(store, group.group))
 
 
 @contextmanager
 def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
-    """The row of a group, and its members in order: who founded it first.
+    """The row of a group, and all that has been a member of it, in order: who founded it first.
 
     Raises:
         StateError: there is no index, or it keeps no groups. UsageError: there is no such group.
@@ -89,13 +88,7 @@ def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
                 f"there is no group {number} in {state}: a group has the number (seq) of the document that founded it, "
                 "and there is one from its second member on, until a window ends it; stream-lsh groups lists them"
             )
-        yield group, _members(store, group)
-
-
-def _members(store: Store, group: Group) -> Iterator[Member]:
-    time, source = founder(store, group.group)
-    yield Member(group.seq, group.id, time, source, Kind.UNIQUE, None)
-    yield from members(store, group.group)
+        yield group, members(store, group)
 
 
 @contextmanager

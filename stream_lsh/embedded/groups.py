@@ -1,145 +1,45 @@
-"""The groups of an index: their rows and members in its store, and what is folded since the last commit.
-
-What is kept in memory is bounded: rows and blocks used last, and what the next commit writes.
-"""
+"""The groups of an index: their rows and members in its store, and what is folded since the last commit."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_store import (
+    DEPARTURE,
     FACT,
-    FOUNDER,
     MEMBER,
-    Block,
     block_of,
-    decoded,
+    departures_key,
     encoded,
     founders_key,
-    in_block,
     lengths,
     members_key,
-    row,
     row_key,
-    rows,
     source_key,
 )
+from stream_lsh.embedded.shelf import Shelf
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import Range, Store
+from stream_lsh.index.store import Range
 from stream_lsh.judging.ending import Ending
-from stream_lsh.judging.groups import Events, Group, dropped, fold
+from stream_lsh.judging.events import Change, Events
+from stream_lsh.judging.folding import fold
+from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Judgement, Kind
 
-BLOCK = 512  # kept documents in a value
-MOST_ROWS, MOST_BLOCKS, MOST_SOURCES = 65_536, 64, 262_144  # in memory, those used last
 NO_GROUPS = (
     "the index in {} keeps no groups: they are kept from the beginning on or not at all; feed it again into a new "
     "folder with --groups FILE"
 )
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class _Latest(OrderedDict[K, V], Generic[K, V]):
-    """So many values, those used last."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def use(self, key: K) -> V | None:
-        if key not in self:
-            return None
-        self.move_to_end(key)
-        return self[key]
-
-    def trim(self) -> None:
-        while len(self) > self._most:
-            self.popitem(last=False)
-
-
-class _Shelf:
-    """Rows, founders and sources of groups as they are now: in memory, or else in the store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.changed: dict[int, Group] = {}  # since the last commit
-        self.kept: list[Block] = []  # blocks of kept documents since then
-        self._firsts: list[int] = []
-        self.sources: dict[bytes, bytes] = {}  # keys that are new since then
-        self._rows = _Latest[int, Group](MOST_ROWS)
-        self._blocks = _Latest[bytes, Block](MOST_BLOCKS)
-        self._known = _Latest[bytes, bool](MOST_SOURCES)
-
-    def rows(self, groups: Sequence[int]) -> dict[int, Group]:
-        found = {}
-        for number in groups:
-            group = self.changed.get(number) or self._rows.use(number) or row(self._store, number)
-            if group is not None:
-                found[number] = group
-        return found
-
-    def founder(self, seq: int) -> tuple[int, bytes]:
-        if self._firsts and seq >= self._firsts[0]:
-            return in_block(self.kept[bisect_right(self._firsts, seq) - 1], seq)
-        found = block_of(self._store, seq)
-        if found is None:
-            return NO_TIME, b""
-        key, value = found
-        block = self._blocks.use(key)
-        if block is None:
-            block = self._blocks[key] = decoded(value, FOUNDER, "source")
-            self._blocks.trim()
-        return in_block(block, seq)
-
-    def has_source(self, group: int, source: bytes) -> bool:
-        key = source_key(group, source)
-        if key in self.sources or self._known.use(key):
-            return True
-        if found := self._store.value(key) is not None:
-            self._known[key] = True
-            self._known.trim()
-        else:
-            self.sources[key] = b""
-        return found
-
-    def keep(self, seqs: NDArray[np.int64], times: NDArray[np.int64], sources: list[bytes]) -> None:
-        """Remember kept documents."""
-        for begin in range(0, len(seqs), BLOCK):
-            part = slice(begin, begin + BLOCK)
-            block = np.empty(len(seqs[part]), FOUNDER)
-            block["seq"], block["time"] = seqs[part], times[part]
-            block["source"] = lengths(sources[part]) if sources else 0
-            self.kept.append((block, sources[part] or [b""] * len(block)))
-            self._firsts.append(int(seqs[begin]))
-
-    def ending(self, begin: int, end: int) -> list[Group]:
-        """The rows of groups with these numbers, in order; they are not there any more."""
-        found = {group.group: group for group in rows(self._store, begin, end)}
-        found.update((number, group) for number, group in self.changed.items() if begin <= number < end)
-        for number in found:
-            self.changed.pop(number, None)
-            self._rows.pop(number, None)
-        return [found[number] for number in sorted(found)]
-
-    def committed(self) -> None:
-        self._rows.update(self.changed)
-        for number in self.changed:
-            self._rows.move_to_end(number)
-        self._rows.trim()
-        self._known.update(dict.fromkeys(self.sources, True))
-        self._known.trim()
-        self.changed, self.kept, self._firsts, self.sources = {}, [], [], {}
+Part = tuple[NDArray[Any], NDArray[np.int64], Sequence[list[bytes]]]
+"""Rows of MEMBER or DEPARTURE, their groups, and the texts whose lengths they have."""
 
 
 class Groups:
@@ -152,8 +52,9 @@ class Groups:
     def __init__(self, index: Index, fact: Mapping[str, Any]) -> None:
         self._index = index
         self._fact = dict(fact)
-        self._shelf = _Shelf(index.store)
-        self._members: list[tuple[NDArray[Any], NDArray[np.int64], list[bytes], list[bytes]]] = []
+        self._shelf = Shelf(index.store)
+        self._members: list[Part] = []  # since the last commit
+        self._departures: list[Part] = []
         self._ending = None
         if index.window is not None:
             self._ending = Ending(index.settings.window_ms, fact.get("slots"), fact.get("ended", 0))
@@ -177,24 +78,23 @@ class Groups:
         kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
         if sources or (times[kept] != NO_TIME).any():
             self._shelf.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
-        events = fold(judgement, times, sources, self._shelf)
-        self._shelf.changed.update((group.group, group) for group in events.groups)
-        places = dropped(judgement)
-        if len(places):
-            self._join(judgement, places, times, sources)
+        before, reached = (
+            (0, None) if self._ending is None else (self._ending.reached, self._ending.enter(log, judgement.seqs))
+        )
+        events = fold(judgement, times, sources, self._shelf, reached)
+        self._shelf.put(events.groups)
+        self._remember(judgement, events, times, sources)
         accepted = np.flatnonzero(judgement.kinds <= Kind.EXACT_DUPLICATE)
         latest = int(times[accepted].max(initial=NO_TIME))
         if latest != NO_TIME:
             self._fact["latest"] = max(latest, self._fact.get("latest") or 0)
-        return events if self._ending is None else replace(events, ended=self._end(self._ending, judgement.seqs, log))
+        return events if reached is None else replace(events, ended=self._end(before, reached))
 
-    def _end(self, ending: Ending, seqs: NDArray[np.int64], log: NDArray[np.int64]) -> list[tuple[int, Group]]:
-        """The groups that end, and the places of the documents before which they do."""
-        begin = ending.reached
-        reached = ending.enter(log, seqs)
-        if ending.reached == begin:
+    def _end(self, begin: int, reached: NDArray[np.int64]) -> list[tuple[int, Group]]:
+        """The groups that a window ends, from this number on, and the places of the documents before which it does."""
+        if not len(reached) or reached[-1] == begin:
             return []
-        found = self._shelf.ending(begin, ending.reached)
+        found = self._shelf.ending(begin, int(reached[-1]))
         places = np.searchsorted(reached, [group.group for group in found], "right").tolist()
         return list(zip(places, found, strict=True))
 
@@ -206,61 +106,87 @@ class Groups:
         begin, end = self._cleared, ending.reached
         ranges = [
             (row_key(begin), row_key(end)), (members_key(begin, 0), members_key(end, 0)),
-            (source_key(begin, b""), source_key(end, b"")),
+            (departures_key(begin, 0), departures_key(end, 0)), (source_key(begin, b""), source_key(end, b"")),
         ]  # fmt: skip
         if (block := block_of(store, end)) is not None:
             ranges.append((founders_key(0), block[0]))
         self._cleared = end
         return ranges
 
+    def _remember(self, judgement: Judgement, events: Events, times: NDArray[np.int64], sources: list[bytes]) -> None:
+        """Who was dropped for a group, and who went."""
+        came = events.changes <= Change.UPDATED
+        self._join(judgement, events, came & (judgement.kinds[events.places] != Kind.UNIQUE), times, sources)
+        gone = np.flatnonzero(events.changes >= Change.UPDATED)
+        if len(gone):
+            places = events.places[gone]
+            ids = [judgement.ids[i] if judgement.stood[i] else b"" for i in places.tolist()]
+            departures = np.empty(len(gone), DEPARTURE)
+            departures["seq"], departures["by"] = judgement.replaces[places], judgement.seqs[places]
+            departures["id"] = lengths(ids)
+            self._departures.append((departures, groups_of(events, gone), [ids]))
+
     def _join(
-        self, judgement: Judgement, places: NDArray[np.int64], times: NDArray[np.int64], sources: list[bytes]
-    ) -> None:
+        self, judgement: Judgement, events: Events, which: NDArray[np.bool_], times: NDArray[np.int64],
+        sources: list[bytes],
+    ) -> None:  # fmt: skip
+        places = events.places[which]
+        if not len(places):
+            return
         ids, named = chosen(judgement.ids, places), chosen(sources, places) or [b""] * len(places)
         members = np.empty(len(places), MEMBER)
         members["seq"], members["time"] = judgement.seqs[places], times[places]
         members["similarity"], members["kind"] = judgement.similarities[places], judgement.kinds[places]
         members["id"], members["source"] = lengths(ids), lengths(named)
-        self._members.append((members, judgement.groups[places], ids, named))
+        self._members.append((members, judgement.groups[places], [ids, named]))
 
-    def take(self) -> tuple[dict[str, Any], dict[bytes, bytes], list[Range]]:
-        """What the next commit of the index has to write: a fact, values by key, and ranges of keys that go."""
+    def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
+        """What the next commit of the index writes: a fact, values by key (None: it goes), ranges of keys to go."""
         shelf, ranges = self._shelf, self._clear()
         reached = self._ending.reached if self._ending is not None else 0
-        values = {row_key(number): group.json for number, group in shelf.changed.items()}
+        values: dict[bytes, bytes | None] = {
+            row_key(number): group.json if group is not None else None for number, group in shelf.changed.items()
+        }
         for block, sources in shelf.kept:
             if block["seq"][-1] >= reached:
                 values[founders_key(int(block["seq"][0]))] = encoded(block, sources)
         first = source_key(reached, b"")
         values.update((key, value) for key, value in shelf.sources.items() if key >= first)
-        values.update(self._chunks(reached))
+        values.update(_chunks(self._members, members_key, "seq", reached))
+        values.update(_chunks(self._departures, departures_key, "by", reached))
         shelf.committed()
-        self._members = []
+        self._members, self._departures = [], []
         if (ending := self._ending) is not None:
             self._fact |= {"slots": ending.slots, "ended": ending.reached, "cleared": self._cleared}
         return {FACT: self._fact}, values, ranges
 
-    def _chunks(self, reached: int) -> Iterator[tuple[bytes, bytes]]:
-        """The new members of each group from this number on under one key: the group and the first of them."""
-        if not self._members:
-            return
-        members, groups = (np.concatenate([batch[part] for batch in self._members]) for part in (0, 1))
-        ids, sources = ([text for batch in self._members for text in batch[part]] for part in (2, 3))
-        order = np.argsort(groups, kind="stable")
-        members, groups, places = members[order], groups[order], order.tolist()
-        begins = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
-        for begin, end in zip(begins, [*begins[1:], len(groups)], strict=True):
-            if groups[begin] < reached:
-                continue
-            at = places[begin:end]
-            texts = [ids[i] for i in at] + [sources[i] for i in at]
-            key = members_key(int(groups[begin]), int(members["seq"][begin]))
-            yield key, encoded(members[begin:end], texts)
+
+def _chunks(
+    parts: Sequence[Part], key_of: Callable[[int, int], bytes], first: str, reached: int
+) -> Iterator[tuple[bytes, bytes]]:
+    """The rows of each group from this number on in one value, under a key of the group and of what the first of these
+    rows has in a column."""
+    if not parts:
+        return
+    rows, groups = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    texts = [[text for part in parts for text in part[2][column]] for column in range(len(parts[0][2]))]
+    order = np.argsort(groups, kind="stable")
+    rows, groups, places = rows[order], groups[order], order.tolist()
+    begins = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+    for begin, end in zip(begins, [*begins[1:], len(groups)], strict=True):
+        if groups[begin] >= reached:
+            theirs = [column[i] for column in texts for i in places[begin:end]]
+            yield key_of(int(groups[begin]), int(rows[first][begin])), encoded(rows[begin:end], theirs)
 
 
 def chosen(texts: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
     """Those in these places; nothing of nothing."""
     return list(texts) if len(texts) in (0, len(places)) else [texts[i] for i in places.tolist()]
+
+
+def groups_of(events: Events, which: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers of the groups of some events."""
+    return np.array([group.group for group in events.groups], np.int64)[events.of[which]]
 
 
 def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | None:
@@ -277,8 +203,6 @@ def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | Non
             raise UsageError(
                 "--groups: only under --against unique there are groups: what was dropped for one document"
             )
-        if index.settings.on_same_id == "update":
-            raise UsageError("--groups: so far an index keeps none whose documents are replaced (on_same_id = update)")
         if (index.store.named("job") or {}).get("next_seq"):
             raise StateError(NO_GROUPS.format(index.folder))
         fact = {"source_field": source_field, "latest": None}

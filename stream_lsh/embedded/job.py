@@ -252,7 +252,7 @@ class _Run:
         if self._alerts is not None:
             more.update(self._alerts.take())
         if self._places is not None:
-            values = {**values, **self._places.take()}
+            values |= self._places.take()
         self._index.commit({**facts, **more}, values, ranges)
         self._torn = False
         self._moved = {}

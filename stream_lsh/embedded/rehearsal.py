@@ -14,16 +14,19 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.alerts.watch import Alert, Seen, Watch
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import check_fields
-from stream_lsh.embedded.group_store import FOUNDER, MEMBER, decoded, group_of, members, row
+from stream_lsh.embedded.group_store import DEPARTURE, FOUNDER, MEMBER, decoded, departures, dropped, group_of, row
 from stream_lsh.embedded.group_table import NO_TIMES, reading_groups
 from stream_lsh.errors import UsageError
 from stream_lsh.index.logtime import LogTime
-from stream_lsh.index.store import FOUNDERS, MEMBERS, Store
+from stream_lsh.index.store import DEPARTED, FOUNDERS, MEMBERS, Store
 
 AT_ONCE = 8192  # documents
 _DOCUMENT = np.dtype(
-    [("seq", "<i8"), ("group", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("source", "<i4"), ("dropped", "?")]
-)
+    [
+        ("seq", "<i8"), ("group", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("source", "<i4"), ("dropped", "?"),
+        ("joined", "?"),
+    ]
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,20 @@ def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
     numbers: dict[bytes, int] = {b"": 0}
     found = [part for kind in (FOUNDERS, MEMBERS) for part in _parts(store, kind, numbers)]
     documents = np.concatenate(found) if found else np.empty(0, _DOCUMENT)
-    return documents[np.argsort(documents["seq"], kind="stable")], list(numbers)
+    documents = documents[np.argsort(documents["seq"], kind="stable")]
+    documents["joined"] = documents["dropped"] & ~_updates(store, documents)
+    return documents, list(numbers)
+
+
+def _updates(store: Store, documents: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which documents came in the place of a version of the same group."""
+    found = np.zeros(len(documents), np.bool_)
+    for key, value in store.scan(DEPARTED):
+        by = decoded(value, DEPARTURE)[0]["by"]
+        at = np.searchsorted(documents["seq"], by)
+        at = at[at < len(documents)]
+        found[at] |= (documents["seq"][at] == by[: len(at)]) & (documents["group"][at] == group_of(key))
+    return found
 
 
 def _parts(store: Store, kind: bytes, numbers: dict[bytes, int]) -> Iterator[NDArray[Any]]:
@@ -102,8 +118,8 @@ def _seen(part: NDArray[Any], log: LogTime, documents: NDArray[Any], sources: li
         return NO_TIME, b""
 
     return Seen(
-        range(len(part)), part["seq"].tolist(), part["dropped"].tolist(), part["group"].tolist(),
-        log.advance(np.ascontiguousarray(part["time"])).tolist(), part["similarity"].tolist(),
+        range(len(part)), part["seq"].tolist(), part["dropped"].tolist(), part["joined"].tolist(),
+        part["group"].tolist(), log.advance(np.ascontiguousarray(part["time"])).tolist(), part["similarity"].tolist(),
         [sources[number] for number in part["source"].tolist()], founder,
     )  # fmt: skip
 
@@ -112,7 +128,7 @@ def _told(store: Store, alert: Alert, seen: Seen) -> Told:
     seq, group = seen.seqs[alert.at], seen.groups[alert.at]
     id = b"null"
     if seen.dropped[alert.at]:
-        id = next((member.id for member in members(store, group) if member.seq == seq), id)
+        id = next((member.id for member in dropped(store, group) if member.seq == seq), id)
     elif (known := row(store, group)) is not None:
-        id = known.id
+        id = known.id if known.seq == seq else departures(store, group).kept.get(seq, id)
     return Told(alert, seq, id, seen.sources[alert.at])

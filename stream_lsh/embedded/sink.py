@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Batch
 from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct
 from stream_lsh.errors import OutputError
-from stream_lsh.judging.groups import Events
+from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, reasons, verdict_lines
 
 PlaceOf = Callable[[int], bytes | None]
@@ -174,11 +174,9 @@ def went(judgement: Judgement) -> NDArray[np.int64]:
 
 def gone_line(judgement: Judgement, i: int, place_of: PlaceOf | None) -> bytes:
     """That a kept document went with document i, who stands in its place, and where that one's line is."""
-    heir, place = b"null", None
-    if judgement.heir_seqs[i] >= 0:
-        shard, row = judgement.heirs[i].tolist()
-        heir, place = judgement.names.id_of(shard, row), place_of(row) if place_of is not None else None
-    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (judgement.ids[i], heir, place or b"null")
+    heir, row = judgement.heir(i), int(judgement.heirs[i, 1])
+    place = place_of(row) if heir and place_of is not None else None
+    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (judgement.ids[i], heir or b"null", place or b"null")
 
 
 def raw_lines(batch: Batch, at: NDArray[np.int64]) -> bytes:

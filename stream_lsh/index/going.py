@@ -28,6 +28,7 @@ from stream_lsh.index.layout import (
     HEIR_SEQ,
     ID,
     KIND_BITS,
+    LEFT,
     OF,
     OUTDATED,
     REPLACES,
@@ -130,10 +131,9 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
 def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
     """Document i replaces a version. stays: that version, if it takes its place in the group; else it is as if it had
     been deleted before, and its heir, if it has one, is to be posted."""
-    rows = work.rows
     if stays >= 0:
-        work.results.columns[i, REPLACES], work.results.columns[i, STOOD] = np.int64(word(rows, row, SEQ)), 1
-        bury(rows.dead, row, DIED)
+        work.results.columns[i, STOOD] = 1
+        _bury(i, row, work)
         return DONE
     heir = _go(i, row, work)
     if heir < 0:
@@ -149,11 +149,18 @@ def _go(i, row, work):  # type: ignore[no-untyped-def]
     columns[i, STOOD] = stands(row, work)
     if columns[i, STOOD]:
         heir = heir_of(row, work)
-    columns[i, REPLACES] = np.int64(word(rows, row, SEQ))
-    bury(rows.dead, row, DIED)
+    _bury(i, row, work)
     if heir >= 0:
         columns[i, HEIR_OF], columns[i, HEIR_SEQ] = heir, np.int64(word(rows, heir, SEQ))
     return heir
+
+
+@njit
+def _bury(i, row, work):  # type: ignore[no-untyped-def]
+    """A version is seen no more, by document i."""
+    columns, rows = work.results.columns, work.rows
+    columns[i, REPLACES], columns[i, LEFT] = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
+    bury(rows.dead, row, DIED)
 
 
 @njit

@@ -285,11 +285,12 @@ class Index:
     def commit(
         self,
         facts: Mapping[str, Any],
-        more: Mapping[bytes, bytes] = MappingProxyType({}),
+        more: Mapping[bytes, bytes | None] = MappingProxyType({}),
         ranges: Sequence[Range] = (),
     ) -> None:
         """Make everything up to now durable, together with the given facts (JSON by name), and more keys of the store
-        with their values, in one atomic write; ranges of keys of the store, without their ends, are deleted.
+        with their values (None: the key goes), in one atomic write; ranges of keys of the store, without their ends,
+        are deleted.
 
         Raises:
             StateError: an earlier commit was broken off.
@@ -304,7 +305,10 @@ class Index:
         gone = self._forgotten()
         if self.window is not None:
             facts = {**facts, "window": self.window.facts}
-        values = {**more, **{name_key(name): orjson.dumps(value) for name, value in facts.items()}}
+        values: dict[bytes, bytes | None] = {
+            **more,
+            **{name_key(name): orjson.dumps(value) for name, value in facts.items()},
+        }
         self._write(values, list(ranges), [shard.take() for shard in self.shards])
         if self._leaving is not None:
             self._leaving.add(gone)
@@ -326,7 +330,10 @@ class Index:
         return gone
 
     def _write(
-        self, values: dict[bytes, bytes], ranges: list[Range], taken: list[tuple[dict[bytes, bytes], list[Range]]]
+        self,
+        values: dict[bytes, bytes | None],
+        ranges: list[Range],
+        taken: list[tuple[dict[bytes, bytes], list[Range]]],
     ) -> None:
         for more, passed in taken:
             values.update(more)

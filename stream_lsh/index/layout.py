@@ -41,10 +41,11 @@ COLUMNS = 8
 # OLDEST_SEQ, GROUP_OF: the verdict as far as the shard knows it, and the first one of a redelivered document; row and
 # number are -1 where there is none. MORE: matches that are not listed; of those decided late, what was not compared of
 # the undecided. INCOMPLETE: what was not compared. REPLACES: number of the version that went, or -1; STOOD: whether it
-# was kept; HEIR_OF, HEIR_SEQ: row and number of who was posted in its place, or -1.
+# was kept; HEIR_OF, HEIR_SEQ: row and number of who was posted in its place, or -1; LEFT: the group that it was in.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
-REPLACES, STOOD, HEIR_OF, HEIR_SEQ = _numbers(9, 10, 11, 12)
-RESULTS = 13
+REPLACES, STOOD, HEIR_OF, HEIR_SEQ, LEFT = _numbers(9, 10, 11, 12, 13)
+RESULTS = 14
+WENT = int(RESULTS - REPLACES)  # columns of a version that went
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
 

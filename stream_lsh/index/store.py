@@ -33,8 +33,8 @@ from stream_lsh.index import seal
 from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
 ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"a"
-GROUP, MEMBERS, FOUNDERS, SOURCES = b"g", b"n", b"k", b"s"
-_PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES), "groups")}
+GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
+_PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), "groups")}
 _GENERATION = "generation-"  # and its number: the name of its column family
 _KEY = struct.Struct(">cHIQ")
 _ROW_BYTES = 8
@@ -97,9 +97,11 @@ class Store:
         self._db = Rdict(str(path), _options(self._read_only), column_families=families, access_type=access)
         return names
 
-    def write(self, values: Mapping[bytes, bytes], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = ()) -> None:
-        """Write all values, delete keys and ranges of keys (the end not included), or nothing; on disk when it returns
-        (if the store is durable)."""
+    def write(
+        self, values: Mapping[bytes, bytes | None], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = ()
+    ) -> None:
+        """Write all values (None: the key goes), delete keys and ranges of keys (the end not included), or nothing; on
+        disk when it returns (if the store is durable)."""
         batch = WriteBatch(raw_mode=True)
         try:
             for begin, end in ranges:
@@ -108,7 +110,10 @@ class Store:
             for key in deleted:
                 batch.delete(key, self._handle(key))
             for key, value in values.items():
-                batch.put(key, value, self._handle(key))
+                if value is None:
+                    batch.delete(key, self._handle(key))
+                else:
+                    batch.put(key, value, self._handle(key))
             self._db.write(batch, self._write_options)
         except Exception as error:
             raise _output_error(self.path, error) from None

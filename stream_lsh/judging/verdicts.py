@@ -55,13 +55,14 @@ class Judgement:
         ids: the documents' ids as JSON text. seqs: int64[n], their numbers.
         kinds: uint8[n] of `Kind`; first_kinds: of redelivered documents those of their first verdicts, else UNKNOWN.
         of: int64[n, 2], shard and row of the oldest match, -1 if there is none; of a redelivered document shard and row
-            of itself. similarities: float64[n], with that match. groups: int64[n], -1 if there is none.
+            of itself. of_seqs: int64[n], number of that match. similarities: float64[n], with that match. groups:
+            int64[n], -1 if there is none.
         starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
             and similarities of m matches.
         truncated: int64[n], matches that are not listed. incomplete: int64[n], what was not compared.
         replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
-            whether that one was kept; heirs: int64[n, 2], shard and row of who stands in its place, heir_seqs:
-            int64[n], their numbers, -1 if there is none.
+            whether that one was kept; left: int64[n], its group; heirs: int64[n, 2], shard and row of who stands in
+            its place, heir_seqs: int64[n], their numbers, -1 if there is none.
     """
 
     ids: Sequence[bytes]
@@ -70,6 +71,7 @@ class Judgement:
     first_kinds: NDArray[np.uint8]
     reused: NDArray[np.bool_]
     of: NDArray[np.int64]
+    of_seqs: NDArray[np.int64]
     similarities: NDArray[np.float64]
     groups: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -81,6 +83,7 @@ class Judgement:
     incomplete: NDArray[np.int64]
     replaces: NDArray[np.int64]
     stood: NDArray[np.bool_]
+    left: NDArray[np.int64]
     heirs: NDArray[np.int64]
     heir_seqs: NDArray[np.int64]
     names: Names
@@ -95,6 +98,11 @@ class Judgement:
         shard, row = self.of[i].tolist()
         if self.kinds[i] == Kind.REDELIVERED:
             return b"" if self.first_kinds[i] == layout.UNKNOWN else self.names.first_of(shard, row)
+        return b"" if row < 0 else self.names.id_of(shard, row)
+
+    def heir(self, i: int) -> bytes:
+        """The id of who stands in the place of the version that went with document i, b"" if nobody does."""
+        shard, row = self.heirs[i].tolist()
         return b"" if row < 0 else self.names.id_of(shard, row)
 
 
@@ -119,10 +127,10 @@ def judge(
     kinds[again] = Kind.REDELIVERED
     deleted = status == layout.GONE
     kinds[deleted], kinds[status == layout.OUTDATED] = Kind.DELETED, Kind.OUTDATED
-    of, similarities = _oldest(found)
+    of, of_seqs, similarities = _oldest(found)
     first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
     groups[~(new | deleted)] = layout.NO_GROUP
-    of[~new] = -1
+    of[~new], of_seqs[~new] = -1, -1
     if again.any():
         of[again] = np.stack((owner[again], known[again]), axis=1)
         for shard, matches in enumerate(found):
@@ -152,8 +160,8 @@ def judge(
     went = found[0].went  # so far there is one shard where something goes
     heirs = np.stack((np.where(went[:, 2] < 0, -1, 0), went[:, 2]), axis=1)
     return Judgement(
-        ids, seqs, kinds, first_kinds, reused, of, similarities, groups, starts, numbers, row, seq, similarity,
-        truncated, incomplete, went[:, 0], went[:, 1] > 0, heirs, went[:, 3], names,
+        ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers, row, seq, similarity,
+        truncated, incomplete, went[:, 0], went[:, 1] > 0, went[:, 4], heirs, went[:, 3], names,
     )  # fmt: skip
 
 
@@ -179,15 +187,15 @@ def shortlist(matches: Matches, most: int) -> Matches:
     return replace(matches, **columns, more=matches.more + counts - left)
 
 
-def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Shard and row int64[n, 2] of each document's oldest match, -1 if there is none, and the similarity with it."""
+def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Shard and row int64[n, 2] of a document's oldest match, its number, -1 if there is none, and the similarity."""
     of = np.stack((np.where(found[0].of < 0, -1, 0), found[0].of), axis=1)
-    seqs, similarities = found[0].of_seq, found[0].of_similarity.copy()
+    seqs, similarities = found[0].of_seq.copy(), found[0].of_similarity.copy()
     for shard, matches in enumerate(found[1:], 1):
         older = (matches.of >= 0) & ((of[:, 1] < 0) | (matches.of_seq < seqs))
         of[older] = np.stack((np.full(int(older.sum()), shard), matches.of[older]), axis=1)
         seqs, similarities = np.where(older, matches.of_seq, seqs), np.where(older, matches.of_similarity, similarities)
-    return of, similarities
+    return of, seqs, similarities
 
 
 def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int, Rejection]:
@@ -233,7 +241,7 @@ def verdicts(judgement: Judgement) -> list[bytes]:
     for i in went:
         out[i] += b',"replaces":%d' % j.replaces[i]
         if j.heir_seqs[i] >= 0:
-            out[i] += b',"heir":{"id":%b,"seq":%d}' % (j.names.id_of(*j.heirs[i].tolist()), j.heir_seqs[i])
+            out[i] += b',"heir":{"id":%b,"seq":%d}' % (j.heir(i), j.heir_seqs[i])
     return out
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
 from stream_lsh.index.ids import Ids
-from stream_lsh.index.layout import NO_GROUP, REDELIVERED
+from stream_lsh.index.layout import NO_GROUP, REDELIVERED, WENT
 from stream_lsh.index.matches import Matches
 from stream_lsh.settings import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
@@ -110,7 +110,7 @@ class Reply:
             of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
             group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
             more=_dense(s[18], s[19], n, np.int64, 0), incomplete=_dense(s[20], s[21], n, np.int64, 0),
-            went=np.full((n, 4), -1),
+            went=np.full((n, WENT), -1),
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
         source = Source.of(s[columns:]) if len(s) > columns else None

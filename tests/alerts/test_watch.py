@@ -90,8 +90,9 @@ def seen_of(documents: list[Document], start: int, stop: int) -> Seen:
 
     dropped, groups, log, _, sources, similarities = zip(*documents[start:stop], strict=True)
     return Seen(
-        range(stop - start), range(start, stop), dropped, groups, log, similarities, [text(s) for s in sources], founder
-    )
+        range(stop - start), range(start, stop), dropped, dropped, groups, log, similarities,
+        [text(s) for s in sources], founder,
+    )  # fmt: skip
 
 
 def watched(

@@ -141,7 +141,6 @@ def test_the_summary_says_what_changed(tmp_path: Path) -> None:
         (("--deleted-field", "deleted"), "give on_same_id = 'update' too"),
         (("--on-same-id", "update", "--shards", "2"), "needs against = 'unique' and shards = 1 so far"),
         (("--on-same-id", "update", "--against", "any"), "needs against = 'unique' and shards = 1 so far"),
-        (("--on-same-id", "update", "--groups", "groups"), "--groups: so far an index keeps none whose documents"),
         (("--on-same-id", "replace"), "on_same_id"),
     ],
 )

@@ -15,7 +15,7 @@ from long_form import LONG
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded import groups as module
+from stream_lsh.embedded import shelf as module
 from stream_lsh.embedded.group_table import reading_groups, table, whole
 from stream_lsh.embedded.job import Job
 from stream_lsh.errors import StateError, UsageError

@@ -7,26 +7,14 @@ from bisect import bisect_left
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.spreading import reached
 
-from stream_lsh.index.window import LEAST, SHARE
-from stream_lsh.judging.ending import AT_ONCE, Ending
+from stream_lsh.index.window import SHARE
+from stream_lsh.judging.ending import Ending
 
 MINUTE = 60_000
 steps = st.lists(st.sampled_from((0, 1, 1000, MINUTE, 10 * MINUTE, 400 * MINUTE)), min_size=1, max_size=300)
 gaps = st.integers(1, 3)
-
-
-def plainly(log: list[int], seqs: list[int], window: int) -> list[int]:
-    """Slot by slot, document by document."""
-    slot = max(window // SHARE, LEAST)
-    reached, out = 0, []
-    for i, now in enumerate(log):
-        old = now // slot - 2 * -(-window // slot)
-        due = next(seq for seq, time in zip(seqs, log, strict=True) if time // slot >= old)
-        reached = min(reached + AT_ONCE, max(reached, due))
-        assert reached <= seqs[i]
-        out.append(reached)
-    return out
 
 
 @given(
@@ -40,7 +28,7 @@ def test_it_is_a_function_of_the_log(
 ) -> None:
     log = (1_700_000_000_000 + np.cumsum(given_steps)).tolist()
     seqs = np.cumsum([0, *between[: len(log) - 1]]).tolist()
-    expected = plainly(log, seqs, window)
+    expected = reached(log, seqs, window)
     ending, found, at = Ending(window), [], 0
     while at < len(log):
         end = at + data.draw(st.integers(1, 100))
@@ -50,8 +38,8 @@ def test_it_is_a_function_of_the_log(
         at = end
     assert found == expected
     assert ending.reached == expected[-1] <= ending.due
-    for reached, now in zip(found, log, strict=True):  # who founded a group that has ended came two windows ago
-        before = log[: bisect_left(seqs, reached)]
+    for end, now in zip(found, log, strict=True):  # who founded a group that has ended came two windows ago
+        before = log[: bisect_left(seqs, end)]
         assert not before or now - before[-1] > 2 * window - 1
 
 

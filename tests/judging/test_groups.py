@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.forgetting import Model, Verdict
+from oracles.spreading import Spreading
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.index import layout
-from stream_lsh.judging.groups import LISTED, Group, fold
+from stream_lsh.judging.folding import fold
+from stream_lsh.judging.groups import LISTED, Group
 from stream_lsh.judging.verdicts import Judgement, Kind
-
-
-@dataclass
-class Model:
-    """The groups, slowly: documents as (seq, id, kind, group, time, source)."""
-
-    documents: dict[int, list[tuple[int, str, int | None, str | None]]] = field(default_factory=dict)
-
-    def step(self, seq: int, id: str, kind: Kind, group: int, time: int | None, source: str | None) -> dict | None:
-        """The event of a document, if there is one."""
-        if kind == Kind.UNIQUE:
-            self.documents[seq] = [(seq, id, time, source)]
-        if kind not in (Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE):
-            return None
-        members = self.documents[group]
-        members.append((seq, id, time, source))
-        times = [member[2] for member in members if member[2] is not None]
-        sources = list(dict.fromkeys(member[3] for member in members if member[3] is not None))
-        return {
-            "event": "created" if len(members) == 2 else "joined", "seq": seq, "id": id, "group": group,
-            "representative": {"id": members[0][1], "seq": group}, "version": len(members) - 1, "size": len(members),
-            "living": len(members), "first": min(times, default=None), "last": max(times, default=None),
-            "sources": len(sources), "first_sources": sources[:LISTED],
-        }  # fmt: skip
 
 
 class Memory:
@@ -48,7 +29,7 @@ class Memory:
         self.more: set[tuple[int, bytes]] = set()
         self.ids: dict[int, bytes] = {}
 
-    def rows(self, groups: list[int]) -> dict[int, Group]:
+    def rows(self, groups: Sequence[int]) -> dict[int, Group]:
         return {number: Group.of_json(self.stored[number]) for number in groups if number in self.stored}
 
     def founder(self, seq: int) -> tuple[int, bytes]:
@@ -66,35 +47,59 @@ class Memory:
         raise AssertionError("a redelivered document is in no event")
 
 
-Step = tuple[str, Kind, int, int | None, str | None]  # id, kind, group, time, source
+@dataclass
+class Step:
+    """A document, the verdict on it, and of the version that went with it whether it was kept, and its group."""
+
+    id: str
+    time: int | None
+    source: str | None
+    verdict: Verdict
+    stood: bool = False
+    left: int | None = None
 
 
 def judged(steps: list[Step], first: int, shelf: Memory) -> Judgement:
     """Verdicts on some documents, the numbers of which begin with `first`; their rows are their numbers."""
     n, seqs = len(steps), np.arange(first, first + len(steps))
-    ids = [json.dumps(step[0]).encode() for step in steps]
+    ids = [json.dumps(step.id).encode() for step in steps]
     shelf.ids.update(zip(seqs.tolist(), ids, strict=True))
-    groups = np.array([step[2] for step in steps], np.int64)
+
+    def column(values: Sequence[int | None]) -> Any:
+        return np.array([-1 if value is None else value for value in values], np.int64)
+
+    verdicts = [step.verdict for step in steps]
+    of = column([min((seq for _, seq, _ in verdict.matches), default=None) for verdict in verdicts])
+    heirs = column([verdict.heir and verdict.heir[1] for verdict in verdicts])
+    kinds = np.array([Kind[verdict.kind.upper()] for verdict in verdicts], np.uint8)
     none, zeros = np.zeros(0, np.int64), np.zeros(n, np.int64)
     return Judgement(
-        ids, seqs, np.array([step[1] for step in steps], np.uint8), np.full(n, layout.UNKNOWN, np.uint8),
-        np.zeros(n, np.bool_), np.stack((zeros, groups), axis=1), np.full(n, 0.9), groups, np.zeros(n + 1, np.int64),
-        none, none, none, np.zeros(0), zeros, zeros, zeros - 1, zeros > 0, np.full((n, 2), -1), zeros - 1, shelf,
+        ids=ids, seqs=seqs, kinds=kinds, first_kinds=np.full(n, layout.UNKNOWN, np.uint8), reused=np.zeros(n, np.bool_),
+        of=np.stack((zeros, of), axis=1), of_seqs=of, similarities=np.full(n, 0.9),
+        groups=column([verdict.group for verdict in verdicts]), starts=np.zeros(n + 1, np.int64), matched_shards=none,
+        matched_rows=none, matched_seqs=none, matched_similarities=np.zeros(0), truncated=zeros, incomplete=zeros,
+        replaces=column([verdict.replaces for verdict in verdicts]), stood=np.array([step.stood for step in steps]),
+        left=column([step.left for step in steps]), heirs=np.stack((zeros, heirs), axis=1), heir_seqs=heirs,
+        names=shelf,
     )  # fmt: skip
 
 
-def fold_all(steps: list[Step], cuts: list[int], sources: bool) -> tuple[list[dict], Memory]:
-    """The events of a feed that comes in these batches, and what is kept in the end."""
+def fold_all(steps: list[Step], cuts: list[int], sources: bool, reached: int = 0) -> tuple[list[Any], Memory]:
+    """The events of a feed that comes in these batches, and what is kept in the end. reached: groups with smaller
+    numbers have ended before anything came."""
     shelf, events, first = Memory(), [], 0
     for end in [*sorted({cut for cut in cuts if cut < len(steps)}), len(steps)]:
         batch = steps[first:end]
         judgement = judged(batch, first, shelf)
-        times = np.array([NO_TIME if step[3] is None else step[3] for step in batch], np.int64)
-        said = [b"" if step[4] is None else json.dumps(step[4]).encode() for step in batch] if sources else []
+        times = np.array([NO_TIME if step.time is None else step.time for step in batch], np.int64)
+        said = [b"" if step.source is None else json.dumps(step.source).encode() for step in batch] if sources else []
         for i in np.flatnonzero(judgement.kinds == Kind.UNIQUE).tolist():
             shelf.kept[first + i] = (int(times[i]), said[i] if sources else b"")
-        found = fold(judgement, times, said, shelf)
-        shelf.stored.update((group.group, group.json) for group in found.groups)
+        found = fold(judgement, times, said, shelf, np.full(len(batch), reached))
+        for group in found.groups:
+            shelf.stored[group.group] = group.json
+            if not group.living:
+                del shelf.stored[group.group]
         events += [json.loads(line) for line in b"".join(found.lines(judgement.ids, judgement.seqs)).splitlines()]
         first = end
     return events, shelf
@@ -102,44 +107,58 @@ def fold_all(steps: list[Step], cuts: list[int], sources: bool) -> tuple[list[di
 
 @st.composite
 def feeds(draw: st.DrawFn) -> list[Step]:
-    """Few groups and many, few sources and more than are listed, times with gaps and at both ends."""
+    """Families of similar texts, of which many are changed and withdrawn; few sources and more than are listed, times
+    with gaps and at both ends."""
     times = st.none() | st.sampled_from([0, 1, LAST_TIME - 1]) | st.integers(10**12, 10**12 + 50)
     sources = st.none() | st.integers(0, draw(st.sampled_from([2, 40]))).map(lambda n: f"s{n}")
-    steps: list[Step] = []
-    kept: list[int] = []
+    texts = st.lists(st.sampled_from("abcde"), min_size=1, max_size=4).map(" ".join)
+    ids = st.integers(0, draw(st.sampled_from([5, 100]))).map(lambda n: f'd"{n}\ud800')
+    changing = draw(st.sampled_from([0, 1, 3]))
+    model = Model(0, 0.45, unique=True, update=changing > 0)
+    said, steps = Spreading(), list[Step]()
     for seq in range(draw(st.integers(1, 80))):
-        kind = draw(st.sampled_from([*Kind, Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE])) if kept else Kind.UNIQUE
-        group = seq if kind == Kind.UNIQUE else draw(st.sampled_from(kept[:3])) if kept else seq
-        if kind == Kind.UNIQUE:
-            kept.append(seq)
-        if kind == Kind.REJECTED:
-            group = -1
-        steps.append((f'd"{seq}\ud800', kind, group, draw(times), draw(sources)))
+        id, time, source = draw(ids), draw(times), draw(sources)
+        gone = draw(st.integers(0, 9)) < changing
+        verdict = model.delete(seq, id, None) if gone else model.judge(seq, id, draw(texts | st.just("")), None)
+        steps.append(Step(id, time, source, verdict, *said.before(verdict)))
+        said.step(seq, id, verdict, time, source)
     return steps
 
 
-@given(feeds(), st.lists(st.integers(1, 79), max_size=6), st.booleans())
-def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sources: bool) -> None:
-    events, shelf = fold_all(steps, cuts, sources)
-    model = Model()
-    told = [
-        event for seq, (id, kind, group, time, source) in enumerate(steps)
-        if (event := model.step(seq, id, kind, group, time, source if sources else None)) is not None
+def told(steps: list[Step], sources: bool, reached: int = 0) -> tuple[list[Any], dict[int, Any]]:
+    """The events by the model, and the table."""
+    said = Spreading()
+    events = [
+        event for seq, step in enumerate(steps)
+        for event in said.step(seq, step.id, step.verdict, step.time, step.source if sources else None)
+        if event["group"] >= reached
     ]  # fmt: skip
-    assert events == told
-    # The last event of each group is its row.
+    return events, {number: row for number, row in said.table.items() if number >= reached}
+
+
+cuts = st.lists(st.integers(1, 79), max_size=6)
+
+
+@given(feeds(), cuts, st.booleans(), st.sampled_from((0, 0, 5)))
+def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sources: bool, reached: int) -> None:
+    events, shelf = fold_all(steps, cuts, sources, reached)
+    assert (events, {number: json.loads(row) for number, row in shelf.stored.items()}) == told(steps, sources, reached)
+    # The last event of each group is its row, or says that it has none any more.
     folded = {event["group"]: {key: event[key] for key in list(event)[3:]} for event in events}
-    assert {number: json.loads(row) for number, row in shelf.stored.items()} == folded
+    ended = {event["group"] for event in events if event["event"] == "ended"}
+    stored = {number: json.loads(row) for number, row in shelf.stored.items()}
+    assert stored == {number: row for number, row in folded.items() if number not in ended}
 
 
-@given(feeds(), st.lists(st.integers(1, 79), max_size=6), st.lists(st.integers(1, 79), max_size=6))
+@given(feeds(), cuts, cuts)
 def test_the_lines_do_not_depend_on_batches(steps: list[Step], cuts: list[int], others: list[int]) -> None:
     assert fold_all(steps, cuts, True)[0] == fold_all(steps, others, True)[0]
 
 
 def test_more_sources_than_are_listed_are_counted() -> None:
-    steps: list[Step] = [("kept", Kind.UNIQUE, 0, None, "s0")]
-    steps += [(f"d{n}", Kind.NEAR_DUPLICATE, 0, None, f"s{n % 50}") for n in range(1, 120)]
+    steps = [Step("kept", None, "s0", Verdict("unique", group=0))]
+    dropped = Verdict("near_duplicate", None, "kept", 0.9, 0, (("kept", 0, 0.9),))
+    steps += [Step(f"d{n}", None, f"s{n % 50}", dropped) for n in range(1, 120)]
     events, _ = fold_all(steps, [7, 30, 31, 90], True)
     assert [event["sources"] for event in events] == [min(n + 1, 50) for n in range(1, 120)]
     assert events[-1]["first_sources"] == [f"s{n}" for n in range(LISTED)]

@@ -37,7 +37,7 @@ def crowd(chance: np.random.Generator, shard: int, shards: int) -> Matches:
         same_text=same, status=status, known=known, row_of=np.full(N, -1), kind=kind, of=of, of_seq=of_seq,
         of_similarity=of_similarity, group=np.full(N, layout.NO_GROUP),
         more=chance.choice([0, 0, 3], N).astype(np.int64), incomplete=chance.choice([0, 2], N).astype(np.int64),
-        went=np.full((N, 4), -1),
+        went=np.full((N, layout.WENT), -1),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.index import store
 from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import NO_GROUP, OWNED, SEQ, VALID
+from stream_lsh.index.layout import NO_GROUP, OWNED, SEQ, VALID, WENT
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.store import IDS, ROWS, rows_key
 from stream_lsh.settings import Settings
@@ -65,7 +65,7 @@ def matches_of(n: int, **columns: object) -> Matches:
         "status": np.zeros(n, np.int64), "known": np.full(n, -1), "row_of": np.full(n, -1),
         "kind": np.zeros(n, np.int64), "of": np.full(n, -1), "of_seq": np.full(n, -1), "of_similarity": np.zeros(n),
         "group": np.full(n, NO_GROUP), "more": np.zeros(n, np.int64), "incomplete": np.zeros(n, np.int64),
-        "went": np.full((n, 4), -1),
+        "went": np.full((n, WENT), -1),
     }  # fmt: skip
     return Matches(**{**given, **columns})  # type: ignore[arg-type]
 

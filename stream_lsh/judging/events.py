@@ -1,0 +1,117 @@
+"""What happens to groups: events, each the whole row after it, so that the last one of each group is the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.judging.groups import ROW, Group, time_text
+
+_AT_ONCE = 256  # lines: for larger pieces the system gives fresh memory each time, which is half of the price
+_EVENT = '{"event":"%s","seq":%s,"id":%s,' + ROW + "}\n"
+
+
+class Change(IntEnum):
+    """What a document, or a window, does to a group.
+
+    CREATED: it has its second member, and a row. JOINED: one more. UPDATED: the new version of a member is a member.
+    LEFT: one is not any more. INHERITED: that was the representative, and an heir stands in its place. ENDED: that was
+    the last one, or a window has left the group behind.
+    """
+
+    CREATED = 0
+    JOINED = 1
+    UPDATED = 2
+    LEFT = 3
+    INHERITED = 4
+    ENDED = 5
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+ARRIVALS = Change.CREATED, Change.JOINED
+_LABELS = [change.label for change in Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a batch did to groups: m events in the order of the log, the row after each in columns.
+
+    places: int64[m] of the documents in the batch; one that leaves a group and joins another has two events, in this
+    order. changes: uint8[m] of `Change`. of: int64[m] place of the group in `groups`, whose rows are those behind the
+    batch (without living members: it has none any more). heads: int64[m] place in `representatives`: of a group, id as
+    JSON text and number. said: the sources that are named. ended: groups that a window ends, each before what its
+    document does, with the place of that one; in order.
+    """
+
+    places: NDArray[np.int64]
+    changes: NDArray[np.uint8]
+    of: NDArray[np.int64]
+    groups: list[Group]
+    heads: NDArray[np.int64]
+    representatives: list[tuple[int, bytes, int]]
+    versions: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    living: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    lasts: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    said: list[str]
+    ended: Sequence[tuple[int, Group]] = ()
+
+    @property
+    def arrivals(self) -> NDArray[np.int64]:
+        """The places of the documents that are new in a group that they did not found, ascending."""
+        return self.places[self.changes <= Change.JOINED]
+
+    def arrival(self, place: int) -> Group:
+        """The row after the event by which such a document came; the sources that it names are one text."""
+        event = int(np.searchsorted(self.places, place, "right")) - 1  # the last one of the document
+        version, size, living, first, last, sources = (
+            int(column[event])
+            for column in (self.versions, self.sizes, self.living, self.firsts, self.lasts, self.sources)
+        )
+        said = [self.said[event].encode()]
+        group, id, seq = self.representatives[self.heads[event]]
+        return Group(group, id, seq, version, size, living, first, last, sources, said)
+
+    def lines(self, ids: Sequence[bytes], seqs: NDArray[np.int64]) -> Iterator[bytes]:
+        """The events as JSON lines, some at a time; ids, seqs: those of the batch."""
+        # As text, and all ids in one piece: bytes take twice the time to be put together.
+        places, heads = self.places.tolist(), [Group(*who).head.decode() for who in self.representatives]
+        texts = b"\0".join([ids[i] for i in places]).decode().split("\0") if places else []
+        rows = zip(
+            map(_LABELS.__getitem__, self.changes.tolist()), seqs[self.places].tolist(), texts,
+            map(heads.__getitem__, self.heads.tolist()), self.versions.tolist(), self.sizes.tolist(),
+            self.living.tolist(), _times(self.firsts), _times(self.lasts), self.sources.tolist(), self.said,
+            strict=True,
+        )  # fmt: skip
+        lines = map(_EVENT.__mod__, rows)
+        if self.ended:
+            places = [place for place, _ in self.ended] + places
+            ends = (_last_line(group, int(seqs[place]), ids[place].decode()) for place, group in self.ended)
+            all_lines = [*ends, *lines]
+            lines = map(all_lines.__getitem__, np.argsort(places, kind="stable").tolist())
+        while block := "".join(islice(lines, _AT_ONCE)):
+            yield block.encode()
+
+
+def _last_line(group: Group, seq: int, id: str) -> str:
+    """That a window has ended a group, as a line; seq, id: of the document before which it did."""
+    return _EVENT % (
+        Change.ENDED.label, seq, id, group.head.decode(), group.version + 1, group.size, 0, time_text(group.first),
+        time_text(group.last), group.sources, group.said.decode(),
+    )  # fmt: skip
+
+
+def _times(times: NDArray[np.int64]) -> list[int] | list[str]:
+    found: list[int] = times.tolist()
+    return [time_text(time) for time in found] if NO_TIME in found else found

@@ -1,0 +1,238 @@
+"""Verdicts folded into groups, as rows and as the events that make them.
+
+Pure: what was known before a batch comes from a `Shelf`. A document that is kept founds a group, which has a row from
+its second member on. Rows count what a group has had, so that nobody who goes makes anything to be counted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import LAST_TIME, NO_TIME
+from stream_lsh.judging.events import Change, Events
+from stream_lsh.judging.groups import LISTED, Group
+from stream_lsh.judging.verdicts import Judgement, Kind
+
+_TIME_BITS = 44  # of a time in ms
+
+
+class Shelf(Protocol):
+    """What is known of the groups before a batch."""
+
+    def rows(self, groups: Sequence[int]) -> Mapping[int, Group]:
+        """The rows of those of these groups that have one; who asks for them changes them."""
+
+    def founder(self, seq: int) -> tuple[int, bytes]:
+        """Event time and source of a kept document."""
+
+    def has_source(self, group: int, source: bytes) -> bool:
+        """Whether a group has had a source that its row does not name; from now on it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """What documents do to groups: the places of m documents, what they do (LEFT, INHERITED, JOINED or UPDATED), and
+    the numbers of the groups."""
+
+    places: NDArray[np.int64]
+    changes: NDArray[np.uint8]
+    groups: NDArray[np.int64]
+
+    def at(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> _Moves:
+        """Some of them."""
+        return _Moves(self.places[which], self.changes[which], self.groups[which])
+
+
+def fold(
+    judgement: Judgement,
+    times: NDArray[np.int64],
+    sources: Sequence[bytes],
+    shelf: Shelf,
+    reached: NDArray[np.int64] | None = None,
+) -> Events:
+    """Fold the verdicts on a batch into the groups, whose rows are changed.
+
+    times: int64[n], event times. sources: of the n documents, or nothing. The shelf knows the batch's kept documents.
+    reached: int64[n], groups with a smaller number have ended before a document, which changes nothing of them.
+    """
+    moves = _moves(judgement)
+    if reached is not None:
+        moves = moves.at(moves.groups >= reached[moves.places])
+    moves, known = _of_rows(moves, shelf)
+    numbers, of = np.unique(moves.groups, return_inverse=True)
+    # Group by group, each in the order of the log; in the end all in that order again.
+    order = np.argsort(of, kind="stable")
+    places, changes, of = moves.places[order], moves.changes[order], of[order]
+    begins = np.flatnonzero(np.diff(of, prepend=-1))
+    groups = [
+        known.get(number) or _founded(judgement, number, place, shelf)
+        for number, place in zip(numbers.tolist(), places[begins].tolist(), strict=True)
+    ]
+    joins = (changes == Change.JOINED).astype(np.int64)
+    goes = (changes == Change.LEFT) | (changes == Change.INHERITED)
+
+    def before(name: str) -> NDArray[np.int64]:
+        return np.array([getattr(group, name) for group in groups], np.int64)[of]
+
+    versions = before("version") + np.arange(1, len(of) + 1) - begins[of]
+    sizes = before("size") + _summed(joins, of, begins)
+    living = before("living") + _summed(joins - goes, of, begins)
+    came = np.where(goes, NO_TIME, times[places])
+    firsts, lasts = _earliest(before("first"), of, came), _latest(before("last"), of, came)
+    counted = before("sources")
+    theirs = [sources[i] for i in places.tolist()] if sources else []
+    for event in np.flatnonzero(goes).tolist() if sources else ():
+        theirs[event] = b""
+    new, said = _new_sources(groups, of, begins, theirs, shelf)
+    counted += _summed(new, of, begins)
+    heads, representatives = _representatives(judgement, groups, places, changes, of, begins)
+    changes = np.where(versions == 1, Change.CREATED, np.where(living == 0, Change.ENDED, changes)).astype(np.uint8)
+
+    ends = np.append(begins, len(of))[1:] - 1
+    columns = (versions, sizes, living, firsts, lasts, counted)
+    for group, *row in zip(groups, *(column[ends].tolist() for column in columns), strict=True):
+        group.version, group.size, group.living, group.first, group.last, group.sources = row
+    back = np.argsort(order)
+    versions, sizes, living, firsts, lasts, counted = (column[back] for column in columns)
+    named = [said[event] for event in back.tolist()]
+    return Events(
+        places[back], changes[back], of[back], groups, heads[back], representatives, versions, sizes, living, firsts,
+        lasts, counted, named,
+    )  # fmt: skip
+
+
+def _moves(judgement: Judgement) -> _Moves:
+    """What the documents of a batch do to groups, in the order of the log."""
+    kinds, left = judgement.kinds, judgement.left
+    dropped = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)
+    went = judgement.replaces >= 0
+    if not went.any():
+        places = np.flatnonzero(dropped)
+        return _Moves(places, np.full(len(places), Change.JOINED, np.uint8), judgement.groups[places])
+    stays = went & (kinds != Kind.DELETED) & (left == judgement.groups)
+    leaves, comes = np.flatnonzero(went & ~stays), np.flatnonzero(dropped | stays)
+    moves = _Moves(
+        np.concatenate((leaves, comes)),
+        np.concatenate((
+            np.where(judgement.heir_seqs[leaves] >= 0, Change.INHERITED, Change.LEFT),
+            np.where(stays[comes], Change.UPDATED, Change.JOINED),
+        )).astype(np.uint8),
+        np.concatenate((left[leaves], judgement.groups[comes])),
+    )  # fmt: skip
+    return moves.at(np.argsort(moves.places, kind="stable"))
+
+
+def _of_rows(moves: _Moves, shelf: Shelf) -> tuple[_Moves, Mapping[int, Group]]:
+    """Those that make events, and the rows that there are: what becomes of a document that is alone is told to nobody,
+    until another one joins it."""
+    numbers, of = np.unique(moves.groups, return_inverse=True)
+    known = shelf.rows(numbers.tolist())
+    joins = np.flatnonzero(moves.changes == Change.JOINED)
+    if len(joins) == len(of):
+        return moves, known
+    begins = np.full(len(numbers), len(of))
+    np.minimum.at(begins, of[joins], joins)
+    begins[np.isin(numbers, np.fromiter(known, np.int64, len(known)))] = 0
+    return moves.at(np.arange(len(of)) >= begins[of]), known
+
+
+def _founded(judgement: Judgement, number: int, place: int, shelf: Shelf) -> Group:
+    """The group that a document joins as the second one, of the founder alone: as it came, and as it is now."""
+    seq = int(judgement.of_seqs[place])
+    group = Group(number, judgement.oldest(place), seq)
+    for version in sorted({number, seq}):
+        group.take_in(*shelf.founder(version))
+    return group
+
+
+def _representatives(
+    judgement: Judgement, groups: list[Group], places: NDArray[np.int64], changes: NDArray[np.uint8],
+    of: NDArray[np.int64], begins: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], list[tuple[int, bytes, int]]]:  # fmt: skip
+    """For each event which representative its group has after it, and all of these; the groups have the last one.
+
+    of: the groups of the events, ascending; begins: where those of each begin.
+    """
+    found = [(group.group, group.id, group.seq) for group in groups]
+    updated = (changes == Change.UPDATED) & judgement.stood[places]
+    turns = np.flatnonzero(updated | (changes == Change.INHERITED))
+    if not len(turns):
+        return of, found
+    heads = np.full(len(of), -1)
+    heads[begins] = np.arange(len(groups))
+    for event in turns.tolist():
+        group, i = groups[of[event]], int(places[event])
+        group.id, group.seq = judgement.heir(i), int(judgement.heir_seqs[i])
+        if not group.id:  # it is the new version of who stood
+            group.id, group.seq = judgement.ids[i], int(judgement.seqs[i])
+        heads[event] = len(found)
+        found.append((group.group, group.id, group.seq))
+    latest = np.maximum.accumulate(np.where(heads >= 0, np.arange(len(of)), 0))
+    return heads[latest], found
+
+
+def _new_sources(
+    groups: list[Group], of: NDArray[np.int64], begins: NDArray[np.int64], sources: list[bytes], shelf: Shelf
+) -> tuple[NDArray[np.int64], list[str]]:
+    """For each event whether its document's source is new to the group, and the sources named after it.
+
+    of: the groups of the events, ascending; begins: where those of each begin.
+    """
+    new, texts = np.zeros(len(of), np.int64), {e: group.said for e, group in zip(begins.tolist(), groups, strict=True)}
+    if sources:
+        numbers: dict[bytes, int] = {b"": 0}
+        codes = np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
+        _, firsts = np.unique(of * len(numbers) + codes, return_index=True)
+        for event in np.sort(firsts[codes[firsts] > 0]).tolist():
+            group, source = groups[of[event]], sources[event]
+            listed = group.first_sources
+            if source in listed:
+                continue
+            if len(listed) < LISTED:
+                listed.append(source)
+                texts[event] = group.said
+                new[event] = 1
+            elif not shelf.has_source(group.group, source):
+                new[event] = 1
+    # A text holds until the next one, and each group begins with its own.
+    changes = sorted(texts)
+    which = np.zeros(len(of), np.int64)
+    which[changes] = np.arange(len(changes))
+    said = [texts[event].decode() for event in changes]
+    return new, [said[k] for k in np.maximum.accumulate(which).tolist()]
+
+
+def _summed(values: NDArray[np.int64], of: NDArray[np.int64], begins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The sum of the values of each group up to each event."""
+    sums = np.cumsum(values)
+    return sums - (sums - values)[begins][of]
+
+
+def _latest(before: NDArray[np.int64], of: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The latest time of each group (`of`, ascending) up to each event, NO_TIME as long as there is none."""
+    found = np.maximum(_above_none(before), _running(of, _above_none(times)))
+    return np.where(found, found - 1, NO_TIME)
+
+
+def _earliest(before: NDArray[np.int64], of: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The earliest time, likewise."""
+    found = _latest(_mirrored(before), of, _mirrored(times))
+    return _mirrored(found)
+
+
+def _above_none(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where(times == NO_TIME, 0, times + 1)
+
+
+def _mirrored(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where(times == NO_TIME, NO_TIME, LAST_TIME - times)
+
+
+def _running(of: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The largest value so far within each group; values: from 0 on, and below 2^44."""
+    return np.maximum.accumulate(of << _TIME_BITS | values) & ((1 << _TIME_BITS) - 1)

@@ -1,0 +1,381 @@
+"""Groups whose members are replaced and deleted: as the model has it, whatever batches and restarts there are."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from kills import COMMITTING, kill
+from long_form import LONG
+from oracles.forgetting import Model
+from oracles.spreading import Spread, Spreading, reached
+
+from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.alerts.rules import read_rules
+from stream_lsh.cli import main
+from stream_lsh.documents.columns import columns
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_table import table, whole
+from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.rehearsal import rehearse
+from stream_lsh.errors import UsageError
+from stream_lsh.index.index import Index
+from stream_lsh.judging.verdicts import judge
+
+START, SECOND = 1_700_000_000_000, 1000
+# All that is similar is found, and no limit is met, so that the model's answers are the engine's.
+SURE: dict[str, Any] = {
+    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
+    "candidates": 65536, "verify_matches": 1000, "memory_documents": 64, "generation_documents": 250,
+    "on_same_id": "update",
+}  # fmt: skip
+
+Record = tuple[Document, str | None]
+"""A document, and its source."""
+
+
+def modelled(records: Sequence[Record], settings: Settings) -> tuple[list[dict[str, Any]], Spreading]:
+    """The events, and the groups in the end."""
+    model, verdicts, log = Model(settings.window_ms, settings.threshold, unique=True, update=True), [], []
+    for seq, (d, _) in enumerate(records):
+        verdicts.append(model.delete(seq, d.id, d.time) if d.deleted else model.judge(seq, d.id, d.text or "", d.time))
+        log.append(model.log)
+    ended = reached(log, range(len(log)), settings.window_ms) if settings.window else [0] * len(log)
+    groups = Spreading()
+    steps = zip(records, verdicts, ended, strict=True)
+    events = [
+        event for seq, ((d, source), verdict, end) in enumerate(steps)
+        for event in groups.step(seq, d.id, verdict, d.time, source, end)
+    ]  # fmt: skip
+    return events, groups
+
+
+def in_pieces(
+    records: Sequence[Record], settings: Settings, folder: Path, chance: random.Random
+) -> list[dict[str, Any]]:
+    """The events, through batches, commits and restarts of any size; what comes after the last commit of a run never
+    was."""
+    events: list[dict[str, Any]] = []
+    done = 0
+    while done < len(records):
+        index = Index(settings, folder, durable=False)
+        groups = opened(index, True, "outlet")
+        assert groups is not None
+
+        def fed(batch: Sequence[Record], first: int, index: Index = index, groups: Any = groups) -> bytes:
+            found = columns([document for document, _ in batch])
+            sources = [b"" if source is None else json.dumps(source).encode() for _, source in batch]
+            signed, seqs = index.sign(found), np.arange(first, first + len(batch))
+            judgement = judge(index.match(signed, seqs), found.ids, seqs, 2, index)
+            return b"".join(groups.add(judgement, found.times, signed.documents.log, sources).lines(found.ids, seqs))
+
+        def commit(index: Index = index, groups: Any = groups) -> None:
+            facts, values, ranges = groups.take()
+            index.commit(facts, values, ranges)
+
+        for _ in range(chance.choice((1, 2, 10, 50))):
+            batch = records[done : done + chance.choice((1, 2, 7, 30, 200))]
+            events += map(json.loads, fed(batch, done).splitlines())
+            done += len(batch)
+            if chance.random() < 0.6:
+                commit()
+        commit()
+        if chance.random() < 0.3:
+            fed([(Document(d.id, f"lost {i}", time=START), "x") for i, (d, _) in enumerate(records[:9])], done)
+        index.close()
+    return events
+
+
+def check(folder: Path, records: Sequence[Record], settings: Settings, events: list[dict[str, Any]]) -> Spreading:
+    """The events, the table and the members of the groups are those of the model; folded, the events are the table."""
+    expected, groups = modelled(records, settings)
+    for one, other in zip(events, expected, strict=True):
+        assert one == other
+    found = {row.group.group: json.loads(row.group.json) for row in table(folder)}
+    assert found == groups.table == folded(events)
+    for number, group in groups.groups.items():
+        if number in found:
+            assert listed(folder, group) == group.members
+    return groups
+
+
+def folded(events: list[dict[str, Any]]) -> dict[int, Any]:
+    rows: dict[int, Any] = {}
+    for event in events:
+        rows[event["group"]] = {key: event[key] for key in list(event)[3:]}
+        if event["event"] == "ended":
+            assert rows.pop(event["group"])["living"] == 0
+    return rows
+
+
+def listed(folder: Path, group: Spread) -> list[tuple[Any, ...]]:
+    with whole(folder, group.number) as (row, members):
+        return [
+            (
+                m.seq, json.loads(m.id), None if m.time == NO_TIME else m.time,
+                json.loads(m.source) if m.source else None, m.went, m.seq == row.seq and m.went is None,
+            )
+            for m in members
+        ]  # fmt: skip
+
+
+steps = st.sampled_from((0, 0, 1, 5, 5, 20)) | st.sampled_from((100, 1000, 100_000, -20, -500))
+texts = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=5).map(" ".join) | st.just("")
+actions = st.tuples(
+    st.integers(0, 12), texts, st.tuples(steps, st.booleans()), st.sampled_from(("", "", "", "deleted")),
+    st.sampled_from((None, "s0", "s1", "s2")),
+)  # fmt: skip
+
+
+def changing(history: Any) -> list[Record]:
+    """Records whose event times go on in steps of seconds; the first has one."""
+    out, now = [(Document("begin", "to begin with", time=START), "s0")], START
+    for id, text, (step, timed), what, source in history:
+        now = max(START - 10**9, now + step * SECOND)
+        time = now if timed else None
+        out.append((Document(str(id), None if what else text, time=time, deleted=bool(what)), source))
+    return out
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(
+    st.lists(actions, min_size=1, max_size=150), st.sampled_from((None, None, "1s", "10s", "20m")), st.integers(0)
+)  # fmt: skip
+def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, window: str | None, seed: int) -> None:
+    chance, folder = random.Random(seed), tmp_path_factory.mktemp("index")
+    settings = Settings(
+        **{**SURE, "generation_documents": chance.choice((5, 40, 1000, 10**6))}, window=window
+    )  # fmt: skip
+    records = changing(history)
+    check(folder, records, settings, in_pieces(records, settings, folder, chance))
+
+
+def story(seed: int, n: int) -> list[Record]:
+    """Families of copies, many of which are changed and withdrawn, by more sources than are named."""
+    chance = random.Random(seed)
+    words = [f"w{i}" for i in range(200)]
+    families = [chance.sample(words, 8) for _ in range(n // 20 + 5)]
+    texts: dict[Any, list[str]] = {}
+    out: list[Record] = []
+    for i in range(n):
+        what, id = chance.random(), chance.choice(out[-100:])[0].id if out else "begin"
+        time = START + 60 * SECOND * (i - 30 * (chance.random() < 0.1))
+        source = None if chance.random() < 0.1 else f"outlet {chance.randrange(40)}"
+        if what < 0.25:
+            out.append((Document(id, time=time if what < 0.1 else None, deleted=True), source))
+            continue
+        id = id if what < 0.55 else f"d{i}"
+        text = list(texts.get(id, [])) if chance.random() < 0.6 else []
+        text = text or list(families[0] if chance.random() < 0.2 else chance.choice(families[i // 20 :][:5]))
+        for _ in range(chance.choice((0, 0, 1, 2, 4))):
+            text[chance.randrange(8)] = chance.choice(words)
+        texts[id] = text
+        out.append((Document(id, " ".join(text), time=time), source))
+    return out
+
+
+@pytest.mark.parametrize("window", [None, "8h"])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
+def test_a_long_history(tmp_path: Path, seed: int, window: str | None) -> None:
+    settings, records = Settings(**SURE, window=window), story(seed, 3000)
+    events = in_pieces(records, settings, tmp_path, random.Random(seed))
+    groups = check(tmp_path, records, settings, events)
+    kinds = Counter(event["event"] for event in events)
+    assert min(kinds[kind] for kind in ("created", "joined", "updated", "left", "inherited", "ended")) > 5, kinds
+    assert max(event["sources"] for event in events) > 16
+    assert groups.table
+
+
+@pytest.mark.long
+def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Path) -> None:
+    """Each crawl is an update of its page, of which there are copies elsewhere; some are taken down, or come late."""
+    chance, records = random.Random(5), list[Record]()
+    with lzma.open(shared_data / "terms-3k.jsonl.xz") as file:
+        for line in file:
+            page = json.loads(line)
+            text, time = " ".join(re.findall(r"\w+", page["text"].lower())), page["ts"]
+            source = page["source"].split("/")[0]
+            records.append((Document(page["source"], text, time=time), source))
+            if chance.random() < 0.2:
+                records.append((Document(f"{page['source']} {chance.randrange(3)}", text, time=time), "copyist"))
+            if chance.random() < 0.05:
+                old = chance.choice(records[-50:])[0]
+                records.append((Document(old.id, time=chance.choice((None, time)), deleted=True), None))
+            elif chance.random() < 0.02:
+                records.append(chance.choice(records[-50:]))
+    settings = Settings(**{**SURE, "threshold": 0.8, "memory_documents": 500})
+    events = in_pieces(records, settings, tmp_path, chance)
+    check(tmp_path, records, settings, events)
+    kinds = Counter(event["event"] for event in events)
+    assert min(kinds[kind] for kind in ("created", "joined", "updated", "left", "inherited", "ended")) > 5, kinds
+
+
+def write(path: Path, records: Sequence[Record]) -> Path:
+    def line(d: Document, source: str | None) -> dict[str, Any]:
+        said = {"text": d.text, "at": d.time, "outlet": source, "deleted": d.deleted or None}
+        return {"id": d.id, **{name: value for name, value in said.items() if value is not None}}
+
+    path.write_text("".join(json.dumps(line(*record)) + "\n" for record in records))
+    return path
+
+
+FIELDS = {"time_field": "at", "source_field": "outlet", "deleted_field": "deleted"}
+
+
+def run(folder: Path, inputs: Sequence[Path], settings: dict[str, Any], **outputs: str) -> None:
+    paths = {name: str(folder / path) for name, path in ({"groups": "g"} | outputs).items()}
+    Job(Settings(**SURE | FIELDS | settings), list(map(str, inputs)), paths, folder / "state").run()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("window", [None, "8h"])
+@pytest.mark.parametrize("kills", [3, pytest.param(25 if LONG else 8, marks=pytest.mark.long)])
+def test_killed_at_random_moments(tmp_path: Path, kills: int, window: str | None) -> None:
+    records, size = story(7, 150 * kills + 600), 60
+    inputs = [write(tmp_path / f"{i:06}", records[i : i + size]) for i in range(0, len(records), size)]
+    settings = {"window": window} if window else {}
+    broken, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
+    broken.mkdir()
+    undisturbed.mkdir()
+    run(undisturbed, inputs, settings)
+    events = broken / "g"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in (SURE | FIELDS | settings).items()]
+    command = [
+        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"),
+        *options, "--groups", str(events), "--unique", "/dev/null",
+    ]  # fmt: skip
+    kill(command, events, (undisturbed / "g").stat().st_size, kills)
+    assert events.read_bytes() == (undisturbed / "g").read_bytes()
+    check(broken / "state", records, Settings(**SURE | FIELDS | settings), lines(events))
+
+
+TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
+OTHER = "an old oak fell on the road to the harbour last night and nobody was hurt the fire brigade says so"
+
+
+def told(path: Path) -> list[tuple[Any, ...]]:
+    """The events in short: what, with which document, representative, version, size, living."""
+    return [
+        (e["event"], e["seq"], e["representative"]["seq"], e["version"], e["size"], e["living"]) for e in lines(path)
+    ]  # fmt: skip
+
+
+def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
+    feed = [("a", TEXT), ("b", TEXT), ("x", OTHER), ("y", OTHER), ("b", OTHER), ("y", OTHER + " now"), ("x", None)]
+    feed += [("b", None), ("y", None), ("a", TEXT + " or more"), ("a", None), ("nobody", None)]
+    records = [(Document(id, text, time=START, deleted=text is None), id) for id, text in feed]
+    run(tmp_path, [write(tmp_path / "feed", records)], {"threshold": 0.8})
+    assert told(tmp_path / "g") == [
+        ("created", 1, 0, 1, 2, 2), ("created", 3, 2, 1, 2, 2),
+        ("left", 4, 0, 2, 2, 1), ("joined", 4, 2, 2, 3, 3),
+        ("updated", 5, 2, 3, 3, 3), ("inherited", 6, 4, 4, 3, 2),
+        ("inherited", 7, 5, 5, 3, 1), ("ended", 8, 5, 6, 3, 0),
+        ("updated", 9, 9, 3, 2, 1), ("ended", 10, 9, 4, 2, 0),
+    ]  # fmt: skip
+    assert table(tmp_path / "state") == []
+    for number in (0, 2):
+        with pytest.raises(UsageError, match="there is no group"), whole(tmp_path / "state", number):
+            pass
+
+
+def test_members_beyond_the_heirs_that_are_looked_at(tmp_path: Path) -> None:
+    """257 of 258 copies go, then who stood: nobody follows, and nobody can join, but one lives."""
+    ids = [f"c{i}" for i in range(258)]
+    records = [(Document(id, TEXT, time=START), None) for id in ("kept", *ids)]
+    records += [(Document(id, deleted=True), None) for id in (*ids[:257], "kept")]
+    records += [(Document("new", TEXT, time=START), None), (Document("c257", deleted=True), None)]
+    run(tmp_path, [write(tmp_path / "feed", records)], {})
+    last = told(tmp_path / "g")[-2:]
+    went, ended = 1 + 258 + 257, 1 + 258 + 259
+    assert last == [("left", went, 0, went, 259, 1), ("ended", ended, 0, went + 1, 259, 0)]
+
+
+def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
+    feed = [
+        ("a", TEXT),
+        ("a", TEXT + " now"),
+        ("b", TEXT),
+        ("c", TEXT),
+        ("a", TEXT + " here"),
+        ("b", TEXT),
+        ("a", None),
+    ]
+    records = [
+        (Document(id, text, time=START + i * SECOND, deleted=text is None), id) for i, (id, text) in enumerate(feed)
+    ]  # fmt: skip
+    run(tmp_path, [write(tmp_path / "feed", records)], {})
+    shown = CliRunner().invoke(main, ["groups", "--state", str(tmp_path / "state"), "0"])
+    found = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [(m["id"], m["seq"], m["kind"], m.get("went"), m.get("representative")) for m in found] == [
+        ("a", 1, "unique", 4, None), ("b", 2, "near_duplicate", None, True), ("c", 3, "near_duplicate", None, None),
+        ("a", 4, "unique", 6, None),
+    ]  # fmt: skip
+    row = json.loads(table(tmp_path / "state")[0].group.json)
+    # How the founder came counts, and how it was when it got company.
+    assert (row["first"], row["last"], row["size"], row["living"]) == (START, START + 4 * SECOND, 3, 2)
+    growing = ["groups", "--state", str(tmp_path / "state"), "--order", "growing", "--since", "1h"]
+    assert json.loads(CliRunner().invoke(main, growing).stdout)["grown"] == 2
+
+
+def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
+    records = [(Document(id, TEXT, time=START), id) for id in "abc"]
+    run(tmp_path, [write(tmp_path / "feed", records)], {})
+    command = ["delete", "--state", str(tmp_path / "state"), "--quiet", "a"]
+    assert CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "g")]).exit_code == 0
+    assert told(tmp_path / "g")[-1] == ("inherited", 3, 1, 3, 3, 2)
+    command[-1] = "c"
+    assert CliRunner().invoke(main, command).exit_code == 0  # with groups, whoever is told
+    assert [row.group.living for row in table(tmp_path / "state")] == [1]
+    with Deduplicator(state=tmp_path / "state") as deduplicator:
+        list(deduplicator.process([Document("b", deleted=True)]))
+    assert table(tmp_path / "state") == []
+    refused = CliRunner().invoke(main, [*command, "--groups", "-"])
+    assert refused.exit_code == 2 and "--groups - goes where the verdicts go" in refused.output
+    plain = ["dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "plain"), "--quiet", "--on-same-id", "update"]
+    assert CliRunner().invoke(main, plain).exit_code == 0
+    command[2] = str(tmp_path / "plain")
+    refused = CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "none")])
+    assert refused.exit_code == 3 and "keeps no groups" in refused.output
+
+
+RULES = """
+[[rule]]
+name = "grows"
+kind = "growth"
+members = 2
+within = "1d"
+"""
+
+
+def test_alerts_count_who_comes(tmp_path: Path) -> None:
+    """An update that stays in its group is no arrival, and nobody who goes takes one back."""
+    (tmp_path / "rules").write_text(RULES)
+    feed = [("a", TEXT), ("b", TEXT), ("b", TEXT + " now"), ("a", TEXT + " here"), ("b", None), ("c", TEXT)]
+    records = [
+        (Document(id, text, time=START + i * SECOND, deleted=text is None), id) for i, (id, text) in enumerate(feed)
+    ]  # fmt: skip
+    rules = read_rules(tmp_path / "rules")
+    paths = {"alerts": str(tmp_path / "alerts")}
+    inputs = [str(write(tmp_path / "feed", records))]
+    Job(Settings(**SURE | FIELDS), inputs, paths, tmp_path / "state", rules=rules).run()
+    (alert,) = lines(tmp_path / "alerts")
+    assert (alert["id"], alert["members"], alert["group"]["size"], alert["group"]["living"]) == ("c", 2, 3, 2)
+    (rehearsed,) = rehearse(tmp_path / "state", rules).told
+    assert json.loads(rehearsed.line)["id"] == "c"

@@ -1,0 +1,145 @@
+"""What updates, deletions and a window make of groups, in plain Python: every row counted anew.
+
+Nothing of the engine is used but how long log time is cut into (`stream_lsh.index.window`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oracles.forgetting import Verdict
+
+from stream_lsh.index.window import LEAST, SHARE
+from stream_lsh.judging.ending import AT_ONCE
+
+NAMED = 16
+
+
+@dataclass
+class Version:
+    """A version of a document, in its group. member: it came as a new one, in nobody's place."""
+
+    seq: int
+    id: Any
+    time: int | None
+    source: Any
+    member: bool
+    went: int | None = None
+
+
+@dataclass
+class Spread:
+    """A group: all versions in order, who stands for it, and how many events there were."""
+
+    number: int
+    versions: list[Version]
+    stands: Version
+    version: int = 0
+    created: int = 0  # the document with which it got a row
+    ended: bool = False
+
+    @property
+    def members(self) -> list[tuple[Any, ...]]:
+        """All versions that there are or were since it has a row."""
+        return [
+            (v.seq, v.id, v.time, v.source, v.went, v is self.stands and v.went is None)
+            for v in self.versions if v.went is None or v.went >= self.created
+        ]  # fmt: skip
+
+    @property
+    def row(self) -> dict[str, Any]:
+        times = [version.time for version in self.versions if version.time is not None]
+        sources = list(dict.fromkeys(version.source for version in self.versions if version.source is not None))
+        living = [version for version in self.versions if version.went is None]
+        return {
+            "group": self.number, "representative": {"id": self.stands.id, "seq": self.stands.seq},
+            "version": self.version, "size": sum(version.member for version in self.versions), "living": len(living),
+            "first": min(times, default=None), "last": max(times, default=None), "sources": len(sources),
+            "first_sources": sources[:NAMED],
+        }  # fmt: skip
+
+
+@dataclass
+class Spreading:
+    """All groups."""
+
+    groups: dict[int, Spread] = field(default_factory=dict)
+    where: dict[int, Spread] = field(default_factory=dict)  # the group of each version
+
+    @property
+    def table(self) -> dict[int, dict[str, Any]]:
+        return {number: group.row for number, group in self.groups.items() if group.version and not group.ended}
+
+    def before(self, verdict: Verdict) -> tuple[bool, int | None]:
+        """Of the version that goes with a verdict, which was not told yet, whether it was kept, and its group."""
+        if verdict.replaces is None:
+            return False, None
+        group = self.where[verdict.replaces]
+        return group.stands.seq == verdict.replaces, group.number
+
+    def step(
+        self, seq: int, id: Any, verdict: Verdict, time: int | None, source: Any, reached: int = 0
+    ) -> list[dict[str, Any]]:
+        """The events of a document. reached: groups with a smaller number have ended before it."""
+        events = []
+        for group in self.groups.values():
+            if group.number < reached and not group.ended:
+                if group.version:
+                    group.version += 1
+                    events.append({"event": "ended", "seq": seq, "id": id, **group.row, "living": 0})
+                group.ended = True
+        happened: list[tuple[str, Spread]] = []
+        old = None if verdict.replaces is None else self.where[verdict.replaces]
+        stays = old is not None and verdict.kind != "deleted" and old.number == verdict.group
+        new = Version(seq, id, time, source, member=not stays)
+        if old is not None:
+            what = self._goes(old, verdict, seq)
+            if not stays:
+                happened.append((what, old))
+        if verdict.kind in ("unique", "near_duplicate", "exact_duplicate"):
+            if verdict.group == seq:
+                self.groups[seq] = Spread(seq, [new], new)
+            else:
+                group = self.groups[verdict.group or 0]
+                if not group.version and not stays:  # while it was alone, how it came and how it is now count
+                    group.created = seq
+                    group.versions = [*group.versions[:1], *group.versions[1:][-1:]]
+                group.versions.append(new)
+                happened.append(("updated" if stays else "joined", group))
+                if stays and verdict.kind == "unique":
+                    group.stands = new
+            self.where[seq] = self.groups[verdict.group or 0]
+        for what, group in happened:
+            if group.ended or not (group.version or what == "joined"):
+                continue
+            group.version += 1
+            group.ended = group.row["living"] == 0
+            told = "ended" if group.ended else "created" if group.version == 1 else what
+            events.append({"event": told, "seq": seq, "id": id, **group.row})
+        return events
+
+    @staticmethod
+    def _goes(group: Spread, verdict: Verdict, seq: int) -> str:
+        version = next(version for version in group.versions if version.seq == verdict.replaces)
+        assert version.went is None
+        version.went = seq
+        if verdict.heir is None:
+            return "left"
+        group.stands = next(version for version in group.versions if version.seq == verdict.heir[1])
+        assert group.stands.went is None
+        return "inherited"
+
+
+def reached(log: Sequence[int], seqs: Sequence[int], window: int) -> list[int]:
+    """Groups with which numbers have ended before each document, slot by slot."""
+    slot = max(window // SHARE, LEAST)
+    reached, out = 0, []
+    for i, now in enumerate(log):
+        old = now // slot - 2 * -(-window // slot)
+        due = next(seq for seq, time in zip(seqs, log, strict=True) if time // slot >= old)
+        reached = min(reached + AT_ONCE, max(reached, due))
+        assert reached <= seqs[i]
+        out.append(reached)
+    return out
