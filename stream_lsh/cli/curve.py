@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stream_lsh.cli.extra import require_plot
-from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.cli.image import image
 from stream_lsh.families.tuning import Banding
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.sample import Background
 
 WIDTH, HEIGHT = 60, 10  # characters; with the labels 68 columns and 14 lines
-SUFFIXES = (".png", ".svg")
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
@@ -46,17 +44,6 @@ def _cell(filled: float, unicode: bool) -> str:
     return "#" if filled >= 0.5 else " "
 
 
-def check_plot(path: Path) -> None:
-    """Check, before there is anything to draw, that it can be drawn.
-
-    Raises:
-        UsageError: the suffix does not say which image to write. StreamLshError: what draws is not installed.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--plot {path}: the suffix says what to write, and it must be {' or '.join(SUFFIXES)}.")
-    require_plot()
-
-
 def write_plot(
     path: Path, banding: Banding, threshold: float, others: list[Banding], background: Background | None
 ) -> None:
@@ -65,13 +52,7 @@ def write_plot(
     Raises:
         OutputError: the file cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with matplotlib.rc_context({"svg.hashsalt": "stream-lsh", "font.size": 9}):
-        figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    with image(path) as axes:
         grid = [number / 400 for number in range(401)]
         if background is not None and background.pairs:
             _draw_background(axes, background)
@@ -90,13 +71,6 @@ def write_plot(
         )
         axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="Jaccard similarity s", ylabel="P(candidate) = 1 - (1 - s^r)^b")
         axes.legend(loc="upper left", fontsize=8)
-        try:
-            metadata = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
-            figure.savefig(path, format=path.suffix.lower()[1:], dpi=150, metadata=metadata)
-        except OSError as error:
-            raise OutputError(f"--plot {path} cannot be written: {error.strerror or error}.") from None
-        finally:
-            pyplot.close(figure)
 
 
 def _draw_background(axes: object, background: Background) -> None:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.growth import draw_growth
+from stream_lsh.cli.image import check_plot
 from stream_lsh.cli.options import OUTPUTS, state_option, with_options
 from stream_lsh.documents.times import NO_TIME, UNITS
+from stream_lsh.errors import UsageError
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ stream-lsh groups --state index
 stream-lsh groups --state index --order growing --since 6h --limit 5
 stream-lsh groups --state index --json | head -1
 stream-lsh groups --state index 4711
+stream-lsh groups --state index 4711 --plot growth.svg
 """
 SHOWN = 20  # groups of a table for people
 SECTION = "Groups"
@@ -71,9 +75,19 @@ On a terminal this is a table, elsewhere JSON lines.""",
             help=f"the first N only  [on a terminal: {SHOWN}]",
         ),
         Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, on a terminal too"),
+        Option(
+            ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section=OUTPUTS,
+            help="of a GROUP: write its growth as an image, members and sources over time",
+        ),
     ]
 )  # fmt: skip
-def groups(group: int | None, state: Path, order: Order, since: int | None, limit: int | None, as_json: bool) -> None:
+def groups(
+    group: int | None, state: Path, order: Order, since: int | None, limit: int | None, as_json: bool, plot: Path | None
+) -> None:  # fmt: skip
+    if plot is not None:
+        if group is None:
+            raise UsageError("--plot draws one group: name it by its number")
+        check_plot(plot)
     # Here, because they take RocksDB with them.
     from stream_lsh.embedded.group_table import table, whole
 
@@ -85,6 +99,9 @@ def groups(group: int | None, state: Path, order: Order, since: int | None, limi
                     click.echo(member_line(row, member))
             else:
                 show_members(row, members, limit or SHOWN)
+        if plot is not None:
+            with whole(state, group) as (row, members):
+                draw_growth(plot, row, members)
         return
     found = table(state, order, since, limit or (None if lines else SHOWN))
     if lines:
@@ -106,7 +123,8 @@ def member_line(group: Group, member: Member) -> bytes:
     return b'{"group":%d,"id":%b,"seq":%d,"kind":"%b","similarity":%b,"time":%b,"source":%b%b%b}' % (
         group.group, member.id, member.seq, member.kind.label.encode(),
         b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time).encode(),
-        member.source or b"null", b"" if member.went is None else b',"went":%d' % member.went,
+        member.source or b"null",
+        b"" if member.went is None else b',"went":%d,"until":%b' % (member.went, time_text(member.until).encode()),
         b',"representative":true' if stands(group, member) else b"",
     )  # fmt: skip
 

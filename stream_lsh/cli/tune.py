@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_lsh.cli.curve import check_plot, terminal_plot, write_plot
+from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.image import check_plot
 from stream_lsh.cli.options import load_settings, settings_options, with_options
 from stream_lsh.families.tuning import Banding, alternatives, component_bytes, false_candidates
 from stream_lsh.settings import Settings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -26,7 +26,8 @@ MEMBER = np.dtype(
     [("seq", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("id", "<u2"), ("source", "<u2"), ("kind", "u1")]
 )  # id, source: their lengths in bytes
 FOUNDER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
-DEPARTURE = np.dtype([("seq", "<i8"), ("by", "<i8"), ("id", "<u2")])
+DEPARTURE = np.dtype([("seq", "<i8"), ("by", "<i8"), ("time", "<i8"), ("id", "<u2")])
+STAYS = None, NO_TIME
 _COUNT = struct.Struct("<I")
 _ONE, _TWO = struct.Struct(">cQ"), struct.Struct(">cQQ")
 
@@ -38,8 +39,8 @@ Block = tuple[NDArray[Any], list[bytes]]
 class Member:
     """A document of a group, as one of its versions; id and source as JSON text, a similarity only if it was dropped.
 
-    went: number of the document that deleted or replaced it, None if it is there. update: it came in the place of the
-    version before it.
+    went: number of the document that deleted or replaced it, None if it is there; until: that one's event time. update:
+    it came in the place of the version before it.
     """
 
     seq: int
@@ -49,6 +50,7 @@ class Member:
     kind: Kind
     similarity: float | None
     went: int | None = None
+    until: int = NO_TIME
     update: bool = False
 
 
@@ -56,12 +58,17 @@ class Member:
 class Departures:
     """Who is not a member of a group any more.
 
-    by: for each version that was deleted or replaced the number of the document that did it. kept: the ids of those
-    among them that stood for the group.
+    by: for each version that was deleted or replaced number and event time of the document that did it. kept: the ids
+    of those among them that stood for the group.
     """
 
-    by: Mapping[int, int]
+    by: Mapping[int, tuple[int, int]]
     kept: Mapping[int, bytes]
+
+    @property
+    def updates(self) -> Set[int]:
+        """The numbers of these documents: who of them is in the group came in the place of another version."""
+        return {seq for seq, _ in self.by.values()}
 
 
 def row_key(group: int) -> bytes:
@@ -111,32 +118,34 @@ def rows(store: Store, begin: int = 0, end: int | None = None) -> Iterator[Group
 
 def departures(store: Store, group: int) -> Departures:
     """Who is not a member of a group any more."""
-    by, kept = dict[int, int](), dict[int, bytes]()
+    by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
     for _, value in store.scan(_ONE.pack(DEPARTED, group)):
         found, ids = decoded(value, DEPARTURE, "id")
-        by.update(zip(found["seq"].tolist(), found["by"].tolist(), strict=True))
-        kept.update((seq, id) for seq, id in zip(found["seq"].tolist(), ids, strict=True) if id)
+        for seq, *went, id in zip(*(found[name].tolist() for name in ("seq", "by", "time")), ids, strict=True):
+            by[seq] = went[0], went[1]
+            if id:
+                kept[seq] = id
     return Departures(by, kept)
 
 
 def dropped(store: Store, group: int) -> Iterator[Member]:
     """What was dropped for who stood for a group, in the order of the log."""
     gone = departures(store, group)
-    updates = set(gone.by.values())
+    updates = gone.updates
     for _, value in store.scan(_ONE.pack(MEMBERS, group)):
         found, ids, sources = decoded(value, MEMBER, "id", "source")
         columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
         for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
-            yield Member(seq, id, time, source, Kind(kind), similarity, gone.by.get(seq), seq in updates)
+            yield Member(seq, id, time, source, Kind(kind), similarity, *gone.by.get(seq, STAYS), seq in updates)
 
 
 def kept(store: Store, group: Group) -> Iterator[Member]:
     """What has stood for a group, in the order of the log; heirs, which were dropped at first, among them."""
     gone = departures(store, group.group)
-    updates = set(gone.by.values())
+    updates = gone.updates
     for seq, id in sorted({**gone.kept, group.seq: group.id}.items()):
         time, source = founder(store, seq)
-        yield Member(seq, id, time, source, Kind.UNIQUE, None, gone.by.get(seq), seq in updates)
+        yield Member(seq, id, time, source, Kind.UNIQUE, None, *gone.by.get(seq, STAYS), seq in updates)
 
 
 def members(store: Store, group: Group) -> Iterator[Member]:

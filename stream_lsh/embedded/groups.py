@@ -123,7 +123,7 @@ class Groups:
             ids = [judgement.ids[i] if judgement.stood[i] else b"" for i in places.tolist()]
             departures = np.empty(len(gone), DEPARTURE)
             departures["seq"], departures["by"] = judgement.replaces[places], judgement.seqs[places]
-            departures["id"] = lengths(ids)
+            departures["time"], departures["id"] = times[places], lengths(ids)
             self._departures.append((departures, groups_of(events, gone), [ids]))
 
     def _join(

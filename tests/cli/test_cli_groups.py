@@ -11,7 +11,11 @@ from click.testing import CliRunner, Result
 
 from stream_lsh.cli import main
 from stream_lsh.cli.groups import moment, plain, show, show_members
+from stream_lsh.cli.growth import Growth, growth
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_store import Member
 from stream_lsh.embedded.group_table import table, whole
+from stream_lsh.judging.verdicts import Kind
 
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
 
@@ -97,3 +101,36 @@ def test_a_source_field_is_for_groups(folder: Path, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "--source-field is for groups: add --groups FILE" in done.stderr
     assert "--source-field" not in stream_lsh("pairs", "--help").stdout
+
+
+def test_the_growth_of_a_group() -> None:
+    """Three come, the second one is changed, the first one goes, another one without a time, and one who was late."""
+    near, none = Kind.NEAR_DUPLICATE, NO_TIME
+    found = growth([
+        Member(0, b'"a"', 10, b'"x"', Kind.UNIQUE, None, 5, 60), Member(1, b'"b"', 20, b'"y"', near, 0.9, 3, 40),
+        Member(2, b'"c"', 30, b'"x"', near, 0.9), Member(3, b'"b"', 40, b'"y"', near, 0.9, update=True),
+        Member(4, b'"d"', none, b"", near, 0.9, 9, none), Member(6, b'"e"', 15, b'"z"', near, 0.9),
+    ])  # fmt: skip
+    assert found == Growth(True, [10, 15, 20, 30, 40, 60], [1, 2, 3, 4, 5, 5], [1, 2, 3, 4, 4, 3], [1, 2, 3, 3, 3, 3])
+    found = growth([Member(3, b'"a"', none, b"", Kind.UNIQUE, None, 8), Member(5, b'"b"', none, b"", near, 0.9)])
+    assert found == Growth(False, [3, 5, 8], [1, 2, 2], [1, 2, 1], [0, 0, 0])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_picture_of_a_group(folder: Path, tmp_path: Path, suffix: str) -> None:
+    paths = [tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"]
+    for path in paths:
+        assert lines("--state", str(folder / "index"), "0", "--plot", str(path))[0]["id"] == "b0"
+    drawn = paths[0].read_bytes()
+    assert drawn == paths[1].read_bytes()
+    assert drawn.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+
+
+def test_what_cannot_be_drawn_is_said(folder: Path, tmp_path: Path) -> None:
+    state = str(folder / "index")
+    refused = stream_lsh("groups", "--state", state, "0", "--plot", "growth.pdf")
+    assert refused.exit_code == 2 and ".png or .svg" in refused.stderr
+    refused = stream_lsh("groups", "--state", state, "--plot", "growth.svg")
+    assert refused.exit_code == 2 and "--plot draws one group" in refused.stderr
+    refused = stream_lsh("groups", "--state", state, "0", "--plot", str(tmp_path / "no" / "growth.svg"))
+    assert refused.exit_code == 5 and "growth.svg cannot be written" in refused.stderr

@@ -327,6 +327,7 @@ def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
         ("a", 1, "unique", 4, None), ("b", 2, "near_duplicate", None, True), ("c", 3, "near_duplicate", None, None),
         ("a", 4, "unique", 6, None),
     ]  # fmt: skip
+    assert [m.get("until") for m in found] == [START + 4 * SECOND, None, None, START + 6 * SECOND]
     row = json.loads(table(tmp_path / "state")[0].group.json)
     # How the founder came counts, and how it was when it got company.
     assert (row["first"], row["last"], row["size"], row["living"]) == (START, START + 4 * SECOND, 3, 2)

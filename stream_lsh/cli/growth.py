@@ -1,0 +1,80 @@
+"""How a group has grown, as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stream_lsh.cli.image import image
+from stream_lsh.documents.times import NO_TIME
+
+if TYPE_CHECKING:
+    from stream_lsh.embedded.group_store import Member
+    from stream_lsh.judging.groups import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Steps of a group: at each event time, or where there are none at each number in the log, ascending, how many
+    members it had had until then, how many lived, and of how many sources they were."""
+
+    timed: bool
+    at: Sequence[int]
+    members: Sequence[int]
+    living: Sequence[int]
+    sources: Sequence[int]
+
+
+def growth(members: Iterable[Member]) -> Growth:
+    """That of a group whose versions are given in the order of the log. What has no time came with the one before."""
+    versions = list(members)
+    timed = any(member.time != NO_TIME for member in versions)
+    changes: list[tuple[int, int, int, bytes]] = []  # when; members and living members more; source
+    now = min((member.time for member in versions if member.time != NO_TIME), default=NO_TIME)
+    for member in versions:
+        now = member.time if member.time != NO_TIME else now
+        came = now if timed else member.seq
+        changes.append((came, not member.update, 1, member.source))
+        if member.went is not None:
+            went = max(came, member.until) if timed else member.went
+            changes.append((went, 0, -1, b""))
+    had = lives = 0
+    sources = {b""}
+    steps: dict[int, tuple[int, int, int]] = {}
+    for at, more, living, source in sorted(changes, key=lambda change: change[0]):
+        had, lives = had + more, lives + living
+        sources.add(source)
+        steps[at] = had, lives, len(sources) - 1
+    columns = list(zip(*steps.values(), strict=True)) or [(), (), ()]
+    return Growth(timed, list(steps), *map(list, columns))
+
+
+def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
+    """Write the picture as PNG or SVG; the same group gives the same bytes.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    found = growth(members)
+    with image(path) as axes:
+        at = [datetime.fromtimestamp(time / 1000, UTC) for time in found.at] if found.timed else list(found.at)
+        axes.fill_between(at, found.living, step="post", color="tab:blue", alpha=0.15)
+        axes.step(at, found.living, where="post", color="tab:blue", linewidth=1, label=f"living: {group.living:,}")
+        axes.step(at, found.members, where="post", color="black", linewidth=2, label=f"members: {group.size:,}")
+        axes.step(
+            at, found.sources, where="post", color="tab:red", linewidth=1, linestyle="--",
+            label=f"sources: {group.sources:,}",
+        )  # fmt: skip
+        axes.set_ylim(bottom=0)
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.set(
+            xlabel="event time (UTC)" if found.timed else "number in the log", ylabel="so far",
+            title=f"group {group.group}: {json.loads(group.id)}",
+        )  # fmt: skip
+        if found.timed:
+            axes.figure.autofmt_xdate()
+        axes.legend(loc="upper left", fontsize=8)
