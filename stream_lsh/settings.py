@@ -181,14 +181,13 @@ class Settings(BaseSettings):
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
         if self.max_ahead is not None and self.window is None:
             raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
-        if self.on_same_id == "update" and (self.against != "unique" or self.shards > 1):
+        if self.updates and (self.against != "unique" or self.shards > 1):
             raise ValueError("on_same_id = 'update' needs against = 'unique' and shards = 1 so far")
-        if self.deleted_field is not None and self.on_same_id != "update":
+        if self.deleted_field is not None and not self.updates:
             raise ValueError(
                 "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
             )
-        rows = 2 if self.on_same_id == "update" else 1  # that a document may come to: one more posts an heir
-        keys = rows * (self.banding.bands + 3)
+        keys = self.most_rows * (self.banding.bands + 3)
         if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:
             raise ValueError(
                 f"generation_documents: at most {_MOST_POSTINGS // keys:,} with {self.banding.bands} bands"
@@ -233,6 +232,16 @@ class Settings(BaseSettings):
         return self.decided_after // 2 if self.late else 0
 
     @property
+    def updates(self) -> bool:
+        """Whether an id may get another text, and be deleted."""
+        return self.on_same_id == "update"
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that a document may come to: one more posts an heir."""
+        return 2 if self.updates else 1
+
+    @property
     def window_ms(self) -> int:
         """The window in milliseconds, 0 = nothing is forgotten."""
         return 0 if self.window is None else 1000 * seconds_of(self.window)
@@ -245,8 +254,7 @@ class Settings(BaseSettings):
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
-        rows = 2 if self.on_same_id == "update" else 1
-        return self.generation_documents or min(2**27, _MOST_POSTINGS // (rows * (self.banding.bands + 3)))
+        return self.generation_documents or min(2**27, _MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
 
     @cached_property
     def answers(self) -> dict[str, Any]:
@@ -264,7 +272,7 @@ class Settings(BaseSettings):
             values[WITHIN] = self.match_within
         if self.window is not None:
             values |= {name: getattr(self, name) for name in WINDOW}
-        if self.on_same_id == "update":
+        if self.updates:
             values |= {name: getattr(self, name) for name in UPDATES}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
 

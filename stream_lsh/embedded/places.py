@@ -1,89 +1,29 @@
-"""Where the rows of an index stood in the inputs: an heir's line is there, and kept nowhere else.
-
-A value has the rows of one input and one generation that a commit brought, and goes with the generation.
-"""
+"""Where an heir's line is: the places of rows in files, folders and pipes."""
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections.abc import Iterator
-from itertools import groupby
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Batch
-from stream_lsh.errors import DamagedError
+from stream_lsh.index import places
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import PLACES, rows_key
-
-_SHARD = 0  # so far there is one where something goes
-Part = tuple[int, bytes, NDArray[np.int64]]
-"""Generation, input as JSON text, and int64[3, n]: rows, lines, offsets."""
 
 
 class Places:
-    """The places of an index that is being written. What is added counts with the commit that writes what `take`
-    gives."""
+    """The places of an index that is being written: lines and bytes in its inputs."""
 
     def __init__(self, index: Index) -> None:
-        self._index = index
-        self._parts: list[Part] = []  # since the last commit
-        self._firsts: list[int] = []
+        self._places = places.Places(index.shards[0], index.store)  # so far there is one where something goes
+        self.take = self._places.take
 
     def add(self, batch: Batch, row_of: NDArray[np.int64]) -> None:
         """Remember those documents of a batch that became rows (-1: none)."""
-        stored = np.flatnonzero(row_of >= 0)
-        places = np.stack((row_of[stored], batch.line_numbers[stored], batch.offsets[stored]))
-        name = json.dumps(batch.input).encode()
-        while places.shape[1]:
-            first = int(places[0, 0])
-            number, end = self._index.shards[_SHARD].generation_until(first)
-            here = int(np.searchsorted(places[0], end))
-            self._parts.append((number, name, places[:, :here]))
-            self._firsts.append(first)
-            places = places[:, here:]
+        self._places.add(json.dumps(batch.input).encode(), row_of, batch.line_numbers, batch.offsets)
 
     def of(self, row: int) -> bytes | None:
         """Where a row stood, as JSON; None if it came from no input."""
-        if self._firsts and row >= self._firsts[0]:
-            _, name, places = self._parts[bisect_right(self._firsts, row) - 1]
-        else:
-            number, _ = self._index.shards[_SHARD].generation_until(row)
-            found = self._index.store.before(PLACES, _SHARD, number, row)
-            if found is None:
-                return None
-            name, places = self._decoded(found[1], number)
-        at = int(np.searchsorted(places[0], row))
-        if at == places.shape[1] or places[0, at] != row:
-            return None
-        return b'{"input":%b,"line":%d,"offset":%d}' % (name, places[1, at], places[2, at])
-
-    def take(self) -> dict[bytes, bytes]:
-        """The values that the next commit of the index has to write."""
-        values = dict(self._values())
-        self._parts, self._firsts = [], []
-        return values
-
-    def _values(self) -> Iterator[tuple[bytes, bytes]]:
-        compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
-        for (number, name), parts in groupby(self._parts, key=lambda part: part[:2]):
-            places = np.concatenate([part[2] for part in parts], axis=1)
-            steps = np.diff(places, axis=1, prepend=0)
-            yield (
-                rows_key(PLACES, _SHARD, number, int(places[0, 0])),
-                name + b"\n" + compressor.compress(steps.tobytes()),
-            )
-
-    def _decoded(self, value: bytes, generation: int) -> tuple[bytes, NDArray[np.int64]]:
-        name, _, packed = value.partition(b"\n")
-        try:
-            steps = np.frombuffer(zstandard.ZstdDecompressor().decompress(packed), np.int64).reshape(3, -1)
-        except (zstandard.ZstdError, ValueError) as error:
-            raise DamagedError(
-                f"{self._index.store.path}: where rows of generation {generation} stood in the inputs is damaged "
-                f"({error}); restore the folder from a backup"
-            ) from None
-        return name, np.cumsum(steps, axis=1)
+        found = self._places.of(row)
+        return None if found is None else b'{"input":%b,"line":%d,"offset":%d}' % found

@@ -151,7 +151,7 @@ class Sink:
 def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf | None) -> bytes:
     """The bytes of what was kept, and before them the lines of what went."""
     at = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
-    gone = went(judgement)
+    gone = judgement.gone
     parts, done = [], 0
     for i, end in zip(gone.tolist(), np.searchsorted(at, gone).tolist(), strict=True):
         parts += [raw_lines(batch, at[done:end]), gone_line(judgement, i, place_of)]
@@ -161,15 +161,7 @@ def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf | None) -
 
 def gone_lines(judgement: Judgement, place_of: PlaceOf | None) -> bytes:
     """The lines of what went."""
-    return b"".join([gone_line(judgement, i, place_of) for i in went(judgement).tolist()])
-
-
-def went(judgement: Judgement) -> NDArray[np.int64]:
-    """With which documents of a batch a kept one went that is not there any more under its id, or has an heir."""
-    gone: NDArray[np.int64] = np.flatnonzero(
-        judgement.stood & ((judgement.kinds != Kind.UNIQUE) | (judgement.heir_seqs >= 0))
-    )
-    return gone
+    return b"".join([gone_line(judgement, i, place_of) for i in judgement.gone.tolist()])
 
 
 def gone_line(judgement: Judgement, i: int, place_of: PlaceOf | None) -> bytes:

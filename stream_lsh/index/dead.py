@@ -8,7 +8,7 @@ written and merged, is a function of the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Self
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Bytes, Number, Struct, Words
-from stream_lsh.index.store import DEAD, Store, rows_key
+from stream_lsh.index.store import DEAD, Store, parts_of, rows_key
 
 DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
 CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
@@ -26,6 +26,7 @@ LIVES, DIED, STANDS = np.uint64(0), np.uint64(1), np.uint64(3)  # it is met; it 
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
 _MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; those that all dead rows have
 _NONE = np.int64(-1)
+_BITS = np.array([1, 2], np.uint8)  # of a mark
 
 Place = tuple[int, int]
 """Number and first row of a generation."""
@@ -75,7 +76,7 @@ class Dead(Struct):
         values = {}
         for chunk in np.flatnonzero(self.changed).tolist():
             begin = int(self.first) + chunk * CHUNK
-            bits = _bits(self.marks[chunk * _WORDS : (chunk + 1) * _WORDS].view(np.uint8))
+            bits = _bits(self.marks[chunk * _WORDS : (chunk + 1) * _WORDS].tobytes())
             for (number, start), later in zip_longest(generations, generations[1:]):
                 a, b = max(start, begin), min(later[1] if later else last, begin + CHUNK)
                 if a < b and bits[a - begin : b - begin].any():
@@ -93,12 +94,12 @@ class Dead(Struct):
         found = 0
         for number, first in generations:
             for row, value in store.rows_of(DEAD, shard, number):
-                bits = _bits(np.frombuffer(value, np.uint8))
+                bits = _bits(value)
                 dead = np.flatnonzero(bits.any(axis=1))
                 if row < first or row + dead.max(initial=0) >= last:
                     raise _damaged(store, shard)
                 self.reach(last, generations[0][1])
-                marks = (bits[dead] @ np.array([1, 2], np.uint8)).astype(np.uint64)
+                marks = (bits[dead] @ _BITS).astype(np.uint64)
                 places = (row + dead - int(self.first)).astype(np.uint64)
                 np.bitwise_or.at(self.marks, places >> np.uint64(5), marks << (places & np.uint64(31)) * np.uint64(2))
                 found += int(bits[:, 0].sum())
@@ -107,9 +108,38 @@ class Dead(Struct):
         self.count = count
 
 
-def _bits(marks: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def died(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
+    """Who is dead in values of `Dead.take` and not yet in the store: row << 2 | mark of each."""
+    found = [np.empty(0, np.int64)]
+    for key, value in values.items():
+        if not key.startswith(DEAD):
+            continue
+        bits, before = _bits(value), _bits(store.value(key) or b"")
+        bits[: len(before)] ^= before[: len(bits)]
+        rows = np.flatnonzero(bits.any(axis=1))
+        found.append(parts_of(key)[3] + rows << 2 | bits[rows] @ _BITS)
+    return np.concatenate(found)
+
+
+def marked(store: Store, shard: int, generations: Sequence[Place], dead: NDArray[np.int64]) -> dict[bytes, bytes]:
+    """The values in which these are dead, too, as `died` gives them; of a shard that nobody has opened."""
+    values = {}
+    rows, bits = dead >> 2, (dead[:, None] >> np.array([0, 1]) & 1).astype(np.uint8)
+    for (number, first), later in zip_longest(generations, generations[1:]):
+        mine = (rows >= first) & (rows < (later[1] if later else np.iinfo(np.int64).max))
+        begins = np.maximum(rows // CHUNK * CHUNK, first)
+        for begin in np.unique(begins[mine]).tolist():
+            key, here = rows_key(DEAD, shard, number, begin), mine & (begins == begin)
+            before, after = _bits(store.value(key) or b""), np.zeros((CHUNK, 2), np.uint8)
+            after[: len(before)] = before
+            after[rows[here] - begin] |= bits[here]
+            values[key] = np.packbits(after, bitorder="little").tobytes().rstrip(b"\0")
+    return values
+
+
+def _bits(marks: bytes) -> NDArray[np.uint8]:
     """Marks as bits [n, 2]."""
-    return np.unpackbits(marks, bitorder="little").reshape(-1, 2)
+    return np.unpackbits(np.frombuffer(marks, np.uint8), bitorder="little").reshape(-1, 2)
 
 
 def _damaged(store: Store, shard: int) -> DamagedError:

@@ -88,6 +88,13 @@ class Judgement:
     heir_seqs: NDArray[np.int64]
     names: Names
 
+    @property
+    def gone(self) -> NDArray[np.int64]:
+        """With which documents a kept one went that is not there any more under its id, or has an heir."""
+        there = (self.kinds == Kind.UNIQUE) & (self.heir_seqs < 0)
+        found: NDArray[np.int64] = np.flatnonzero(self.stood & ~there)
+        return found
+
     def matched_ids(self) -> list[bytes]:
         """The ids of the m matches."""
         id_of = self.names.id_of

@@ -5,8 +5,10 @@ Sections of a change ("C", version 2), little endian:
  1 ends of the keys uint32; 2 keys; 3 ends of the values uint32; 4 values; 5 the reply
  6 if several shards keep: the block of the log that began last, and the rows with which the one before it and it begin,
    all int64; else missing
-Keys and values are those of the store (index/store.py): the rows, ids and texts that were added, and what was told of
-earlier rows, by generation. A key
+ 7 if ids are updated (6 with one shard): int64, the rows that died, each with its mark (index/dead.py) in the last two
+   bits; else missing
+Keys and values are those of the store (index/store.py): the rows, ids, texts and places that were added, and what was
+told of earlier rows, by generation. A key
 is a letter, the shard (uint16), the generation (uint32) and the first row (uint64), big endian.
 """
 
@@ -14,13 +16,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.store import ROWS, parts_of
 from stream_lsh.settings import Settings
-from stream_lsh.wire.envelope import join, pack, split, unpack
+from stream_lsh.wire.envelope import column, join, pack, split, unpack
 
 VERSION = 2
 _HEAD = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # shard, offset, predecessor, rows before and after, key
@@ -35,8 +40,9 @@ class Change:
     """What a shard stored for a frame.
 
     offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
-    the store: rows, ids and texts. reply: the shard's answer, because it cannot be computed again once later frames are
-    stored. late: what is undecided behind it, where several shards keep.
+    the store: rows, ids, texts and places. reply: the shard's answer, because it cannot be computed again once later
+    frames are stored. late: what is undecided behind it, where several shards keep. dead: who died (`dead.died`), where
+    ids are updated.
     """
 
     shard: int
@@ -48,6 +54,7 @@ class Change:
     values: Mapping[bytes, bytes]
     reply: bytes
     late: Late | None = None
+    dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def encode(self, settings: Settings) -> bytes:
         head = _HEAD.pack(self.shard, self.offset, self.predecessor, self.first, self.last, self.key)
@@ -55,7 +62,7 @@ class Change:
             b"C", VERSION, settings.fingerprint,
             [
                 head, *join(list(self.values)), *join(list(self.values.values())), self.reply,
-                *([LATE.pack(*self.late)] if self.late else []),
+                *([LATE.pack(*self.late)] if self.late else []), *([self.dead] if settings.updates else []),
             ],
         )  # fmt: skip
 
@@ -67,7 +74,7 @@ class Change:
             FormatError: naming what is wrong, and the remedy.
         """
         sections = unpack(b"C", VERSION, settings.fingerprint, data)
-        if len(sections) != 6 + settings.late or len(sections[0]) != _HEAD.size:
+        if len(sections) != 6 + settings.late + settings.updates or len(sections[0]) != _HEAD.size:
             raise FormatError(f"a change is damaged: it has {len(sections)} parts")
         keys, values = split(sections[1], sections[2]), split(sections[3], sections[4])
         if len(keys) != len(values):
@@ -76,7 +83,10 @@ class Change:
         found = cls(
             shard, offset, predecessor, first, last, key, dict(zip(keys, values, strict=True)), bytes(sections[5]),
             LATE.unpack(sections[6]) if settings.late and len(sections[6]) == LATE.size else None,
+            column(sections[-1], np.int64) if settings.updates else np.empty(0, np.int64),
         )  # fmt: skip
+        if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
+            raise FormatError(f"a change is damaged: rows die in it that are not there, of {last}")
         at = first
         for generation, row in found.generations():
             if row < at or row >= last:

@@ -10,7 +10,7 @@ Sections of a frame ("F", version 2) of n documents, little endian:
  7 sizes uint32[n]; 8 fingerprints uint64[n, 2]; 9 signatures [n, K] of one byte a component, or more with few rows
 10 texts: int64[t, 3], shard, documents and bytes of each compressed part; 11 places of the documents in the frame
    uint16; 12 ends of their texts uint32; 13 the compressed parts
-14 actions: empty, every document is to be stored
+14 actions uint8[n]: 0 it is a document, 1 its id is deleted; empty if all are documents
 
 Sections of a sequenced frame ("S", version 2):
  0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
@@ -29,14 +29,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
 from stream_lsh.errors import FormatError
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners, text_frames
 from stream_lsh.index.keys import Hashes, ends_of
-from stream_lsh.index.layout import SEQ
+from stream_lsh.index.layout import DELETION, SEQ
 from stream_lsh.index.texts import TextFrame, decompress
 from stream_lsh.settings import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, undefined, unpack
@@ -46,6 +46,8 @@ ROW_BITS = 12
 MOST_ROWS = 1 << ROW_BITS
 """Documents of a frame: a document's number is the frame's offset << ROW_BITS | its row."""
 PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
+DELETE = 1
+"""An action: the id is deleted."""
 CONTINUES, STARTS, JUMPS = range(3)
 """Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
 
@@ -139,7 +141,8 @@ class Frame:
     """A micro-batch after signing.
 
     segments int64[s, 4]: PARTITION, FROM, TO (positions, TO exclusive) and FIRST. sizes uint32[n]: 0 = nothing to
-    compare. fingerprints uint64[n, 2], signatures [n, K]. texts: compressed, one list a shard.
+    compare. fingerprints uint64[n, 2], signatures [n, K]. texts: compressed, one list a shard. deleted: the rows of
+    those that only say that their id is deleted.
     Band keys are not carried: to compute them again (0.2 us) is cheaper than to send 8 bytes a band to every shard.
     """
 
@@ -149,6 +152,7 @@ class Frame:
     fingerprints: NDArray[np.uint64]
     signatures: NDArray[np.unsignedinteger[Any]]
     texts: tuple[list[TextFrame], ...]
+    deleted: NDArray[np.int64]
 
     @classmethod
     def of(
@@ -159,11 +163,14 @@ class Frame:
         sizes = signed.sizes
         sizes[list(columns.rejected)] = 0
         texts = text_frames(settings, columns, sizes, owners(columns.ids, settings.shards))
-        return cls(segments, source, sizes, signed.fingerprints, signed.signatures, texts)
+        deleted = np.array([i for i in columns.deleted if i not in columns.rejected], np.int64)
+        return cls(segments, source, sizes, signed.fingerprints, signed.signatures, texts, deleted)
 
     def encode(self, settings: Settings) -> bytes:
         texts = [(shard, frame) for shard, frames in enumerate(self.texts) for frame in frames]
         heads = [(shard, len(frame.documents), len(frame.payload)) for shard, frame in texts]
+        actions = np.zeros(len(self.source) if len(self.deleted) else 0, np.uint8)
+        actions[self.deleted] = DELETE
         return pack(
             b"F", VERSION, settings.fingerprint,
             [
@@ -171,7 +178,7 @@ class Frame:
                 np.array(heads, np.int64),
                 b"".join([frame.documents.astype(np.uint16).tobytes() for _, frame in texts]),
                 b"".join([frame.ends.tobytes() for _, frame in texts]),
-                b"".join([frame.payload for _, frame in texts]), b"",
+                b"".join([frame.payload for _, frame in texts]), actions,
             ],
         )  # fmt: skip
 
@@ -184,13 +191,17 @@ class Frame:
         """
         sections = _sections(data, settings)
         source = Source.of(sections[1 : 1 + Source.COUNT])
-        sizes, fingerprints, signatures, heads, documents, ends, payloads, _ = sections[1 + Source.COUNT :]
+        sizes, fingerprints, signatures, heads, documents, ends, payloads, acts = sections[1 + Source.COUNT :]
         n, k = len(source), settings.signing.signature_size
         kind = np.dtype(f"u{component_bytes(settings.signing.rows)}")
+        actions = column(acts, np.uint8, n if len(acts) else 0)
+        if int(actions.max(initial=0)) > DELETE:
+            raise FormatError("a frame has actions that only newer versions write: upgrade this worker")
         return cls(
             column(sections[0], np.int64, width=4), source, column(sizes, np.uint32, n),
             column(fingerprints, np.uint64, n, 2), column(signatures, kind, n, k),
             _texts(column(heads, np.int64, width=3), documents, ends, payloads, settings.shards),
+            np.flatnonzero(actions),
         )  # fmt: skip
 
 
@@ -198,7 +209,8 @@ def _sections(data: bytes | memoryview, settings: Settings) -> list[memoryview]:
     sections = unpack(b"F", VERSION, settings.fingerprint, data)
     if len(sections) != 9 + Source.COUNT:
         raise FormatError(f"a frame is damaged: it has {len(sections)} parts")
-    undefined(sections[-1], "frame", "actions")
+    if not settings.updates:
+        undefined(sections[-1], "frame", "actions")
     return sections
 
 
@@ -352,9 +364,12 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
         raise FormatError(f"a sequenced frame is damaged: it accepts {len(accepted)} documents of {n}")
     # Copies, because numba compiles everything again for read-only arrays.
     sizes = frame.sizes.copy() if accepted is None else np.where(accepted, frame.sizes, np.uint32(0))
-    documents = batch_of(
-        hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, source.times.copy()
-    )
+    times = source.times.copy()
+    if settings.updates and settings.time_field is None:  # the place in the log says which version is the newer one
+        times[:] = NO_TIME
+    documents = batch_of(hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times)
     documents.words[:, SEQ] = sequenced.numbers(n)
+    deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]
+    documents.what[deleted] = DELETION
     owner = owners(source.ids, settings.shards)
     return SignedBatch(source.ids, owner, documents, frame.texts, TextShingles(frame, sizes > 0, signer))

@@ -13,15 +13,17 @@ name is its number among them.
 15 similarity with the oldest match, where it is not 0: places uint16; 16 float64
 17 group int64[n], or empty: none has one
 18 matches that are not listed: places uint16; 19 how many int64; 20 what was not compared: places uint16; 21 int64
-22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64; then the
-   columns of the frame's documents, as there; missing unless it is this shard's turn to send them
+22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64
+Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, and groups; uint8 whether kept; heirs:
+places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets. Then the columns of the frame's documents,
+as there; missing unless it is this shard's turn to send them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,7 @@ from stream_lsh.wire.frames import Source
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # shard, offset, predecessor
-_COLUMNS = 23
+_COLUMNS, _MORE = 23, 6
 
 Sparse = tuple[NDArray[np.uint16], NDArray[Any]]
 """Places in the frame, ascending, and a value for each."""
@@ -49,8 +51,9 @@ class Reply:
 
     offset, predecessor: of the frame, as in `Sequenced`. matches: `row` and `of` are numbers of `names`, and so is
     `known`, of a redelivered document that of its first match; `row_of` says nothing. Where several shards keep,
-    `of_seq` is of such a document its own number. source, accepted: the frame's documents, from the shard whose turn it
-    is (`carries`), else None.
+    `of_seq` is of such a document its own number. In `went`, too, a name's number stands for the heir's row. source,
+    accepted: the frame's documents, from the shard whose turn it is (`carries`), else None. heirs: source partition and
+    offset of those heirs, by document.
     """
 
     shard: int
@@ -60,6 +63,7 @@ class Reply:
     names: list[bytes]
     source: Source | None
     accepted: NDArray[np.bool_] | None
+    heirs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def encode(self, settings: Settings) -> bytes:
         m = self.matches
@@ -77,9 +81,20 @@ class Reply:
                 *_sparse(known, m.known.astype(np.uint32)),
                 *_sparse(of, m.of.astype(np.uint32)), m.of_seq[of],
                 *_sparse(m.of_similarity != 0, m.of_similarity), groups,
-                *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *again, *source,
+                *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *again,
+                *(self._went() if settings.updates else ()), *source,
             ],
         )  # fmt: skip
+
+    def _went(self) -> list[Section]:
+        """What went, and the heirs."""
+        seqs, stood, names, heir_seqs, groups = self.matches.went.T
+        gone, heirs = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
+        places = np.array([self.heirs[i] for i in heirs.tolist()], np.int64).reshape(-1, 2)
+        return [
+            gone.astype(np.uint16), np.column_stack((seqs[gone], groups[gone])), stood[gone].astype(np.uint8),
+            heirs.astype(np.uint16), names[heirs].astype(np.uint32), np.column_stack((heir_seqs[heirs], places)),
+        ]  # fmt: skip
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Reply:
@@ -89,7 +104,7 @@ class Reply:
             FormatError: naming what is wrong, and the remedy.
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
-        columns = _COLUMNS + settings.late
+        columns = _COLUMNS + settings.late + _MORE * settings.updates
         if len(s) not in (columns, columns + Source.COUNT) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")
         shard, offset, predecessor = _HEAD.unpack(s[0])
@@ -101,6 +116,9 @@ class Reply:
         of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
         if settings.late:
             of_seq[_places(s[10], n)] = column(s[_COLUMNS], np.int64, len(s[10]) // 2)
+        went, heirs = np.full((n, WENT), -1), dict[int, tuple[int, int]]()
+        if settings.updates:
+            heirs = _read_went(s[columns - _MORE : columns], went, names)
         matches = Matches(
             document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
             similarity=column(s[6], np.float64, m), same_text=column(s[7], np.uint8, m).astype(np.bool_),
@@ -110,13 +128,25 @@ class Reply:
             of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
             group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
             more=_dense(s[18], s[19], n, np.int64, 0), incomplete=_dense(s[20], s[21], n, np.int64, 0),
-            went=np.full((n, WENT), -1),
+            went=went,
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
         source = Source.of(s[columns:]) if len(s) > columns else None
         if (m and int(document.max()) >= n) or (source is not None and len(source) != n):
             raise _unfit()
-        return cls(shard, offset, predecessor, matches, names, source, accepted)
+        return cls(shard, offset, predecessor, matches, names, source, accepted, heirs)
+
+
+def _read_went(
+    sections: Sequence[memoryview], went: NDArray[np.int64], names: Sequence[bytes]
+) -> dict[int, tuple[int, int]]:
+    """Have in `went` what `Reply._went` gave; the heirs' places."""
+    gone, heirs = _places(sections[0], len(went)), _places(sections[3], len(went))
+    went[gone, 0], went[gone, 4] = column(sections[1], np.int64, len(gone), 2).T
+    went[gone, 1] = column(sections[2], np.uint8, len(gone))
+    where = column(sections[5], np.int64, len(heirs), 3)
+    went[heirs, 2], went[heirs, 3] = _named(column(sections[4], np.uint32, len(heirs)), names), where[:, 0]
+    return dict(zip(heirs.tolist(), map(tuple, where[:, 1:].tolist()), strict=True))
 
 
 def source_of(replies: Sequence[Reply]) -> tuple[Source, NDArray[np.bool_] | None]:
@@ -153,15 +183,17 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
     def number(name: bytes) -> int:
         return found.setdefault(name, len(found))
 
-    rows = np.concatenate((matches.row, matches.of[matches.of >= 0]))
+    of, known, went = matches.of.copy(), matches.known.copy(), matches.went.copy()
+    heirs = went[:, 2]
+    rows = np.concatenate((matches.row, of[of >= 0], heirs[heirs >= 0]))
     distinct, places = np.unique(rows, return_inverse=True)
     numbers = np.array([number(ids.read(row)) for row in distinct.tolist()], np.int64)[places.reshape(-1)]
-    of, known = matches.of.copy(), matches.known.copy()
-    of[of >= 0] = numbers[len(matches.row) :]
+    mine, numbers, others = np.split(numbers, [len(matches.row), len(rows) - int((heirs >= 0).sum())])
+    of[of >= 0], heirs[heirs >= 0] = numbers, others
     for i in np.flatnonzero(known >= 0).tolist():
         again = matches.status[i] == REDELIVERED
         known[i] = number(ids.named(int(known[i]))[1] if again else b"")
-    return replace(matches, row=numbers[: len(matches.row)], of=of, known=known), list(found)
+    return replace(matches, row=mine, of=of, known=known, went=went), list(found)
 
 
 def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:

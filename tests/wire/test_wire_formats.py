@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_lsh.documents.columns import Columns, Document, Rejection, columns
+from stream_lsh.documents.columns import NO_TIME, Columns, Document, Rejection, columns
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index import store
 from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import NO_GROUP, OWNED, SEQ, VALID, WENT
+from stream_lsh.index.layout import DELETION, NO_GROUP, OWNED, SEQ, TIME, VALID, WENT
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.store import IDS, ROWS, rows_key
 from stream_lsh.settings import Settings
@@ -206,6 +206,57 @@ def test_replies_and_changes_come_back() -> None:
     assert list(again.generations()) == [(0, 100), (7, 102)]
 
 
+CHANGING = Settings(on_same_id="update")
+
+
+def changed_frame() -> Frame:
+    """Documents, and two records that ids are deleted, one of which was refused."""
+    parsed = columns([Document("a", TEXTS[0]), *(Document(id, deleted=True) for id in "bc")])
+    parsed.rejected[2] = Rejection("too_large", "its headers")
+    places = np.zeros(3, np.int32), np.arange(3)
+    return Frame.of(SIGNER, CHANGING, parsed, np.array([[0, 0, 3, 0]]), Source(*places, parsed.ids, parsed.times, 7))
+
+
+def changed_reply() -> Reply:
+    went = np.array([[-1] * WENT, [70, 0, -1, -1, 60], [71, 1, 1, 90, 71], [72, 1, -1, -1, 72]])
+    matches = matches_of(4, status=np.array([0, 4, 0, 5]), went=went)
+    return Reply(0, 9, 8, matches, [b'"a"', b'"heir"'], source(), None, {2: (3, 1 << 40)})
+
+
+def test_what_goes_comes_back() -> None:
+    for accepted, deleted in ((None, [1]), (np.array([True, False, True]), [])):
+        frame = Frame.decode(changed_frame().encode(CHANGING), CHANGING)
+        assert frame.deleted.tolist() == [1]
+        place = Sequenced(9, 8, 70, KEY, accepted, memoryview(b""))
+        batch = signed_batch(frame, place, CHANGING, HASHES, SIGNER)
+        assert np.flatnonzero(batch.documents.what & DELETION).tolist() == deleted
+        assert np.flatnonzero(batch.documents.what & VALID).tolist() == [0]
+    before = changed_reply()
+    after = Reply.decode(before.encode(CHANGING), CHANGING)
+    assert np.array_equal(after.matches.went, before.matches.went)
+    assert after.heirs == before.heirs and after.source is not None
+    found = replace(change(), shard=0, values={}, dead=np.array([5 << 2 | 1, 102 << 2 | 3]))
+    again = Change.decode(found.encode(CHANGING), CHANGING)
+    assert again.dead.tolist() == found.dead.tolist()
+
+
+def test_the_time_of_a_record_is_an_event_time_only_by_a_field() -> None:
+    """What says which version is the newer one; without a field that is its place in the log."""
+    made = changed_frame()
+    made.source.times[:] = 5
+    for settings, times in ((CHANGING, NO_TIME), (Settings(on_same_id="update", time_field="ts"), 5)):
+        batch = signed_batch(made, Sequenced(9, 8, 70, KEY, None, memoryview(b"")), settings, HASHES, SIGNER)
+        assert set(batch.documents.words[:, TIME].view(np.int64).tolist()) == {times}
+    assert set(made.source.times.tolist()) == {5}
+
+
+def test_an_action_that_is_not_known_is_refused() -> None:
+    sections: list[bytes | memoryview] = list(unpack(b"F", 2, CHANGING.fingerprint, changed_frame().encode(CHANGING)))
+    sections[-1] = bytes([0, 2, 0])
+    with pytest.raises(FormatError, match="upgrade this worker"):
+        Frame.decode(pack(b"F", 2, CHANGING.fingerprint, sections), CHANGING)
+
+
 def with_section(data: bytes, number: int) -> bytes:
     """A record with eight bytes in a section that is empty."""
     sections: list[bytes | memoryview] = list(unpack(data[4:5], data[5], SETTINGS.fingerprint, data))
@@ -266,6 +317,15 @@ def test_other_versions_settings_and_kinds_are_refused_with_the_remedy(case: int
 def test_damage_is_refused_and_never_anything_else(case: int) -> None:
     """Cut anywhere, longer, or with any section's length changed."""
     _, data, decode = decoders()[case]
+    damaged_in_all_ways(data, decode)
+
+
+def test_damage_of_what_goes() -> None:
+    damaged_in_all_ways(changed_frame().encode(CHANGING), lambda data: Frame.decode(data, CHANGING))
+    damaged_in_all_ways(changed_reply().encode(CHANGING), lambda data: Reply.decode(data, CHANGING))
+
+
+def damaged_in_all_ways(data: bytes, decode: Callable[[bytes], object]) -> None:
     for cut in range(len(data)):
         with pytest.raises(FormatError):
             decode(data[:cut])

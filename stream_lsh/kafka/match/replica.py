@@ -16,21 +16,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, ForeignError, FormatError, StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import parts
+from stream_lsh.index.dead import DEAD_ROWS, died, marked
 from stream_lsh.index.files import make_folder
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.late import facts
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
+from stream_lsh.index.places import Places
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store import ANSWERS, ROWS, Store, name_key, parts_of, rows_key
+from stream_lsh.index.store import ANSWERS, DEAD, ROWS, Store, name_key, parts_of, rows_key
 from stream_lsh.judging.verdicts import shortlist
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import LATE, Change, Late
@@ -44,6 +48,8 @@ REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # of the matches in a reply; of one of 
 APPLIED_BYTES = 8 << 20  # of changes written at a time
 KEPT_FRAMES = 256  # answers that are kept whatever their rows
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
+_DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, if ids are updated
+_INPUT = b"documents"  # the name under which places are kept: there is one topic that documents come from
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
 
@@ -107,6 +113,7 @@ class Replica:
         self._shard: Shard | None = None
         self._signer: Signer
         self._hashes: Hashes
+        self._places: Places
 
     def _open_format(self) -> dict[str, Any]:
         facts = self.store.named("replica")
@@ -164,6 +171,7 @@ class Replica:
         values: dict[bytes, bytes] = {}
         deleted: list[bytes] = []
         begun: list[tuple[int, int]] = []
+        dead: list[NDArray[np.int64]] = []
         late: Late | None = None
         size = 0
         self._torn = True  # if the write below fails, closing must not write down what is not there
@@ -191,6 +199,7 @@ class Replica:
                     )
                 values.update(change.values)
                 begun += change.generations()
+                dead.append(change.dead)
                 late = change.late
                 values.update(self._answered(change, deleted, values))
                 self.last, self.count = change.offset, change.last
@@ -199,14 +208,15 @@ class Replica:
                 self._ignored = max(self._ignored, change.offset)
             self.changelog_offset = offset
             if size >= APPLIED_BYTES:
-                self._write_applied(values, deleted, begun, late)
-                values, deleted, begun, size = {}, [], [], 0
-        self._write_applied(values, deleted, begun, late)
+                self._write_applied(values, deleted, begun, late, dead)
+                values, deleted, begun, dead, size = {}, [], [], [], 0
+        self._write_applied(values, deleted, begun, late, dead)
         self._torn = False
 
     def _write_applied(
-        self, values: dict[bytes, bytes], deleted: list[bytes], begun: Iterable[tuple[int, int]], late: Late | None
-    ) -> None:
+        self, values: dict[bytes, bytes], deleted: list[bytes], begun: Iterable[tuple[int, int]], late: Late | None,
+        dead: Sequence[NDArray[np.int64]],
+    ) -> None:  # fmt: skip
         manifest = self.store.named(f"shard/{self.number}") or {"generations": []}
         known = manifest["generations"]
         for number, first in begun:
@@ -218,6 +228,12 @@ class Replica:
         manifest |= {"rows": self.count, "generations": known}
         if late is not None:
             manifest["undecided"] = facts(*late)
+        generations = [(item["number"], item["first"]) for item in known]
+        gone = np.concatenate([np.empty(0, np.int64), *dead])
+        gone = gone[gone >> 2 >= (generations[0][1] if generations else self.count)]  # others were trimmed away
+        if len(gone):
+            values.update(marked(self.store, self.number, generations, gone))
+            manifest[DEAD_ROWS] = manifest.get(DEAD_ROWS, 0) + len(gone)
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         self.store.write(values | self._facts(), deleted)
 
@@ -249,13 +265,15 @@ class Replica:
         self._signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
         self._workers = workers = Workers()
         try:
-            return Shard(
+            shard = Shard(
                 self.number, self.settings, self.store, self.folder, self._hashes, self._signer.shingle, workers,
                 base=self._base,
             )  # fmt: skip
         except BaseException:
             workers.close()
             raise
+        self._places = Places(shard, self.store)
+        return shard
 
     def deactivate(self) -> None:
         """Close the shard; the store stays open. It does not wait for a merge, that is done again."""
@@ -307,14 +325,20 @@ class Replica:
             shard.begin(generation)
             step.run(start, stop)
             shard.keep(step.matches(), batch, start, stop)
+            if self.settings.updates:
+                row_of, source = step.matches().row_of[start:stop], frame.source
+                partitions = source.partitions[start:stop].astype(np.int64)
+                self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
         reply = self._reply(sequenced, frame, step.matches(), shard).encode(self.settings)
         local, passed = shard.take()
-        values.update((key, taken) for key, taken in local.items() if not key.startswith(name_key("")))
+        local |= self._places.take()
+        values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DEAD)))
         self.count = shard.count
         late = (shard.late.block, shard.late.first, shard.late.second) if block else None
         change = Change(
-            self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late
-        )
+            self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late,
+            died(local, self.store),
+        )  # fmt: skip
         deleted: list[bytes] = []
         kept = self._answered(change, deleted, {})
         self.last = sequenced.offset
@@ -339,12 +363,31 @@ class Replica:
         shard.enter(block)
 
     def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard) -> Reply:
+        rows = matches.went[:, 2]
+        heirs = {i: self._place(int(rows[i])) for i in np.flatnonzero(rows >= 0).tolist()}
         matches, names = self._listed(matches, shard)
         mine = carries(self.number, sequenced.offset, self.settings.shards)
         return Reply(
             self.number, sequenced.offset, sequenced.predecessor, matches, names, frame.source if mine else None,
-            sequenced.accepted if mine else None,
+            sequenced.accepted if mine else None, heirs,
         )  # fmt: skip
+
+    def _place(self, row: int) -> tuple[int, int]:
+        """Source partition and offset of a document that became a row.
+
+        Raises:
+            DamagedError: they are missing.
+        """
+        found = self._places.of(row)
+        if found is None:
+            raise self._missing(row)
+        return found[1:]
+
+    def _missing(self, row: int) -> DamagedError:
+        return DamagedError(
+            f"{self.store.path}: what belongs to row {row} of shard {self.number} is missing; delete the folder: it is "
+            "rebuilt from the changelog"
+        )
 
     def _listed(self, matches: Matches, shard: Shard) -> tuple[Matches, list[bytes]]:
         """The matches that the reply has, and its names: few enough to fit, and the judge would list no more."""
@@ -369,11 +412,16 @@ class Replica:
         if self.settings.late:
             late = LATE.unpack_from(value, begin)
             begin += LATE.size
+        dead = np.empty(0, np.int64)
+        if self.settings.updates:
+            (m,) = _DEAD.unpack_from(value, begin)
+            dead = np.frombuffer(value, np.int64, m, begin + _DEAD.size)
+            begin += _DEAD.size + dead.nbytes
         at = begin + n * _KEY_BYTES
         keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
         assert self._key is not None, "a frame was applied, which has it"
-        reply = value[at:]
-        change = Change(self.number, offset, predecessor, first, last, self._key, self._said(keys, last), reply, late)
+        reply, values = value[at:], self._said(keys, last)
+        change = Change(self.number, offset, predecessor, first, last, self._key, values, reply, late, dead)
         return Answer(offset, change.encode(self.settings), reply)
 
     def _said(self, keys: Sequence[bytes], last: int) -> dict[bytes, bytes]:
@@ -392,10 +440,7 @@ class Replica:
                 shard = self._active()
                 value = (shard.value_untold if self.settings.late else shard.value_of)(first, ends[first])
             if value is None:
-                raise DamagedError(
-                    f"{self.store.path}: what belongs to row {first} of shard {self.number} is missing; "
-                    "delete the folder: it is rebuilt from the changelog"
-                )
+                raise self._missing(first)
             values[key] = value
         return values
 
@@ -406,17 +451,21 @@ class Replica:
         frames, or rows. One of version 0.1 counts frames only; but not more of a shard than `Flow` takes at a time are
         without their answer.
         """
-        under_way, most = self.settings.decided_after, max(self.settings.decided_after + 1, KEPT_FRAMES)
+        settings = self.settings
+        rows, most = settings.most_rows * settings.decided_after, max(settings.decided_after + 1, KEPT_FRAMES)
         self._answers.append((change.offset, change.last))
         while len(self._answers) > most or (
-            len(self._answers) > KEPT_FRAMES and change.last - self._answers[0][1] > under_way + MOST_ROWS
+            len(self._answers) > KEPT_FRAMES
+            and change.last - self._answers[0][1] > rows + settings.most_rows * MOST_ROWS
         ):
             old = rows_key(ANSWERS, self.number, 0, self._answers.popleft()[0])
             if fresh.pop(old, None) is None:
                 deleted.append(old)
         head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))
         late = LATE.pack(*change.late) if change.late else b""
-        return {rows_key(ANSWERS, self.number, 0, change.offset): b"".join((head, late, *change.values, change.reply))}
+        dead = _DEAD.pack(len(change.dead)) + change.dead.tobytes() if settings.updates else b""
+        kept = b"".join((head, late, dead, *change.values, change.reply))
+        return {rows_key(ANSWERS, self.number, 0, change.offset): kept}
 
     def _facts(self) -> dict[bytes, bytes]:
         facts = {

@@ -1,7 +1,8 @@
 """What all shards have changed for a frame -> its documents, and a frame of them for another number of shards; pure.
 
-The changes have the texts of what was stored. A document that was redelivered is not: it keeps its place, so that
-generations are cut where they were, and is said to be rejected for that reason. So are those that were rejected before.
+The changes have the texts of what was stored. A document that was redelivered is not, nor is one that was outdated: it
+keeps its place, so that generations are cut where they were, and is said to be rejected for that reason. So are those
+that were rejected before. What was deleted is deleted again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from stream_lsh.wire.replies import Reply, source_of
 
 NOTHING = (b"", 0)
 REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not kept twice")
+OUTDATED = Rejection("outdated", "it was older than what was known of its id, and is not kept")
+_WHY = {layout.REDELIVERED: REDELIVERED, layout.ID_REUSED: ID_REUSED, layout.OUTDATED: OUTDATED}
 
 
 def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, Source]:
@@ -44,22 +47,25 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     stored: dict[int, tuple[bytes, int]] = {}
     for change in changes:
         stored.update(_stored(change))
-    again = [set(np.flatnonzero(reply.matches.status == layout.REDELIVERED).tolist()) for reply in replies]
-    reused = [set(np.flatnonzero(reply.matches.status == layout.ID_REUSED).tolist()) for reply in replies]
-    redelivered, used = set[int]().union(*again), set[int]().union(*reused)
+    why: dict[int, Rejection] = {}
+    gone: set[int] = set()
+    for reply in replies:
+        for status, reason in _WHY.items():
+            why.update(dict.fromkeys(np.flatnonzero(reply.matches.status == status).tolist(), reason))
+        gone.update(np.flatnonzero(reply.matches.status == layout.GONE).tolist())
     rows = list(range(len(source))) if accepted is None else np.flatnonzero(accepted).tolist()
     texts: list[bytes] = []
     rejected: dict[int, Rejection] = {}
     for place, i in enumerate(rows):
         texts.append(stored.get(i, NOTHING)[0])
-        if i not in stored:
-            known = REDELIVERED if i in redelivered else ID_REUSED if i in used else EMPTY
-            rejected[place] = source.rejected.get(i, known)
+        if i not in stored and i not in gone:
+            rejected[place] = source.rejected.get(i, why.get(i, EMPTY))
     headers = {place: source.headers[i] for place, i in enumerate(rows) if i in source.headers}
     ids, times = [source.ids[i] for i in rows], source.times[rows]
     found = Source(source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, rejected, headers)
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    columns = Columns(ids, b"".join(texts), ends, times, rejected)
+    deleted = [place for place, i in enumerate(rows) if i in gone]
+    columns = Columns(ids, b"".join(texts), ends, times, rejected, deleted=deleted)
     if settings.match_within:
         hashed = np.array([stored.get(i, NOTHING)[1] for i in rows], np.uint64)
         columns = replace(columns, salts=_salts(columns, hashed, settings, changes[0].key))
@@ -94,13 +100,14 @@ def nothing() -> tuple[Columns, Source]:
 
 def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
     """What a shard has stored for a frame, by the document's place in it: its text, and the first word of its
-    fingerprint.
+    fingerprint. Rows that are no documents follow from the deletions and updates.
 
     Raises:
         FormatError: rows or texts are damaged or missing.
     """
     places: dict[int, tuple[int, int]] = {}  # and fingerprints, by row
     texts: dict[int, bytes] = {}
+    count = 0
     for key, value in change.values.items():
         kind, _, _, first = parts_of(key)
         if kind == ROWS:
@@ -109,18 +116,21 @@ def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
             except (struct.error, ValueError) as error:
                 raise FormatError(f"the rows of a change of shard {change.shard} are damaged ({error})") from None
             numbers = found[:, layout.SEQ].astype(np.int64)
-            ours = (numbers & (MOST_ROWS - 1)).tolist()
-            places.update(enumerate(zip(ours, found[:, layout.TEXT].tolist(), strict=True), first))
+            count += len(found)
+            documents = np.flatnonzero(found[:, layout.FLAGS] & np.uint64(layout.DELETED) == 0)
+            ours, hashed = numbers & (MOST_ROWS - 1), found[:, layout.TEXT]
+            pairs = zip(ours[documents].tolist(), hashed[documents].tolist(), strict=True)
+            places.update(zip((first + documents).tolist(), pairs, strict=True))
             if len(numbers) and (numbers >> ROW_BITS != change.offset).any():
                 raise FormatError(f"a change of shard {change.shard} has rows of another frame than {change.offset}")
         elif kind == TEXTS:
             texts.update(enumerate(texts_in(value), first))
-    if places.keys() != texts.keys() or len(places) != change.last - change.first:
+    if not places.keys() <= texts.keys() or count != change.last - change.first:
         raise FormatError(
-            f"a change of shard {change.shard} has {len(places)} rows and {len(texts)} texts for "
-            f"{change.last - change.first} documents"
+            f"a change of shard {change.shard} has {count} rows and {len(texts)} texts for "
+            f"{change.last - change.first} rows"
         )
-    return {place: (texts[row], hashed) for row, (place, hashed) in places.items()}
+    return {place: (texts[row], word) for row, (place, word) in places.items()}
 
 
 class Segments:

@@ -6,6 +6,8 @@ import json
 import random
 import shutil
 import threading
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from stream_lsh.index.generation import FOLDER, folder_of
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.index import Index
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.store import ROWS, Store, name_key, rows_key
+from stream_lsh.index.store import DEAD, ROWS, Store, name_key, rows_key
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.match import replica as replica_module
 from stream_lsh.kafka.match.replica import Answer, Replica
@@ -90,8 +92,9 @@ def verdicts(replies: list[list[bytes]], settings: Settings) -> bytes:
     return b"\n".join(out)
 
 
-def oracle(settings: Settings, log: list[bytes], folder: Path) -> bytes:
+def oracle(settings: Settings, log: list[bytes], folder: Path, documents: Sequence[Document] = ()) -> bytes:
     """The same from the embedded index, over the order that the log has; its key is another."""
+    documents = documents or DOCUMENTS
     index = Index(settings, folder, durable=False)
     out, count = [], 0
     for data in log:
@@ -99,7 +102,7 @@ def oracle(settings: Settings, log: list[bytes], folder: Path) -> bytes:
         source = Frame.decode(sequenced.frame, settings).source
         accepted = np.ones(len(source), np.bool_) if sequenced.accepted is None else sequenced.accepted
         chosen = np.flatnonzero(accepted).tolist()
-        part = columns([DOCUMENTS[int(source.offsets[i])] for i in chosen])
+        part = columns([documents[int(source.offsets[i])] for i in chosen])
         seqs = sequenced.numbers(len(source))[chosen]
         matches = index.match(index.sign(part), seqs, count + np.arange(len(chosen)))
         count += len(chosen)
@@ -231,6 +234,103 @@ def test_repeats_restarts_and_copies_change_nothing(
             live.activate()
     live.close()
     copy.close()
+
+
+UPDATES = {"on_same_id": "update", "time_field": "ts", "generation_documents": 90}
+
+
+def changing(n: int) -> list[Document]:
+    """Documents of which many are replaced and deleted, by later and by earlier versions."""
+    chance, out = random.Random(3), [replace(document, time=1000 + i) for i, document in enumerate(stream(8, n))]
+    for i in range(20, n):
+        what, old = chance.random(), chance.choice(out[max(0, i - 80) : i])
+        if what < 0.2:
+            out[i] = replace(out[i], id=old.id, time=chance.choice((None, 1000 + i, 1000 + i - 60)))
+        elif what < 0.4:
+            out[i] = Document(old.id, time=chance.choice((None, 1000 + i, 1000 + i - 60)), deleted=True)
+    return out
+
+
+def marks(replica: Replica) -> list[tuple[int, int]]:
+    """Which rows are dead, and how."""
+    found = []
+    for generation in replica.store.generations():
+        for first, value in replica.store.rows_of(DEAD, 0, generation):
+            bits = np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little").reshape(-1, 2)
+            found += [(first + row, int(bits[row] @ (1, 2))) for row in np.flatnonzero(bits.any(axis=1)).tolist()]
+    return found
+
+
+def test_updates_and_deletions_are_as_embedded_whoever_takes_over(tmp_path: Path) -> None:
+    """The heirs stand where the log says; a copy that follows has the same rows dead, and gives the same answers."""
+    settings, documents = settings_of(**UPDATES), changing(1200)
+    log = frames(settings, documents)
+    with_care = Replica(settings, 0, tmp_path / "whole")
+    with_care.activate()
+    whole = [answer(with_care, data) for data in log]
+    mine = verdicts([[reply_of(found)] for found in whole], settings)
+    assert mine == oracle(settings, log, tmp_path / "oracle", documents)
+    kinds = Counter(json.loads(line)["kind"] for line in mine.splitlines() if b'"kind"' in line)
+    assert min(kinds[kind] for kind in ("deleted", "outdated", "redelivered", "unique", "near_duplicate")) > 5, kinds
+    heirs = 0
+    for found in whole:
+        reply = Reply.decode(reply_of(found), settings)
+        for i, place in reply.heirs.items():
+            name = json.loads(reply.names[reply.matches.went[i, 2]])
+            assert place[0] == 0 and documents[place[1]].id == name
+            heirs += 1
+        assert [*reply.heirs] == np.flatnonzero(reply.matches.went[:, 3] >= 0).tolist()
+    assert heirs > 5
+
+    chance, changelog = random.Random(2), list[bytes]()
+    live, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
+    live.activate()
+    for number, data in enumerate(log):
+        assert live.match(data) == whole[number]
+        changelog.append(change_of(whole[number]))
+        if chance.random() < 0.2:  # said again when others have died since
+            back = chance.randrange(number + 1)
+            assert live.match(log[back]) == whole[back]
+            changelog.append(change_of(whole[back]))
+        if chance.random() < 0.1:
+            live.close()
+            live = Replica(settings, 0, live.folder)
+            live.activate()
+        if chance.random() < 0.1:
+            copy.apply(list(enumerate(changelog))[(copy.changelog_offset or -1) + 1 :])
+            assert marks(copy) == marks(live)
+            live.deactivate()
+            live, copy = copy, live
+            live.activate()
+    assert len(marks(live)) > 200 and marks(live) == marks(with_care)
+    for replica in (live, copy, with_care):
+        replica.close()
+
+
+def test_what_died_before_a_trimmed_changelog_begins(tmp_path: Path) -> None:
+    settings, documents = settings_of(**UPDATES), changing(600)
+    log = frames(settings, documents)
+    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
+    source.activate()
+    changes = [change_of(answer(source, data)) for data in log]
+    half = len(log) // 2
+    first = Change.decode(changes[half], settings).first
+    copy.apply(list(enumerate(changes))[half:], trimmed=True)
+    assert marks(copy) == [(row, mark) for row, mark in marks(source) if row >= first] != []
+    copy.activate()  # and what is there says how many they are
+    copy.close()
+    source.close()
+
+
+def test_a_change_in_which_nobody_that_is_there_dies(tmp_path: Path) -> None:
+    settings = settings_of(**UPDATES)
+    replica = Replica(settings, 0, tmp_path / "a")
+    replica.activate()
+    change = Change.decode(change_of(answer(replica, frames(settings, changing(5))[0])), settings)
+    for row in (-1, change.last):
+        with pytest.raises(FormatError, match="rows die in it that are not there"):
+            Change.decode(replace(change, dead=np.array([row << 2 | 1])).encode(settings), settings)
+    replica.close()
 
 
 def test_a_lost_change_is_a_gap_until_it_comes(tmp_path: Path) -> None:
