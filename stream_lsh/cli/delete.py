@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import OUTPUTS, quiet_option, state_option, with_options
+from stream_lsh.cli.options import (
+    KAFKA,
+    KAFKA_SECTIONS,
+    OUTPUTS,
+    load_settings,
+    quiet_option,
+    settings_options,
+    state_option,
+    with_options,
+)
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.errors import InputError, UsageError
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
 EXAMPLES = """
 stream-lsh delete a1 --state index
 stream-lsh delete a1 a2 17 --state index --unique unique.jsonl
 withdrawn | stream-lsh delete --state index -
+stream-lsh delete a1 a2 --topic-prefix news --key-is-id string
 """
 STANDARD = "-"
+SETTINGS = (*KAFKA_SECTIONS[KAFKA], "give_up_seconds", "id_field", "deleted_field", "key_is_id")
 
 
 @click.command(
     cls=Command,
     examples=EXAMPLES,
     help="""Delete documents from an index that was made with --on-same-id update. They are seen no more, and the oldest
-of those that were dropped for one takes its place. The verdicts go to standard output, a JSON line each.
+of those that were dropped for one takes its place. With --state the verdicts go to standard output, a JSON line each;
+without it, on Kafka, deletions are sent to the documents topic, and their verdicts go where all verdicts go: with
+--key-is-id tombstones, else with --deleted-field records that say so. Partitions are chosen as by produce.
 
 ID is an id of the feed. 17 is the number, '"17"' with quotes of its own the text; what is neither an integer nor a JSON
 text is a text as it is. - reads ids from standard input, one a line. An id that is not there is no error.
 
-Nobody else may be writing to the index; a feed deletes by itself, with --deleted-field.""",
+Nobody else may be writing to the index in DIR; a feed deletes by itself, with --deleted-field.""",
 )
 @click.argument("ids", nargs=-1, metavar="ID ...")
 @with_options(
@@ -47,11 +65,16 @@ Nobody else may be writing to the index; a feed deletes by itself, with --delete
             ["--groups"], metavar="FILE", section=OUTPUTS,
             help="the events of groups that dedup has written: what becomes of groups is added",
         ),
-        state_option(required=True),
+        state_option(),
+        *settings_options(SETTINGS, KafkaSettings),
         quiet_option(),
     ]
 )  # fmt: skip
-def delete(ids: tuple[str, ...], unique: str | None, groups: str | None, state: Path, quiet: bool) -> None:
+@click.pass_context
+def delete(
+    context: click.Context, /, ids: tuple[str, ...], unique: str | None, groups: str | None, state: Path | None,
+    quiet: bool, **_: Any,
+) -> None:  # fmt: skip
     if not ids:
         raise UsageError("no ID: name documents, or - for ids from standard input, one a line")
     if ids.count(STANDARD) > 1:
@@ -59,6 +82,14 @@ def delete(ids: tuple[str, ...], unique: str | None, groups: str | None, state: 
     for option, path in (("--unique", unique), ("--groups", groups)):
         if path == STANDARD:
             raise UsageError(f"{option} - goes where the verdicts go; give the file that dedup has written")
+        if path is not None and state is None:
+            raise UsageError(f"{option} is a file that dedup has written: it needs --state")
+    if state is None:
+        _send(context, map(id_of, chosen(ids)), quiet=quiet)
+        return
+    for name in (*SETTINGS, "config"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name.replace('_', '-')} is for Kafka, --state for an index on this machine: give one")
     stored_settings(state)  # there is one
 
     # Here, because they take numba and RocksDB with them.
@@ -73,6 +104,25 @@ def delete(ids: tuple[str, ...], unique: str | None, groups: str | None, state: 
     if not quiet:
         missing = f", {count(asked - there, 'id')} not there" if asked > there else ""
         complain(f"{count(there, 'document')} deleted{missing}")
+
+
+def _send(context: click.Context, ids: Iterator[str | int], *, quiet: bool) -> None:
+    """Have ids deleted by records of the documents topic."""
+    settings = load_settings(context, KafkaSettings, defaults={"on_same_id": "update"})
+    require_kafka()
+    from stream_lsh.kafka.tools.delete import check, lines
+    from stream_lsh.kafka.tools.produce import Feeder
+
+    check(settings)
+    feeder = Feeder(settings, (), lines=lines(settings, ids))
+    try:
+        asyncio.run(feeder.run())
+    except BaseException:
+        if feeder.partitions:
+            complain(f"{count(feeder.sent, 'deletion')} acknowledged before it ended; to delete twice is no error")
+        raise
+    if not quiet:
+        complain(f"{count(feeder.sent, 'deletion')} sent to {feeder.topic}")
 
 
 def chosen(ids: Iterable[str]) -> Iterator[str]:

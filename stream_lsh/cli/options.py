@@ -35,7 +35,7 @@ SECTIONS = {
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # of the embedded engine's dedup only
-EMBEDDED = ("on_same_id", "deleted_field", "window", "max_ahead", "source_field")  # what there is not on Kafka yet
+EMBEDDED = ("window", "max_ahead", "source_field")  # what there is not on Kafka yet
 COMMON = tuple(name for name in SETTINGS if name not in EMBEDDED)
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
@@ -45,7 +45,7 @@ KAFKA_SECTIONS = {
         "sasl_oauth_token_file",
     ),
     TOPICS: ("partitions", "replication_factor", "retention_hours"),
-    RECORDS: ("document_format", "trace_headers"),
+    RECORDS: ("document_format", "key_is_id", "trace_headers"),
     DELIVERY: (
         "linger_ms", "frame_documents", "frame_bytes", "delivery", "accept_loss",
         "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds",

@@ -36,7 +36,8 @@ stream-lsh produce monday.jsonl.gz tuesday.jsonl.zst --rate 1000
 producer | stream-lsh produce - --topic-prefix news --key url
 """
 SETTINGS = (
-    *KAFKA_SECTIONS[KAFKA], "give_up_seconds", "document_format", "id_field", "text_field", "max_document_bytes",
+    *KAFKA_SECTIONS[KAFKA], "give_up_seconds", "document_format", "key_is_id", "id_field", "text_field",
+    "max_document_bytes",
 )  # fmt: skip
 
 
@@ -69,7 +70,8 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
             raise UsageError(f"{name} is a folder; name the files in it")
     if key is not None and not key:
         raise UsageError("--key is empty; name a field, or leave it out")
-    settings = load_settings(context, KafkaSettings)
+    needed = {"on_same_id": "update"} if context.params["key_is_id"] else None  # by whoever reads such keys
+    settings = load_settings(context, KafkaSettings, defaults=needed)
     require_kafka()
     from stream_lsh.kafka.tools.produce import Feeder
 

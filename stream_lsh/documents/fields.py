@@ -129,6 +129,14 @@ def key_text(document: dict[str, object], path: str) -> bytes | None:
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else None
 
 
+def key_json(document: dict[str, object], path: str) -> bytes | None:
+    """The string or integer at a dotted path as a record's key: as JSON, as ids are; None if there is no such value."""
+    try:
+        return id_text(_resolve(document, path))
+    except Refused:
+        return None
+
+
 def id_text(value: object) -> bytes:
     """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
     text = _scalar_text(value)

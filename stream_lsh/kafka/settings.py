@@ -6,11 +6,14 @@ Nothing here imports a Kafka client.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from stream_lsh.documents.fields import LINE_ID
 from stream_lsh.settings import Settings
 
 ROLES = ("sign", "sequence", "match", "judge", "forward")
@@ -57,6 +60,11 @@ class KafkaSettings(Settings):
     )
     document_format: Literal["json", "text"] = Field(
         default="json", description="json: the value is an object; text: the value is the text and the key the id"
+    )
+    key_is_id: Literal["json", "string"] | None = Field(
+        default=None,
+        description="a record without a value deletes the id that is its key: a JSON text (json), or plain (string); "
+        "default: it is a dead letter",
     )
     trace_headers: tuple[str, ...] = Field(
         default=("traceparent", "tracestate", "baggage"), description="headers passed through to verdicts and pairs"
@@ -135,7 +143,6 @@ class KafkaSettings(Settings):
     def _embedded(self) -> KafkaSettings:
         for name, why in (
             ("window", "nothing is forgotten yet"), ("source_field", "there are no groups yet"),
-            ("on_same_id", "nothing is replaced yet"), ("deleted_field", "nothing is deleted yet"),
         ):  # fmt: skip
             if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise ValueError(
@@ -156,6 +163,14 @@ class KafkaSettings(Settings):
         if self.candidates > MOST_CANDIDATES:
             raise ValueError(f"{where} candidates of at most {MOST_CANDIDATES} (it is {self.candidates})")
         return self
+
+    @cached_property
+    def answers(self) -> dict[str, Any]:
+        """Those of the engine, and which records delete, if some do by their key."""
+        return super().answers | ({} if self.key_is_id is None else {"key_is_id": self.key_is_id})
+
+    def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        return {"key_is_id": None} | super()._with_defaults(stored)
 
     @field_validator("bootstrap_servers")
     @classmethod
@@ -183,8 +198,18 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
+        if self.updates and (self.against != "unique" or self.shards > 1):
+            raise ValueError("on_same_id = 'update' on Kafka needs against = 'unique' and shards = 1 so far")
+        if self.key_is_id is not None and not self.updates:
+            raise ValueError(
+                "key_is_id is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
+            )
+        if self.key_is_id is not None and self.id_field == LINE_ID:
+            raise ValueError(f"key_is_id needs the ids of an id_field; with {LINE_ID!r} no key is one")
+        if self.key_is_id == "json" and self.document_format == "text":
+            raise ValueError("key_is_id = 'json': with document_format = 'text' the key is plain: give 'string'")
         if self.document_format == "text":
-            for name in ("set_field", "time_field", "match_within"):
+            for name in ("set_field", "time_field", "match_within", "deleted_field"):
                 if getattr(self, name):
                     raise ValueError(
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "

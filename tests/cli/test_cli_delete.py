@@ -104,6 +104,18 @@ def test_wrong_command_lines(folder: Path) -> None:
         assert len(reader) == 5
 
 
+def test_wrong_command_lines_for_kafka(folder: Path) -> None:
+    for given, message in (
+        (("a",), "nothing says how records delete: give --key-is-id or --deleted-field"),
+        (("a", "--unique", "x", "--key-is-id", "json"), "it needs --state"),
+        (("a", "--key-is-id", "json", "--id-field", "@line"), "no key is one"),
+        (("a", "--deleted-field", "gone", "--id-field", "@line"), "nothing can be deleted by its id"),
+        (("a", "--key-is-id", "json", "--state", str(folder / "index")), "--key-is-id is for Kafka, --state for"),
+    ):  # fmt: skip
+        done = stream_lsh("delete", *given)
+        assert done.exit_code == 2 and message in done.stderr, (given, done.stderr)
+
+
 def test_an_index_whose_documents_stay_is_refused(tmp_path: Path) -> None:
     (tmp_path / "feed").write_text(json.dumps({"id": "a", "text": TEXT}) + "\n")
     stream_lsh("dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "index"))

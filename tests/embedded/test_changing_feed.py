@@ -17,9 +17,8 @@ from stream_lsh.cli import main
 from stream_lsh.embedded import job as module
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
-from stream_lsh.errors import DamagedError, StreamLshError, UsageError
+from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index.store import PLACES, Store, rows_key
-from stream_lsh.kafka.settings import KafkaSettings
 
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
 OTHER = "an old oak fell on the road to the harbour last night and nobody was hurt the fire brigade says so"
@@ -148,17 +147,6 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, given: tuple[str, 
     (tmp_path / "feed").write_text(json.dumps(document("a", TEXT, 10)) + "\n")
     done = stream_lsh("dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "index"), *given)
     assert done.exit_code == 2 and message in done.output
-
-
-def test_kafka_has_neither(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="on_same_id = 'update': on Kafka nothing is replaced yet"):
-        KafkaSettings.load(None, on_same_id="update")
-    with pytest.raises(UsageError, match="deleted_field"):
-        KafkaSettings.load(None, deleted_field="deleted")
-    for command in ("worker", "reindex", "skip"):
-        assert "on-same-id" not in (shown := stream_lsh(command, "--help").output) and "deleted-field" not in shown
-        assert stream_lsh(command, "--on-same-id", "update").exit_code == 2
-    assert {"on_same_id", "deleted_field"}.isdisjoint(KafkaSettings.load(None).answers)
 
 
 # All that is similar is found, and no limit is met, so that the model's answers are the engine's.

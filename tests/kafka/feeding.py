@@ -9,7 +9,8 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,28 @@ def records_of(values: Sequence[bytes], partitions: int, seed: int) -> list[Reco
         if chance.random() < 0.1:
             headers = (("traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1)), ("other", b"\xff\x00"))
         out.append(Record(chance.randrange(partitions), key, value, headers, now + number))
+    return out
+
+
+def changing(records: Sequence[Record], seed: int) -> list[Record]:
+    """Records, and others between them: texts under ids that were there before, and deletions by a field or a key."""
+    chance = random.Random(seed)
+    out: list[Record] = []
+    known: list[Record] = []
+    for record in records:
+        out.append(record)
+        dice = chance.random()
+        if known and dice < 0.25:
+            old = chance.choice(known[-300:])
+            value = None
+            if dice < 0.1 and record.value is not None and old.key is not None:
+                with suppress(ValueError):  # of what is no JSON
+                    value = json.dumps({**json.loads(record.value), "id": old.key.decode()}).encode()
+            elif dice < 0.16 and old.key is not None:
+                value = json.dumps({"id": old.key.decode(), "deleted": True}).encode()
+            out.append(replace(record, key=old.key, value=value))
+        if record.key is not None:
+            known.append(record)
     return out
 
 

@@ -32,6 +32,7 @@ class Place:
     rejected: Rejection | None
     time: int
     headers: list[tuple[str, bytes]]
+    deleted: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Answered:
 
 def answered(settings: KafkaSettings, folder: Path, number: int, seed: int = 1, most: int = 40) -> list[Answered]:
     """Frames of about `number` documents of `PARTITIONS` partitions: copies, near copies, ids that come again, refused
-    and empty ones, and rows that do not count because an earlier frame had them."""
+    and empty ones, and rows that do not count because an earlier frame had them; and deletions, if ids are updated."""
     chance = random.Random(seed)
     signer = Signer(settings.signing, KEY)
     replicas = [Replica(settings, shard, folder / f"play-{shard}") for shard in range(settings.shards)]
@@ -82,7 +83,13 @@ def answered(settings: KafkaSettings, folder: Path, number: int, seed: int = 1, 
             ids.append(id)
             headers = [("traceparent", b"\xff%d" % i)] if chance.random() < 0.2 else []
             time = 1_600_000_000_000 + made if chance.random() < 0.5 else NO_TIME
-            places.append(Place(partition, place, b"null" if rejected else id, counted, rejected, time, headers))
+            if settings.updates and time != NO_TIME:
+                time -= chance.randrange(2000)
+            deleted = settings.updates and not rejected and chance.random() < 0.2
+            if deleted:
+                id, text = chance.choice(before or [(id, "")])[0], ""
+            id = b"null" if rejected else id
+            places.append(Place(partition, place, id, counted, rejected, time, headers, deleted))
             bodies.append(text.encode())
         made += n
         frame = _frame(settings, signer, places, bodies, 1_700_000_000_000 + made)
@@ -107,8 +114,9 @@ def _frame(settings: KafkaSettings, signer: Signer, places: list[Place], bodies:
     rejected = {i: place.rejected for i, place in enumerate(places) if place.rejected}
     times = np.array([place.time for place in places])
     columns = Columns(
-        [place.id for place in places], b"".join(bodies), np.cumsum([len(body) for body in bodies]), times, rejected
-    )
+        [place.id for place in places], b"".join(bodies), np.cumsum([len(body) for body in bodies]), times, rejected,
+        deleted=[i for i, place in enumerate(places) if place.deleted],
+    )  # fmt: skip
     source = Source(
         np.array([place.partition for place in places], np.int32), np.array([place.offset for place in places]),
         columns.ids, times, signed_at, rejected,

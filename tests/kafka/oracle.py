@@ -14,10 +14,11 @@ import numpy as np
 import orjson
 from feeding import Record, Source
 
-from stream_lsh.documents.columns import Columns, Fields, Rejection
+from stream_lsh.documents.columns import NO_TIME, Columns, Fields, Rejection
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame, Sequenced
 
@@ -51,13 +52,15 @@ class Outputs:
 @dataclass(slots=True)
 class Expected:
     """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
-    when it was signed."""
+    when it was signed, its event time where that is its own, and the headers that say with it that a kept one went."""
 
     verdicts: list[bytes] = field(default_factory=list)
     pairs: list[bytes] = field(default_factory=list)
     kinds: dict[Source, str] = field(default_factory=dict)
     reasons: dict[Source, Rejection] = field(default_factory=dict)
     signed_at: dict[Source, int] = field(default_factory=dict)
+    times: dict[Source, int | None] = field(default_factory=dict)
+    gone: dict[Source, list[tuple[str, bytes]]] = field(default_factory=dict)
 
 
 def order(settings: KafkaSettings, records: Iterable[Record]) -> list[tuple[Sequenced, Frame]]:
@@ -81,8 +84,10 @@ def answers(
     settings: KafkaSettings, folder: Path, frames: Iterable[tuple[Sequenced, Frame]], documents: Iterable[Record]
 ) -> Expected:
     """What the embedded engine says, over the order that was recorded; folder: for its index."""
-    values = {record.source: record.value for record in documents}
+    records = {record.source: record for record in documents}
     expected, count = Expected(), 0
+    places: dict[int, Source] = {}
+    topic = Topics.of(settings).documents
     index = Index(settings, folder, durable=False)
     try:
         for sequenced, frame in frames:
@@ -93,7 +98,7 @@ def answers(
                 continue
             partitions, offsets = frame.source.partitions.tolist(), frame.source.offsets.tolist()
             sources = [(int(partitions[i]), int(offsets[i])) for i in rows]
-            columns = _parsed(settings, [values[source] for source in sources])
+            columns = _parsed(settings, [records[source] for source in sources])
             seqs = sequenced.numbers(n)[rows]
             matches = index.match(index.sign(columns), seqs, count + np.arange(len(rows)))
             count += len(rows)
@@ -104,22 +109,49 @@ def answers(
             expected.verdicts += found
             expected.pairs += pair_lines(judgement, settings.verify).splitlines()
             why = reasons(judgement, columns.rejected)
+            places.update(zip(seqs.tolist(), sources, strict=True))
             for i, (source, line) in enumerate(zip(sources, found, strict=True)):
                 assert source not in expected.kinds, f"document {source} was accepted twice"
                 expected.kinds[source] = json_of(line)["kind"]
                 expected.signed_at[source] = frame.source.signed_at
                 if i in why:
                     expected.reasons[source] = why[i]
+                if settings.time_field is not None:
+                    time = int(columns.times[i])
+                    expected.times[source] = None if time == NO_TIME else time
+                if judgement.stood[i] and (expected.kinds[source] != "unique" or "heir" in json_of(line)):
+                    expected.gone[source] = _gone(json_of(line), places, topic)
     finally:
         index.close()
     return expected
 
 
-def _parsed(settings: KafkaSettings, values: Sequence[bytes | None]) -> Columns:
+def _gone(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
+    """The headers of a tombstone."""
+    headers = {"id": json.dumps(verdict["id"], ensure_ascii=False)}
+    if "heir" in verdict:
+        partition, offset = places[verdict["heir"]["seq"]]
+        headers |= {
+            "heir": json.dumps(verdict["heir"]["id"], ensure_ascii=False), "heir-topic": topic,
+            "heir-partition": str(partition), "heir-offset": str(offset),
+        }  # fmt: skip
+    return [(name, value.encode()) for name, value in headers.items()]
+
+
+def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
     s = settings
     fields = Fields(
-        s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, match_within=s.match_within
-    )
+        s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, match_within=s.match_within,
+        deleted_field=s.deleted_field or ("deleted" if s.key_is_id else None),
+    )  # fmt: skip
+    values = [record.value for record in records]
+    if s.key_is_id == "string":  # a tombstone is a line that says so
+        values = [
+            json.dumps({"id": (r.key or b"").decode(), "deleted": True}).encode()
+            if r.value is None and r.key
+            else r.value
+            for r in records
+        ]
     # What has no line in a file, which cannot be empty either.
     without = {
         i: Rejection("no_value", f"the record has {'no value (a tombstone)' if value is None else 'an empty value'}")
@@ -154,8 +186,8 @@ def places_of(verdicts: Iterable[bytes]) -> dict[int, int]:
 def renumbered(line: bytes, places: Mapping[int, int]) -> bytes:
     """A verdict or pair with places instead of numbers, which have gaps on Kafka."""
     found = json_of(line)
-    for part in (found, *found.get("matches", ())):
-        for name in ("seq", "older_seq", "newer_seq", "group"):
+    for part in (found, found.get("heir", {}), *found.get("matches", ())):
+        for name in ("seq", "older_seq", "newer_seq", "group", "replaces"):
             if part.get(name) is not None:
                 part[name] = places[part[name]]
     return json.dumps(found).encode()
@@ -193,7 +225,13 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
         sources[record.partition].append(source)
         assert verdict["source"]["topic"] == topic
         assert verdict["detected_at"] == expected.signed_at[source]
-        assert verdict["time"] == documents[source].timestamp
+        assert verdict["time"] == expected.times.get(source, documents[source].timestamp)
+        gone = dict(expected.gone.get(source, ()))
+        assert verdict.get("gone") == (True if gone else None)
+        place = {name: gone.get(f"heir-{name}", b"").decode() for name in ("topic", "partition", "offset")}
+        assert {name: str(part) for name, part in verdict.get("heir_source", {}).items()} == (
+            place if "heir" in gone else {}
+        )
         kept = [header for header in documents[source].headers if header[0] == "traceparent"]
         assert [header for header in record.headers if header[0] == "traceparent"] == kept
         why = expected.reasons.get(source)
@@ -213,20 +251,28 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
 
 def check_pairs(found: Outputs, expected: Expected) -> None:
     """The pairs that the oracle gives, none twice."""
-    keys = Counter(record.key for record in found.pairs)
-    assert not keys or keys.most_common(1)[0][1] == 1, f"pairs twice: {keys.most_common(5)}"
+    values = [json_of(record.value) for record in found.pairs]
+    twice = Counter((pair["older_seq"], pair["newer_seq"]) for pair in values)  # ids come again with updates
+    assert not twice or twice.most_common(1)[0][1] == 1, f"pairs twice: {twice.most_common(5)}"
     same((strip(record.value or b"") for record in found.pairs), expected.pairs, "pairs")
-    for record in found.pairs:
-        pair = json_of(record.value)
+    for record, pair in zip(found.pairs, values, strict=True):
         assert json_of(record.key or b"") == [pair["older"], pair["newer"]]
         assert record.partition == pair["source"]["partition"]
 
 
 def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
-    """`unique` has the unique documents as they came, in order; `dead-letters` the rejected ones, and why."""
+    """`unique` has the unique documents as they came, in order, and tombstones of what went; `dead-letters` has the
+    rejected ones, and why."""
     unique, dead = _by_partition(found.unique), _by_partition(found.dead_letters)
     for partition, documents in _by_partition(found.documents).items():
-        wanted = [record.original for record in documents if expected.kinds[record.source] == "unique"]
+        wanted = [
+            row
+            for record in documents
+            for row in (
+                *([_tombstone(record, expected.gone[record.source])] if record.source in expected.gone else ()),
+                *([record.original] if expected.kinds[record.source] == "unique" else ()),
+            )
+        ]
         passed = [record.original for record in unique.get(partition, [])]
         if passed != wanted:
             first = next((i for i, (a, b) in enumerate(zip(passed, wanted, strict=False)) if a != b), "the end")
@@ -238,6 +284,11 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
         wrong = letters != asked
         assert not wrong, f"dead letters, partition {partition}: {len(letters)} for {len(asked)}, other from {first}"
     assert {*unique, *dead} <= {record.partition for record in found.documents}
+
+
+def _tombstone(record: Record, gone: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
+    key = _key(json_of(dict(gone)["id"])) if record.key is None else record.key
+    return key, None, (*record.headers, *gone), record.timestamp
 
 
 def _letter(record: Record, why: Rejection, topic: str) -> tuple[object, ...]:

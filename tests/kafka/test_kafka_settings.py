@@ -74,6 +74,26 @@ def test_none_of_them_changes_the_answers() -> None:
     assert other.fingerprint == plain.fingerprint
 
 
+def test_which_records_delete_fixes_the_answers() -> None:
+    update = KafkaSettings(on_same_id="update")
+    keyed = KafkaSettings(on_same_id="update", key_is_id="string")
+    assert len({update.fingerprint, keyed.fingerprint, KafkaSettings().fingerprint}) == 3
+    assert update.fingerprint == Settings(on_same_id="update").fingerprint
+    assert keyed.differences(update.answers) == {"key_is_id": (None, "string")}
+    assert update.differences(keyed.answers) == {"key_is_id": ("string", None)}
+    assert keyed.differences(keyed.answers) == {}
+
+
+def test_what_deleting_by_a_key_needs() -> None:
+    assert "give on_same_id = 'update' too" in refused(key_is_id="string")
+    assert "no key is one" in refused(on_same_id="update", key_is_id="json", id_field="@line")
+    text = {"on_same_id": "update", "document_format": "text"}
+    assert "give 'string'" in refused(**text, key_is_id="json")
+    assert "deleted_field = 'gone' needs document_format = 'json'" in refused(**text, deleted_field="gone")
+    assert KafkaSettings.load(None, **text, key_is_id="string").key_is_id == "string"
+    assert "shards = 1 so far" in refused(on_same_id="update", shards=2)
+
+
 def test_what_several_shards_that_keep_need() -> None:
     assert KafkaSettings().against == "unique" and KafkaSettings(shards=2).late
     message = refused(shards=2, decided_after=1000)

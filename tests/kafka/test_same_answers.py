@@ -6,13 +6,14 @@ STREAM_LSH_LONG=1 takes the first 40,000 posts and all of terms-3k instead of th
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from feeding import POSTS, TERMS, feed_of, lines, records_of
+from feeding import POSTS, TERMS, changing, feed_of, lines, records_of
 from harness import ROLES, Pipeline
 from long_form import LONG, only_long
 from oracle import Outputs, json_of, places_of, renumbered, same, strip
@@ -22,9 +23,10 @@ from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
 
 SIZES = {"posts": 40_000 if LONG else 2_500, "terms": 3_000 if LONG else 250}
-CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text"), "langs": ("", "text")}
+CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text"), "langs": ("", "text"), "changing": POSTS}
 ANY: dict[str, Any] = {"against": "any"}
 CUT = {"generation_documents": 300}
+UPDATES: dict[str, Any] = {"on_same_id": "update", "deleted_field": "deleted"}
 KEPT: dict[str, Any] = {"against": "unique", "decided_after": 1000, "frame_documents": 200}
 
 
@@ -38,27 +40,31 @@ def feeds(shared_data: Path) -> dict[str, list[bytes]]:
         orjson.dumps({"id": d.id, "text": d.text, "lang": langs[i % 5]}) for i, d in enumerate(dense(500))
     ]
     found["posts"] = feed_of(found["posts"], 5)
+    changes = changing(records_of(found["posts"][:2000], 1, 1), 2)
+    found["changing"] = [record.value for record in changes if record.value is not None]
     return found
 
 
 def flow(
     broker: Any, prefix: str, folder: Path, values: Sequence[bytes], layout: Sequence[tuple[Sequence[str], str]],
-    **given: Any,
+    changes: int = 0, **given: Any,
 ) -> Outputs:  # fmt: skip
-    """Documents through workers (roles and processes of each), to the end; the outputs, compared with the oracle."""
+    """Documents through workers (roles and processes of each), to the end; the outputs, compared with the oracle.
+    changes: a seed for others that change them; 0 = none."""
     # Nobody dies here: a slow machine must not make it look so, for that repeats what was delivered at least once.
     with Pipeline(
         broker.bootstrap, prefix, folder, session_timeout_ms=30_000, transaction_timeout_ms=30_000, **given
     ) as pipeline:
         workers = [pipeline.worker(roles, processes) for roles, processes in layout]
         records = records_of(values, pipeline.settings.partitions, 1)
-        assert pipeline.produce(records) == len(values)
+        records = changing(records, changes) if changes else records
+        assert pipeline.produce(records) == len(records)
         pipeline.finish()
         for worker in workers:
             worker.terminate()
         assert [worker.wait() for worker in workers] == [0] * len(workers), pipeline.report()
         found = pipeline.check()
-    assert len(found.documents) == len(values)
+    assert len(found.documents) == len(records)
     return found
 
 
@@ -86,6 +92,7 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("terms", "one", {**KEPT, "shards": 3, "decided_after": 100, "frame_documents": 50}, "exactly_once"),
         ("dense", "groups", {**KEPT, "shards": 2}, "exactly_once"),
         ("langs", "one", {**KEPT, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
+        ("changing", "one", {**UPDATES, **CUT}, "exactly_once"),
     ],
 )
 def test_one_source_partition_is_as_embedded(
@@ -126,3 +133,21 @@ def test_many_source_partitions_are_as_their_recorded_order(
     found = flow(broker, prefix, tmp_path, feeds["posts"], layout, partitions=partitions, shards=shards, **CUT)
     assert {record.partition for record in found.verdicts} == set(range(partitions))
     assert len(found.pairs) > 10
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
+    broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]], delivery: str
+) -> None:
+    """Of one id in several partitions, too, where nothing but the log says what came first."""
+    found = flow(
+        broker, prefix, tmp_path, feeds["posts"][:2000], [(ROLES, "one"), (("sign", "match"), "one")], changes=3,
+        partitions=3, delivery=delivery, key_is_id="string", text_field=POSTS[1], **UPDATES, **CUT,
+    )  # fmt: skip
+    verdicts = [json_of(record.value) for record in found.verdicts]
+    kinds = Counter(verdict["kind"] for verdict in verdicts)
+    assert min(kinds[kind] for kind in ("unique", "near_duplicate", "exact_duplicate", "deleted")) > 10, kinds
+    assert kinds["outdated"] == 0  # without a time_field
+    assert sum("heir" in verdict for verdict in verdicts) > 3
+    tombstones = [record for record in found.unique if record.value is None]
+    assert len(tombstones) == sum("gone" in verdict for verdict in verdicts) > 20

@@ -12,7 +12,7 @@ that only reading it again can tell, for in its place a verdict may still come.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from stream_lsh.wire.frames import Record, header_bytes
@@ -20,8 +20,12 @@ from stream_lsh.wire.frames import Record, header_bytes
 D = TypeVar("D", bound=Record)
 
 
+Header = tuple[str, bytes]
+
+
 class Verdict(NamedTuple):
-    """at, time: its own offset and timestamp (ms). document: offset of that. reason, detail: of a rejected one."""
+    """at, time, key: its own offset, timestamp (ms) and key. document: offset of that. reason, detail: of a rejected
+    one. gone: of one with which a kept document went the headers that say so."""
 
     at: int
     document: int
@@ -29,12 +33,14 @@ class Verdict(NamedTuple):
     reason: str = ""
     detail: str = ""
     time: int = 0
+    key: bytes | None = None
+    gone: Sequence[Header] = ()
 
 
 class Joined(NamedTuple, Generic[D]):
-    """A document and the verdict on it."""
+    """A document and the verdict on it. None: it is not there any more, but a kept one went with it."""
 
-    document: D
+    document: D | None
     verdict: Verdict
 
 
@@ -125,6 +131,8 @@ class Join(Generic[D]):
                         self.lost += 1
                     else:
                         self.compacted += 1
+                    if verdict.gone:
+                        found.append(Joined(None, verdict))
                     self._settle(verdict)
                 elif not documents:
                     break

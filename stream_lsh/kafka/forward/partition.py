@@ -6,16 +6,17 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition
 
+from stream_lsh.documents.fields import Refused, id_text
 from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
-from stream_lsh.kafka.forward.join import Join, Joined, Verdict
+from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.group.delivery import Delivery, Row
 from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.names import Topics
@@ -138,7 +139,12 @@ class SourcePartition:
         position, settled = self.join.position, self.join.settled
         unique: list[Row] = []
         dead: list[Row] = []
+        there = [(document, verdict) for document, verdict in joined if document is not None]
         for document, verdict in joined:
+            if verdict.gone:
+                unique.append(tombstone(document, verdict))
+            if document is None:
+                continue
             if verdict.kind == UNIQUE:
                 unique.append((document.key, document.value, list(document.headers), document.timestamp))
             elif verdict.kind == REJECTED:
@@ -149,10 +155,10 @@ class SourcePartition:
             {self.documents: (position, ""), self.verdicts: (settled, "")},
         )
         self._committed = position, settled
-        if joined:
-            self._watch.documents(len(joined))
-            self._watch.batch(len(joined), time.perf_counter() - began)
-        self._watch.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in joined)
+        if there:
+            self._watch.documents(len(there))
+            self._watch.batch(len(there), time.perf_counter() - began)
+        self._watch.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in there)
         for _, verdict in joined:
             if verdict.kind == REJECTED:
                 self._watch.rejected(verdict.reason)
@@ -174,6 +180,25 @@ class SourcePartition:
             self.hole_since = time.monotonic()
 
 
+def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
+    """That a kept document went, under the key of the one with which it did; who stands in its place is in the headers.
+    Where that one is not there any more, under the key of the verdict on it."""
+    if document is None:
+        return verdict.key, None, [*verdict.gone], verdict.time
+    key = verdict.key if document.key is None else document.key
+    return key, None, [*document.headers, *verdict.gone], document.timestamp
+
+
+def gone_headers(found: Mapping[str, Any]) -> list[Header]:
+    """The headers of a tombstone, by the verdict with which a kept document went."""
+    headers = [("id", id_text(found["id"]))]
+    if "heir" in found:
+        place = found["heir_source"]
+        where = [(f"heir-{name}", str(place[name]).encode()) for name in ("topic", "partition", "offset")]
+        headers += [("heir", id_text(found["heir"]["id"])), *where]
+    return headers
+
+
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
     """A rejected document as it came, with the reason and where it stood in its headers."""
     added = verdict.reason, verdict.detail, document.topic, str(document.partition), str(document.offset)
@@ -191,9 +216,10 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         found = _object(record.value)
         source, kind = found["source"], found["kind"]
         reason, detail = found.get("reason", ""), found.get("detail", "")
-        verdict = Verdict(record.offset, source["offset"], kind, reason, detail, record.timestamp)
+        gone = gone_headers(found) if found.get("gone") else ()
+        verdict = Verdict(record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, gone)
         about = source["topic"], source["partition"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, Refused) as error:
         raise ForeignError(f"a record is no verdict ({error}); something else writes to this topic: stop it") from None
     if about != (topic, record.partition):
         raise StateError(

@@ -58,13 +58,14 @@ class Records:
             for partition, offset in zip(partitions, offsets, strict=True)
         ]
         detected = b',"detected_at":%d' % source.signed_at
-        why = _reasons(judgement, source.rejected)
+        why, went = _reasons(judgement, source.rejected), _went(judgement, replies, topic)
         times, ids, headers = source.times.tolist(), source.ids, source.headers
         carried = {i: header_bytes(found) for i, found in headers.items()}
         for i in counted:
             time = times[i]
-            value = b'%b%b,"time":%b%b%b}' % (
-                found[i], ends[i], b"null" if time == NO_TIME else b"%d" % time, detected, why.get(i, b"")
+            value = b'%b%b,"time":%b%b%b%b}' % (
+                found[i], ends[i], b"null" if time == NO_TIME else b"%d" % time, detected, why.get(i, b""),
+                went.get(i, b""),
             )  # fmt: skip
             records = self.verdicts.get(partitions[i])
             if records is None:
@@ -102,6 +103,17 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
         i: b',"reason":%b,"detail":%b' % (orjson.dumps(rejection.reason), orjson.dumps(rejection.detail))
         for i, rejection in reasons(judgement, rejected).items()
     }
+
+
+def _went(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
+    """Of documents with which a kept one went that, and where its heir is in the documents topic."""
+    found = {}
+    for i in judgement.gone.tolist():
+        found[i] = b',"gone":true'
+        if judgement.heir_seqs[i] >= 0:
+            place = replies[judgement.heirs[i, 0]].heirs[i]
+            found[i] += b',"heir_source":{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *place)
+    return found
 
 
 def plain(id: bytes) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ def fields_of(settings: KafkaSettings) -> Fields:
         set_field=settings.set_field,
         max_document_bytes=settings.max_document_bytes,
         match_within=settings.match_within,
+        deleted_field=settings.deleted_field,
     )
 
 
@@ -32,11 +34,29 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
     """The documents of n records, each in its place even when it is refused.
 
     The event time is that of `time_field`, else the record's own (NO_TIME if it has none in the years 1970 to 2199).
-    Under `id_field` = LINE_ID the id is "topic:partition:offset".
+    Under `id_field` = LINE_ID the id is "topic:partition:offset". With `key_is_id` a record without a value deletes the
+    id that is its key; with a `time_field` it has no time.
     """
     values, rejected = _values(records, settings.max_document_bytes)
-    if settings.document_format == "text":
-        return _texts(records, values, rejected, settings)
+    columns = (_texts if settings.document_format == "text" else _objects)(records, values, rejected, settings)
+    if settings.key_is_id is None:
+        return columns
+    deleted, rejected = list(columns.deleted), columns.rejected
+    for i, record in enumerate(records):
+        if record.value is None:
+            try:
+                columns.ids[i] = key_id(record.key, settings.key_is_id)
+                deleted.append(i)
+                del rejected[i]
+            except Refused as refused:
+                rejected[i] = Rejection(refused.reason, refused.detail)
+    return replace(columns, deleted=sorted(deleted))
+
+
+def _objects(
+    records: Sequence[Record], values: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings
+) -> Columns:
+    """JSON objects."""
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     columns = parse_lines(b"".join(values), starts, ends, fields_of(settings), rejected=rejected)
@@ -91,7 +111,7 @@ def _texts(
     for i, record in enumerate(records):
         id = b"null"
         try:
-            id = _place(record) if settings.id_field == LINE_ID else _key_id(record.key)
+            id = _place(record) if settings.id_field == LINE_ID else key_id(record.key, "string")
             if i not in rejected:
                 check_ink(_utf8(values[i], "value"), id)
         except Refused as refused:
@@ -103,11 +123,19 @@ def _texts(
     return Columns(ids, b"".join(values), ends, _timestamps(records), rejected)
 
 
-def _key_id(key: bytes | None) -> bytes:
+def key_id(key: bytes | None, kind: str) -> bytes:
+    """The id that a key is: as a `string` its text, as `json` a string or an integer. Raises Refused."""
     if not key:
         what = "no key" if key is None else "an empty key"
-        raise Refused("no_key", f"the record has {what}, and with document_format = text the key is the id")
-    return id_text(_utf8(key, "key"))
+        raise Refused("no_key", f"the record has {what}, and the key is the id")
+    text = _utf8(key, "key")
+    if kind == "string":
+        return id_text(text)
+    try:
+        return id_text(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        why = f"the key is no JSON ({error}), and with key_is_id = json it is the id"
+        raise Refused("not_json", why) from None
 
 
 def _utf8(data: bytes, name: str) -> str:

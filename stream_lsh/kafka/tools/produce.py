@@ -16,7 +16,7 @@ import orjson
 from aiokafka import AIOKafkaProducer, errors
 
 from stream_lsh.documents.columns import Position
-from stream_lsh.documents.fields import LINE_ID, Fields, Refused, key_text
+from stream_lsh.documents.fields import LINE_ID, Fields, Refused, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import BrokerError
@@ -59,9 +59,11 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class Line:
+    """A record to be sent, and the line that it came from. value: None = a tombstone."""
+
     key: bytes | None
-    value: bytes
+    value: bytes | None
     source: str
     line: int
 
@@ -75,6 +77,7 @@ class Reader:
             settings.id_field, settings.text_field, max_document_bytes=settings.max_document_bytes
         )  # fmt: skip
         self._key_field = key_field or settings.id_field
+        self._key_is_json = settings.key_is_id == "json" and key_field is None
         self._left_out = left_out
 
     def open(self, name: str) -> LineInput:
@@ -83,7 +86,7 @@ class Reader:
         found.check()
         return found
 
-    def records(self, source: LineInput) -> Iterator[list[_Record]]:
+    def records(self, source: LineInput) -> Iterator[list[Line]]:
         """The records of an input, as they come. Raises InputError."""
         title = "standard input" if source.name == "-" else source.name
         for lines in source.lines(Position()):
@@ -99,7 +102,7 @@ class Reader:
                 except Refused as refused:
                     self._left_out.add(title, number, refused.detail)
                     continue
-                found.append(_Record(key, value, title, number))
+                found.append(Line(key, value, title, number))
             yield found
 
     def _key(self, value: bytes) -> bytes | None:
@@ -112,11 +115,14 @@ class Reader:
             document = orjson.loads(value)
         except orjson.JSONDecodeError:
             document = None
-        found = key_text(document, self._key_field) if isinstance(document, dict) else None
+        found = self._key_of(document) if isinstance(document, dict) else None
         if found is None:
             with suppress(Refused):
-                found = key_text(read_object(value), self._key_field)
+                found = self._key_of(read_object(value))
         return found
+
+    def _key_of(self, document: dict[str, object]) -> bytes | None:
+        return (key_json if self._key_is_json else key_text)(document, self._key_field)
 
     def _text_record(self, value: bytes) -> tuple[bytes | None, bytes]:
         document = read_object(value)
@@ -130,14 +136,14 @@ class _Lane:
         self._producer = producer
         self._topic = topic
         self._partition = partition
-        self._waiting: deque[_Record] = deque()
+        self._waiting: deque[Line] = deque()
         self._wake = asyncio.Event()
         self._ended = False
         self.under_way = False
         self.sent = 0
         self.sent_bytes = 0
 
-    def add(self, record: _Record) -> None:
+    def add(self, record: Line) -> None:
         self._waiting.append(record)
         self._wake.set()
 
@@ -168,11 +174,11 @@ class _Lane:
                 raise BrokerError(f"{_lines(records)} not accepted: {explain(error, settings)}") from error
             self.under_way = False
             self.sent += len(records)
-            self.sent_bytes += sum(len(record.value) for record in records)
+            self.sent_bytes += sum(len(record.value or b"") for record in records)
             progress.set()
 
 
-def _lines(records: Sequence[_Record]) -> str:
+def _lines(records: Sequence[Line]) -> str:
     first, last = records[0], records[-1]
     if len(records) == 1:
         return f"{first.source}, line {first.line}, was"
@@ -192,10 +198,11 @@ class Feeder:
         key_field: str | None = None,
         rate: float | None = None,
         report: Callable[[Sent], None] = lambda sent: None,
+        lines: Iterator[list[Line]] | None = None,
     ) -> None:
         """
         Args:
-            names: files, or - for standard input.
+            names: files, or - for standard input. lines: what is sent instead of theirs.
             key_field: the field of the key, by default that of the id.
             rate: documents a second; None = as fast as the broker takes them.
 
@@ -208,6 +215,7 @@ class Feeder:
         self.partitions = 0
         self._reader = Reader(settings, None if key_field == LINE_ID else key_field, self.left_out)
         self._sources = [self._reader.open(name) for name in names]
+        self._lines = lines or (found for source in self._sources for found in self._reader.records(source))
         self._rate = rate
         self._report = report
         self._lanes: list[_Lane] = []
@@ -272,13 +280,13 @@ class Feeder:
     async def _read(self, progress: asyncio.Event) -> None:
         total = 0
         allowed = _Allowance(self._rate)
-        async for found in _in_thread(record for source in self._sources for record in self._reader.records(source)):
+        async for found in _in_thread(self._lines):
             at = 0
             while at < len(found):
                 step = await allowed.take(len(found) - at)
                 for record in found[at : at + step]:
                     self._lane(record).add(record)
-                    total += len(record.value)
+                    total += len(record.value or b"")
                 at += step
                 while total - sum(lane.sent_bytes for lane in self._lanes) > WAITING_BYTES:
                     progress.clear()
@@ -286,7 +294,7 @@ class Feeder:
         for lane in self._lanes:
             lane.end()
 
-    def _lane(self, record: _Record) -> _Lane:
+    def _lane(self, record: Line) -> _Lane:
         """By the CRC of the key, as librdkafka does; without a key by the number of the line."""
         number = record.line if record.key is None else zlib.crc32(record.key)
         return self._lanes[number % len(self._lanes)]

@@ -48,7 +48,7 @@ async def tail(
         try:
             await consumer.start()
             async for record in _records(consumer, topic, from_beginning, follow):
-                yield dead_letter(record) if output == "dead-letters" else record.value or b""
+                yield _line(record, output)
         finally:
             await consumer.stop()
     except (errors.KafkaError, OSError, TimeoutError) as error:
@@ -75,6 +75,22 @@ async def _records(
             # Not by the last record: behind it there may be the mark of a transaction, or what was aborted.
             if await consumer.position(partition) >= ends[partition]:
                 open_.discard(partition)
+
+
+def _line(record: ConsumerRecord, output: str) -> bytes:
+    if output == "dead-letters":
+        return dead_letter(record)
+    return gone(record) if record.value is None else bytes(record.value)
+
+
+def gone(record: ConsumerRecord) -> bytes:
+    """A tombstone among the unique documents as JSON: whose it is, who stands in his place, and where."""
+    headers = {name: value or b"" for name, value in record.headers}
+    id, heir, at = headers.get("id", b"null"), headers.get("heir", b"null"), b"null"
+    if "heir" in headers:
+        topic, partition, offset = (headers.get(name, b"") for name in ("heir-topic", "heir-partition", "heir-offset"))
+        at = b'{"topic":"%b","partition":%b,"offset":%b}' % (topic, partition, offset)
+    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}' % (id, heir, at)
 
 
 def dead_letter(record: ConsumerRecord) -> bytes:

@@ -26,8 +26,8 @@ def verdicts(*places: tuple[int, int]) -> list[Verdict]:
 def offsets(join: Join[Document], most: int = 100, most_bytes: int = 1 << 20) -> list[int]:
     found = join.take(most, most_bytes)
     for joined in found:
-        assert joined.document.offset == joined.verdict.document
-    return [joined.document.offset for joined in found]
+        assert joined.document is not None and joined.document.offset == joined.verdict.document
+    return [joined.verdict.document for joined in found]
 
 
 def state(join: Join[Document]) -> tuple[int, int, int]:
@@ -47,6 +47,22 @@ def test_whoever_comes_first_waits() -> None:
     join.add_verdicts(verdicts((5, 4), (6, 5)))
     assert offsets(join) == [4, 5]
     assert state(join) == (6, 7, 0) and join.waiting == (0, 0) and join.size == 0
+
+
+def test_what_went_is_told_though_the_document_was_compacted_away() -> None:
+    """Or deleted, where that loss is accepted; once."""
+    for lost in (False, True):
+        join: Join[Document] = Join(0, 0)
+        if lost:
+            join.gone(2)
+        join.add_documents([Document(offset) for offset in ((2, 4) if lost else (0, 4))])
+        gone = [Verdict(at, document, "deleted", gone=[("id", b"1")]) for at, document in enumerate((0, 1, 1, 2, 3, 4))]
+        join.add_verdicts([gone[0]._replace(gone=()), *gone[1:]])
+        found = join.take(100, 1 << 20)
+        there = {0, 4} if not lost else {2, 4}
+        assert [joined.verdict.document for joined in found] == ([0] if not lost else []) + [1, 2, 3, 4]
+        assert {joined.verdict.document for joined in found if joined.document is not None} == there
+        assert (join.position, join.settled) == (5, 6)
 
 
 def test_repeats_are_dropped_even_while_no_document_is_there() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from judge_play import PARTITIONS, answered, decoded
+from judge_play import PARTITIONS, Place, answered, decoded
 
 from stream_lsh.documents.columns import NO_TIME
 from stream_lsh.errors import FormatError
@@ -18,12 +19,20 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import numbers
 from stream_lsh.wire.replies import ReplyNames
 
-KINDS = [kind for kind in Kind if kind <= Kind.REJECTED]  # nothing is deleted on Kafka yet
+KINDS = [kind for kind in Kind if kind <= Kind.REJECTED]
 
 
-@pytest.mark.parametrize(("shards", "against"), [(1, "unique"), (1, "any"), (3, "any")])
-def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards: int, against: str) -> None:
-    settings = KafkaSettings(shards=shards, against=against, verify="signature", max_matches=3)
+@pytest.mark.parametrize(
+    ("shards", "against", "on_same_id"),
+    [(1, "unique", "reject"), (1, "any", "reject"), (3, "any", "reject"), (1, "unique", "update")],
+)
+def test_records_are_the_embedded_ones_with_their_source(
+    tmp_path: Path, shards: int, against: str, on_same_id: Any
+) -> None:
+    settings = KafkaSettings(
+        shards=shards, against=against, verify="signature", max_matches=3, on_same_id=on_same_id, time_field="ts"
+    )
+    heirs, stood = 0, dict[int, Place]()
     frames = answered(settings, tmp_path, 600)
     records = Records()
     expected: dict[int, list[tuple[bytes | None, dict[str, object], list[tuple[str, bytes]]]]] = {}
@@ -38,6 +47,7 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
         )  # fmt: skip
         why = reasons(judgement, source.rejected)
         extra = []
+        stood.update(zip(judgement.seqs.tolist(), frame.places, strict=True))
         for i, (place, verdict) in enumerate(zip(frame.places, verdicts(judgement), strict=True)):
             where = {"topic": "the.documents", "partition": place.partition, "offset": place.offset}
             extra.append({"source": where, "detected_at": source.signed_at})
@@ -46,6 +56,13 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
                 value["time"] = None if place.time == NO_TIME else place.time
                 if i in why:
                     value |= {"reason": why[i].reason, "detail": why[i].detail}
+                if judgement.stood[i] and (value["kind"] != "unique" or "heir" in value):
+                    value["gone"] = True
+                if "heir" in value:
+                    heir = stood[value["heir"]["seq"]]
+                    assert json.loads(heir.id) == value["heir"]["id"]
+                    place_of = {"topic": "the.documents", "partition": heir.partition, "offset": heir.offset}
+                    value["heir_source"], heirs = place_of, heirs + 1
                 text = json.loads(place.id)
                 key = None if text is None else str(text).encode("utf-8", "surrogatepass")
                 expected.setdefault(place.partition, []).append((key, value, place.headers))
@@ -66,10 +83,13 @@ def test_records_are_the_embedded_ones_with_their_source(tmp_path: Path, shards:
     every = [json.loads(value) for rows in records.verdicts.values() for _, value, *_ in rows]
     assert records.documents == len(every)
     assert {kind.label: number for kind, number in records.kinds.items()} == {
-        kind.label: sum(value["kind"] == kind.label for value in every) for kind in KINDS
+        kind.label: number for kind in Kind if (number := sum(value["kind"] == kind.label for value in every))
     }
-    assert all(records.kinds[kind] for kind in KINDS)
-    assert {value["reason"] for value in every if "reason" in value} == {"not_json", "empty", "id_reused"}
+    changing = settings.updates
+    assert set(records.kinds) == ({*Kind} if changing else {*KINDS})
+    reasons_given = {value["reason"] for value in every if "reason" in value}
+    assert reasons_given == {"not_json", "empty", *(() if changing else ("id_reused",))}
+    assert (heirs > 3) == changing == any(value.get("gone") for value in every)
     assert sum(map(len, records.pairs.values())) > 20
     sizes = [
         len(key or b"") + len(value) + sum(len(name) + len(content) for name, content in headers)

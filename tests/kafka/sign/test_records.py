@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +81,56 @@ def test_a_record_without_a_value_is_refused_by_name(format: str) -> None:
     ]  # fmt: skip
     assert found.ids == ([b"null"] * 2 if format == "json" else [b'"k"'] * 2)
     assert found.ends.tolist() == [0, 0]
+
+
+UPDATE: Any = {"on_same_id": "update"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "id", "reason"),
+    [
+        ("string", b"a1", b'"a1"', None),
+        ("string", b"17", b'"17"', None),
+        ("string", b'"a1"', b'"\\"a1\\""', None),
+        ("string", b"k" * 5000, b"null", "id_too_long"),
+        ("string", b"\xff", b"null", "not_utf8"),
+        ("string", b"", b"null", "no_key"),
+        ("json", b"17", b"17", None),
+        ("json", b' "\\u00e4" ', '"ä"'.encode(), None),
+        ("json", b"a1", b"null", "not_json"),
+        ("json", b"[" * 100_000, b"null", "not_json"),
+        ("json", b"1.5", b"null", "wrong_type"),
+        ("json", b"NaN", b"null", "wrong_type"),
+        ("json", b"\xff", b"null", "not_utf8"),
+        ("json", None, b"null", "no_key"),
+    ],
+)
+def test_a_tombstone_deletes_the_id_that_is_its_key(
+    kind: Any, key: bytes | None, id: bytes, reason: str | None
+) -> None:
+    settings = KafkaSettings(**UPDATE, key_is_id=kind, time_field="ts")
+    records = [record(None, key), record(b'{"id":"b","text":"x","ts":7000}', b"b"), record(b"", key), record(None, key)]
+    found = columns_of(records, settings)
+    assert found.ids == [id, b'"b"', b"null", id] and found.texts == b"x"
+    assert found.deleted == ([] if reason else [0, 3])
+    assert [why.reason for _, why in sorted(found.rejected.items())] == (
+        [reason] * (reason is not None) + ["no_value"] + [reason] * (reason is not None)
+    )
+    assert found.times.tolist() == [NO_TIME, 7_000_000, NO_TIME, NO_TIME]
+    assert columns_of(records, KafkaSettings(**UPDATE, key_is_id=kind)).times.tolist() == [1_700_000_000_000] * 4
+
+
+def test_a_record_deletes_by_a_field_and_a_text_by_a_tombstone() -> None:
+    values = [b'{"id":"a","gone":true,"ts":7}', b'{"id":"a","text":"x","gone":false,"ts":7}', b'{"id":"c","gone":true}']
+    found = columns_of(
+        [record(value) for value in values], KafkaSettings(**UPDATE, deleted_field="gone", time_field="ts")
+    )
+    assert (found.deleted, found.texts, found.rejected) == ([0, 2], b"x", {})
+    assert found.times.tolist() == [7000, 7000, NO_TIME]
+    text = KafkaSettings(**UPDATE, document_format="text", key_is_id="string")
+    found = columns_of([record(b"x", b"a"), record(None, b"a"), record(b"", b"a"), record(None, None)], text)
+    assert found.ids == [b'"a"', b'"a"', b'"a"', b"null"] and found.deleted == [1] and found.texts == b"x"
+    assert {i: why.reason for i, why in found.rejected.items()} == {2: "no_value", 3: "no_key"}
 
 
 @pytest.mark.parametrize("format", ["json", "text"])

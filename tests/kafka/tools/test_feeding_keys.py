@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import orjson
 import pytest
 
-from stream_lsh.documents.fields import LINE_ID
+from stream_lsh.documents.fields import LINE_ID, Fields, id_text
+from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.delete import lines
 from stream_lsh.kafka.tools.produce import LeftOut, Reader
 
 
-def key(line: bytes, field: str | None = None) -> bytes | None:
-    return Reader(KafkaSettings(), field, LeftOut())._key(line)
+def key(line: bytes, field: str | None = None, **given: Any) -> bytes | None:
+    return Reader(KafkaSettings(**given), field, LeftOut())._key(line)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,14 @@ def key(line: bytes, field: str | None = None) -> bytes | None:
 )
 @pytest.mark.parametrize("text", [b'"x"', b'"\\ud800"', b"1e999", b"123456789012345678901234567890"])
 def test_whatever_else_is_in_the_line(id: bytes, expected: bytes | None, text: bytes) -> None:
-    assert key(b'{"id": ' + id + b', "text": ' + text + b"}") == expected
+    line = b'{"id": ' + id + b', "text": ' + text + b"}"
+    assert key(line) == expected
+    # As a tombstone's key is read: a text has its quotes, a number is the same.
+    as_json = key(line, on_same_id="update", key_is_id="json")
+    if expected is None:
+        assert as_json is None
+    else:
+        assert as_json == (id_text(json.loads(id)) if id.startswith(b'"') else expected)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +59,22 @@ def test_lines_without_a_key(line: bytes) -> None:
 def test_other_fields() -> None:
     assert key(b'{"id": "a", "page": {"url": "u"}, "n": 1e999}', "page.url") == b"u"
     assert key(b'{"id": "a"}', LINE_ID) is None
+
+
+def test_a_deletion_has_the_key_of_the_documents() -> None:
+    def sent(*ids: str | int, **given: Any) -> list[tuple[bytes | None, bytes | None]]:
+        settings = KafkaSettings(on_same_id="update", **given)
+        return [(line.key, line.value) for some in lines(settings, ids) for line in some]
+
+    assert sent("a", "ä", "17", key_is_id="string") == [(b"a", None), ("ä".encode(), None), (b"17", None)]
+    assert sent("a", 17, "17", key_is_id="json") == [(b'"a"', None), (b"17", None), (b'"17"', None)]
+    gone = sent("a", 17, deleted_field="x.gone", id_field="meta.id")
+    assert gone == [(b"a", b'{"meta.id":"a","x.gone":true}'), (b"17", b'{"meta.id":17,"x.gone":true}')]
+    document = orjson.loads(gone[0][1] or b"")
+    assert Fields("meta.id", deleted_field="x.gone").extract(document).deleted
+    assert len(sent(*map(str, range(2500)), key_is_id="json")) == 2500
+    with pytest.raises(UsageError, match="17 is a number, and with key_is_id = string ids are texts"):
+        sent(17, key_is_id="string")
+    for id in ("\ud800", "x" * 5000):
+        with pytest.raises(UsageError):
+            sent(id, key_is_id="string")

@@ -43,7 +43,7 @@ def feed(settings: KafkaSettings, *names: Path, **options: Any) -> tuple[Sent, F
     return asyncio.run(feeder.run()), feeder
 
 
-async def records(settings: KafkaSettings, count: int) -> list[Any]:
+async def records(settings: KafkaSettings, count: int | None) -> list[Any]:
     """All records of the documents topic, by partition and offset."""
     topic = Topics.of(settings).documents
     found = []
@@ -51,7 +51,9 @@ async def records(settings: KafkaSettings, count: int) -> list[Any]:
         partitions = [TopicPartition(topic, number) for number in range(3)]
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
-        assert sum((await consumer.end_offsets(partitions)).values()) == count
+        there = sum((await consumer.end_offsets(partitions)).values())
+        count = there if count is None else count
+        assert there == count
         while len(found) < count:
             for batch in (await consumer.getmany(timeout_ms=1000)).values():
                 found += batch
@@ -181,6 +183,10 @@ async def put(settings: KafkaSettings) -> None:
             await producer.send(topics.verdicts, b'{"id":"a"}', key=b"a", partition=1)
             await producer.send(topics.verdicts, b'{"id":"b"}', key=b"b", partition=2)
             await producer.send(topics.unique, b"as it came", partition=0)
+            gone = [("other", b"x"), ("id", b'"a"')]
+            await producer.send(topics.unique, None, key=b"a", partition=0, headers=gone)
+            place = [("heir-topic", b"t"), ("heir-partition", b"3"), ("heir-offset", b"70")]
+            await producer.send(topics.unique, None, key=b"a", partition=0, headers=[*gone, ("heir", b"17"), *place])
         await producer.begin_transaction()
         await producer.send(topics.verdicts, b'{"id":"never"}', key=b"c", partition=1)
         await producer.send(topics.unique, b"never", partition=2)
@@ -196,7 +202,12 @@ def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
     assert asyncio.run(collect(settings, "verdicts")) == []
     asyncio.run(put(settings))
     assert sorted(asyncio.run(collect(settings, "verdicts"))) == [b'{"id":"a"}', b'{"id":"b"}']
-    assert asyncio.run(collect(settings, "unique")) == [b"as it came"]
+    unique = asyncio.run(collect(settings, "unique"))
+    assert unique[0] == b"as it came"
+    assert list(map(json.loads, unique[1:])) == [
+        {"id": "a", "deleted": True, "heir": None, "at": None},
+        {"id": "a", "deleted": True, "heir": 17, "at": {"topic": "t", "partition": 3, "offset": 70}},
+    ]
     letters = [json.loads(line) for line in asyncio.run(collect(settings, "dead-letters"))]
     assert [letter["offset"] for letter in letters] == [0, 1, 2]
     assert letters[0]["headers"] == {"reason": "not_json", "stream-lsh.offset": "17"}
@@ -254,6 +265,11 @@ def test_the_commands(broker: Any, prefix: str, tmp_path: Path) -> None:
     assert sorted(verdicts.stdout.splitlines()) == [b'{"id":"a"}', b'{"id":"b"}'], verdicts
     one = command("tail", "verdicts", "--from-beginning", "--limit", "1", settings=settings)
     assert (one.returncode, one.stdout.count(b"\n")) == (0, 1)
+    for option, ids, last in (("--key-is-id=string", b"a\n", None), ("--deleted-field=gone", b"b\n", b'"gone":true}')):
+        deleted = command("delete", "-", option, settings=settings, stdin=ids)
+        assert (deleted.returncode, deleted.stdout, b"1 deletion sent to" in deleted.stderr) == (0, b"", True), deleted
+        found = [record for record in asyncio.run(records(settings, None)) if record.key == ids.strip()]
+        assert found[-1].value is None if last is None else found[-1].value.endswith(last)
     wrong = command("tail", "verdict", settings=settings)
     assert wrong.returncode == 2
 

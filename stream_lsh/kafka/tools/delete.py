@@ -1,0 +1,56 @@
+"""Deletions by hand, as records of the documents topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import orjson
+
+from stream_lsh.documents.fields import LINE_ID, Refused, id_text
+from stream_lsh.errors import UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.produce import Line
+
+TOGETHER = 1000
+
+
+def check(settings: KafkaSettings) -> None:
+    """Whether it is known how a record says that an id is deleted.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if settings.key_is_id is None and settings.deleted_field is None:
+        raise UsageError(
+            "nothing says how records delete: give --key-is-id or --deleted-field, as the workers have it (or --state, "
+            "to delete from an index on this machine)"
+        )
+    if settings.id_field == LINE_ID:
+        raise UsageError(f"with id_field = {LINE_ID} the ids are places in topics: nothing can be deleted by its id")
+
+
+def lines(settings: KafkaSettings, ids: Iterable[str | int]) -> Iterator[list[Line]]:
+    """The records that delete these ids: tombstones, or objects where keys are no ids.
+
+    Raises:
+        UsageError: an id is none.
+    """
+    numbered = enumerate(ids, 1)
+    while some := list(islice(numbered, TOGETHER)):
+        yield [_line(settings, id, number) for number, id in some]
+
+
+def _line(settings: KafkaSettings, id: str | int, number: int) -> Line:
+    try:
+        json = id_text(id)
+        plain = str(id).encode()
+    except (Refused, UnicodeEncodeError) as error:
+        raise UsageError(f"{str(id)[:100]!a}: {error}") from None
+    if settings.key_is_id is None:
+        assert settings.deleted_field is not None, "`check` has seen to it"
+        value = b"{%b:%b,%b:true}" % (orjson.dumps(settings.id_field), json, orjson.dumps(settings.deleted_field))
+        return Line(plain, value, "the ids", number)
+    if settings.key_is_id == "string" and not isinstance(id, str):
+        raise UsageError(f"{id} is a number, and with key_is_id = string ids are texts: give '\"{id}\"'")
+    return Line(json if settings.key_is_id == "json" else plain, None, "the ids", number)
