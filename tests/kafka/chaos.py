@@ -23,10 +23,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
-from feeding import POSTS, Feed, feed_of, lines, records_of
+from feeding import POSTS, Feed, changing, feed_of, lines, records_of
 from harness import ROLES, Pipeline, Worker
 from proxy import Proxy, proxied_broker
 
@@ -320,16 +321,20 @@ def run(
     delivery: str = "exactly_once",
     shards: int = SHARDS,
     against: str = "any",
+    *,
+    updates: bool = False,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
-        broker: runs, and advertises the proxy too.
+        broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too.
 
     Raises:
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
     """
     records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
+    records = changing(records, seed) if updates else records
+    given: dict[str, Any] = {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
     proxy.delay, proxy.jitter = 0.0005, 0.002
     with Pipeline(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
@@ -337,7 +342,7 @@ def run(
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memory_documents=2000, frame_documents=200, give_up_seconds=300, against=against,
         decided_after=1000 if against == "unique" and shards > 1 else 4000,
-        standbys=seed % 2, delivery=delivery,
+        standbys=seed % 2, delivery=delivery, **(given if updates else {}),
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
         chaos.say(f"seed {seed}, {len(records)} documents in {seconds:.0f} s")
@@ -380,6 +385,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1, help="so many, with the seeds that follow")
     parser.add_argument("--shards", type=int, default=SHARDS)
     parser.add_argument("--against", default="any", choices=("any", "unique"))
+    parser.add_argument("--updates", action="store_true", help="documents are replaced and deleted, too")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.
@@ -393,7 +399,10 @@ def main() -> None:
         try:
             broker.start()
             n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
-            run(data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against)
+            run(
+                data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against,
+                updates=given.updates,
+            )  # fmt: skip
         finally:
             proxy.close()
             broker.stop()

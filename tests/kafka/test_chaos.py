@@ -33,15 +33,17 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.first
 @pytest.mark.parametrize(
-    ("shards", "against"),
+    ("shards", "against", "updates"),
     [
-        (SHARDS, "any"),
-        (2, "unique"),
-        pytest.param(1, "unique", marks=only_long),
+        (SHARDS, "any", False),
+        (2, "unique", False),
+        pytest.param(1, "unique", False, marks=only_long),
+        (1, "unique", True),
     ],
 )
-def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str) -> None:
-    """With and without decisions that shards are told later; generations begin in the middle of frames."""
+def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str, updates: bool) -> None:
+    """With and without decisions that shards are told later, with updates and deletions; generations begin in the
+    middle of frames."""
     counts = run(
         shared_data,
         tmp_path,
@@ -52,6 +54,7 @@ def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int,
         max(DOCUMENTS, int(MINUTES * 6000)),
         shards=shards,
         against=against,
+        updates=updates,
     )
     assert len(counts) == 12  # kinds of events
 
