@@ -136,7 +136,8 @@ def dropped(store: Store, group: int) -> Iterator[Member]:
         found, ids, sources = decoded(value, MEMBER, "id", "source")
         columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
         for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
-            yield Member(seq, id, time, source, Kind(kind), similarity, *gone.by.get(seq, STAYS), seq in updates)
+            went, until = gone.by.get(seq, STAYS)
+            yield Member(seq, id, time, source, Kind(kind), similarity, went, until, seq in updates)
 
 
 def kept(store: Store, group: Group) -> Iterator[Member]:
@@ -145,7 +146,8 @@ def kept(store: Store, group: Group) -> Iterator[Member]:
     updates = gone.updates
     for seq, id in sorted({**gone.kept, group.seq: group.id}.items()):
         time, source = founder(store, seq)
-        yield Member(seq, id, time, source, Kind.UNIQUE, None, *gone.by.get(seq, STAYS), seq in updates)
+        went, until = gone.by.get(seq, STAYS)
+        yield Member(seq, id, time, source, Kind.UNIQUE, None, went, until, seq in updates)
 
 
 def members(store: Store, group: Group) -> Iterator[Member]:
