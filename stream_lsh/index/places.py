@@ -1,6 +1,7 @@
 """Where the rows of a shard stood in the inputs: an heir's text is there, and kept nowhere else.
 
-A value has the rows of one input and one generation that a commit brought, and goes with the generation.
+A value has rows of one input and one generation that a commit brought, and goes with the generation. It has few enough
+that reading one for an heir is cheap; the one read last is kept, as heirs are often asked for in their order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from stream_lsh.errors import DamagedError
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import PLACES, Store, rows_key
 
+ROWS = 4096  # in a value
+
 Place = tuple[bytes, int, int]
 """The name of an input, and two numbers that say where in it."""
 _Part = tuple[int, bytes, NDArray[np.int64]]
@@ -32,6 +35,7 @@ class Places:
         self._store = store
         self._parts: list[_Part] = []  # since the last commit
         self._firsts: list[int] = []
+        self._read: _Part | None = None  # the one that was read last
 
     def add(self, name: bytes, row_of: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]) -> None:
         """Remember those documents of an input that became rows (-1: none), and their two numbers."""
@@ -51,10 +55,13 @@ class Places:
             _, name, places = self._parts[bisect_right(self._firsts, row) - 1]
         else:
             number, _ = self._shard.generation_until(row)
-            found = self._store.before(PLACES, self._shard.number, number, row)
-            if found is None:
-                return None
-            name, places = self._decoded(found[1], number)
+            known = self._read
+            if known is None or known[0] != number or not known[2][0, 0] <= row <= known[2][0, -1]:
+                found = self._store.before(PLACES, self._shard.number, number, row)
+                if found is None:
+                    return None
+                known = self._read = number, *self._decoded(found[1], number)
+            _, name, places = known
         at = int(np.searchsorted(places[0], row))
         if at == places.shape[1] or places[0, at] != row:
             return None
@@ -69,12 +76,12 @@ class Places:
     def _values(self) -> Iterator[tuple[bytes, bytes]]:
         compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
         for (number, name), parts in groupby(self._parts, key=lambda part: part[:2]):
-            places = np.concatenate([part[2] for part in parts], axis=1)
-            steps = np.diff(places, axis=1, prepend=0)
-            yield (
-                rows_key(PLACES, self._shard.number, number, int(places[0, 0])),
-                name + b"\n" + compressor.compress(steps.tobytes()),
-            )
+            every = np.concatenate([part[2] for part in parts], axis=1)
+            for begin in range(0, every.shape[1], ROWS):
+                places = every[:, begin : begin + ROWS]
+                steps = np.diff(places, axis=1, prepend=0)
+                key = rows_key(PLACES, self._shard.number, number, int(places[0, 0]))
+                yield key, name + b"\n" + compressor.compress(steps.tobytes())
 
     def _decoded(self, value: bytes, generation: int) -> tuple[bytes, NDArray[np.int64]]:
         name, _, packed = value.partition(b"\n")
