@@ -32,6 +32,7 @@ bench:
 	$(BIN)/python -m bench.growth --out $(OUT)
 	$(BIN)/python -m bench.forgetting --out $(OUT)
 	$(BIN)/python -m bench.updates --out $(OUT)
+	$(BIN)/python -m bench.times --out $(OUT)
 
 bench-kafka:
 	$(BIN)/python -m bench.kafka_throughput --out $(OUT)
