@@ -10,6 +10,7 @@ import click
 import pytest
 
 from stream_lsh.cli import main
+from stream_lsh.judging.events import Change
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings import Settings
@@ -85,12 +86,12 @@ def test_the_json_in_the_formats_parses() -> None:
         json.loads(line)
 
 
-def test_every_kind_and_reason_is_described() -> None:
+def test_every_kind_event_and_reason_is_described() -> None:
     text = page("docs/formats.md")
     sources = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "stream_lsh").rglob("*.py")))
     reasons = set(re.findall(r'(?:Refused|Rejection)\(\s*"(\w+)"', sources)) | {EMPTY.reason, ID_REUSED.reason}
     assert {"not_json", "too_large", "bad_time"} <= reasons
-    for name in reasons | {kind.label for kind in Kind}:
+    for name in reasons | {kind.label for kind in Kind} | {change.label for change in Change}:
         assert f"| `{name}` |" in text, name
 
 

@@ -28,7 +28,8 @@ stream-lsh demo --feed --documents 20000 > feed.jsonl
 
 The stories are made up, in eight languages, and some come again as a paper would print them: corrected, updated, cut,
 under another headline, in another site's boilerplate. So it is known what there is to find, and it is compared with
-what was found. Nothing is left behind unless --keep says where.""",
+what was found. One more story spreads, is corrected and withdrawn, with groups and an alert. Nothing is left behind
+unless --keep says where.""",
 )
 @with_options(
     [

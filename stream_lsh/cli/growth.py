@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stream_lsh.cli.image import image
 from stream_lsh.documents.times import NO_TIME
@@ -20,36 +22,41 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Growth:
     """Steps of a group: at each event time, or where there are none at each number in the log, ascending, how many
-    members it had had until then, how many lived, and of how many sources they were."""
+    members it had had until then, how many lived, and of how many sources they were; and how many new versions of
+    members came just then."""
 
     timed: bool
     at: Sequence[int]
     members: Sequence[int]
     living: Sequence[int]
     sources: Sequence[int]
+    updates: Sequence[int]
 
 
 def growth(members: Iterable[Member]) -> Growth:
-    """That of a group whose versions are given in the order of the log. What has no time came with the one before."""
+    """That of a group whose versions are given in the order of the log. What has no time came, or went, with the ones
+    before it."""
     versions = list(members)
+    seqs, latest = [member.seq for member in versions], list(accumulate((member.time for member in versions), max))
     timed = any(member.time != NO_TIME for member in versions)
-    changes: list[tuple[int, int, int, bytes]] = []  # when; members and living members more; source
+    changes: list[tuple[int, int, int, bytes, int]] = []  # when; members and living members more; source; new versions
     now = min((member.time for member in versions if member.time != NO_TIME), default=NO_TIME)
     for member in versions:
         now = member.time if member.time != NO_TIME else now
         came = now if timed else member.seq
-        changes.append((came, not member.update, 1, member.source))
+        changes.append((came, not member.update, 1, member.source, member.update))
         if member.went is not None:
-            went = max(came, member.until) if timed else member.went
-            changes.append((went, 0, -1, b""))
+            until = member.until if member.until != NO_TIME else latest[bisect_left(seqs, member.went) - 1]
+            went = max(came, until) if timed else member.went
+            changes.append((went, 0, -1, b"", 0))
     had = lives = 0
     sources = {b""}
-    steps: dict[int, tuple[int, int, int]] = {}
-    for at, more, living, source in sorted(changes, key=lambda change: change[0]):
+    steps: dict[int, tuple[int, int, int, int]] = {}
+    for at, more, living, source, update in sorted(changes, key=lambda change: change[0]):
         had, lives = had + more, lives + living
         sources.add(source)
-        steps[at] = had, lives, len(sources) - 1
-    columns = list(zip(*steps.values(), strict=True)) or [(), (), ()]
+        steps[at] = had, lives, len(sources) - 1, update + steps.get(at, (0, 0, 0, 0))[3]
+    columns = list(zip(*steps.values(), strict=True))
     return Growth(timed, list(steps), *map(list, columns))
 
 
@@ -69,12 +76,21 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
             at, found.sources, where="post", color="tab:red", linewidth=1, linestyle="--",
             label=f"sources: {group.sources:,}",
         )  # fmt: skip
+        if any(found.updates):
+            places = [place for place, count in enumerate(found.updates) if count]
+            axes.plot(
+                [at[place] for place in places], [found.living[place] for place in places], "o", color="tab:blue",
+                markersize=4, label=f"new versions: {sum(found.updates):,}",
+            )  # fmt: skip
         axes.set_ylim(bottom=0)
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set(
-            xlabel="event time (UTC)" if found.timed else "number in the log", ylabel="so far",
-            title=f"group {group.group}: {json.loads(group.id)}",
+            xlabel="event time (UTC)" if found.timed else "number in the log", ylabel="documents, and sources",
+            title=f"group {group.group}, for which {json.loads(group.id)} stands",
         )  # fmt: skip
         if found.timed:
-            axes.figure.autofmt_xdate()
+            from matplotlib.dates import ConciseDateFormatter
+
+            formatter: Any = ConciseDateFormatter
+            axes.xaxis.set_major_formatter(formatter(axes.xaxis.get_major_locator(), tz=UTC))
         axes.legend(loc="upper left", fontsize=8)

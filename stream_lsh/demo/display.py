@@ -17,6 +17,8 @@ from rich.text import Text
 from stream_lsh.demo.differences import Piece, differences
 from stream_lsh.demo.feed import DESCRIPTIONS, Feed
 from stream_lsh.demo.score import NO_DOCUMENT, KindScore, Score, Truth, is_edit
+from stream_lsh.demo.spread import Spreading
+from stream_lsh.demo.timeline import timeline
 from stream_lsh.wording import count, duration, per_second, share
 
 NARROW = 84  # columns below which two texts stand under each other
@@ -50,6 +52,7 @@ class Run:
     threshold: float
     seconds: float  # of the job
     folder: Path | None  # where it was kept
+    spread: Spreading
 
 
 def show(console: Console, run: Run, examples: int = 4) -> None:
@@ -57,7 +60,8 @@ def show(console: Console, run: Run, examples: int = 4) -> None:
     for newer, older in choose_examples(run, examples):
         console.print(side_by_side(run, older, newer, console.width))
         console.print()
-    for block in (verdict_table(run), kind_table(run, console.width), quality(run)):
+    story = timeline(run.spread, console.width, NARROW)
+    for block in (verdict_table(run), kind_table(run, console.width), quality(run), story):
         console.print(block)
         console.print()
     console.print(go_on(run), soft_wrap=True)  # a command stays on one line, so that it can be copied
@@ -228,6 +232,7 @@ def go_on(run: Run) -> Text:
             ("what is like one of its texts", f"stream-lsh query {folder}/article.txt --state {folder}/index"),
             ("the same with a lower threshold", f"stream-lsh pairs {folder}/feed.jsonl {fields} --threshold 0.5"),
             ("how good that is", f"stream-lsh evaluate {folder}/feed.jsonl {fields} --threshold 0.5"),
+            ("who printed the story that spreads", f"stream-lsh groups 0 --state {folder}/spread/index"),
             ("your own documents", "stream-lsh dedup your.jsonl --state index --unique unique.jsonl"),
         ]
     lines = Text()

@@ -1,4 +1,4 @@
-"""The demo: write a feed, run the real job on it, compare what it found with the truth."""
+"""The demo: write feeds, run the real job on them, compare what it found with the truth."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from stream_lsh.demo.display import Run
 from stream_lsh.demo.feed import Feed, make_feed
 from stream_lsh.demo.score import Truth, find_truth, score
+from stream_lsh.demo.spread import run_spread
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Progress
 from stream_lsh.settings import Settings
@@ -21,7 +22,8 @@ OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
 
 
 def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progress], None], *, kept: bool) -> Run:
-    """Write feed.jsonl, labels.jsonl, truth.tsv and article.txt to `folder`, and what the job makes of the feed.
+    """Write feed.jsonl, labels.jsonl, truth.tsv and article.txt to `folder`, and what the job makes of the feed; and to
+    `folder`/spread a story that spreads.
 
     Raises:
         StreamLshError, OSError: as the job does.
@@ -41,7 +43,7 @@ def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progre
     verdicts = _read(outputs["verdicts"])
     return Run(
         feed, verdicts, truth, score(feed, truth, verdicts), settings.threshold, summary.seconds,
-        folder if kept else None,
+        folder if kept else None, run_spread(folder / "spread", seed, settings),
     )  # fmt: skip
 
 

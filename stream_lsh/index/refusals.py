@@ -48,5 +48,7 @@ def plainly(where: Path) -> Iterator[None]:
     """Raise what the system refuses inside as a StateError."""
     try:
         yield
+    except BrokenPipeError:  # nobody reads what is written meanwhile, which is no fault of these files
+        raise
     except OSError as error:
         raise refused(error.filename or where, error) from None

@@ -49,7 +49,10 @@ class Ending:
         """`reached` before each of the next documents int64[n], which have these log times and numbers, ascending."""
         slots = log // self._slot
         begins = np.flatnonzero(np.diff(slots, prepend=self._marks[-1, 0]) > 0)
-        self._marks = np.concatenate([self._marks, np.column_stack([slots[begins], seqs[begins]])])
+        marks = np.column_stack([slots[begins], seqs[begins]])
+        if self._marks[-1, 0] < 0:  # whether log time had begun for those before the first time, batches decide
+            marks[:1, 1] = 0
+        self._marks = np.concatenate([self._marks, marks])
         oldest = np.searchsorted(self._marks[:, 0], slots - self._slots)
         steps = AT_ONCE * np.arange(1, len(log) + 1)
         reached = steps + np.minimum(self.reached, np.minimum.accumulate(self._marks[oldest, 1] - steps))

@@ -96,6 +96,11 @@ def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
     assert "keeps no groups" in without.stderr and "feed it again into a new folder with --groups" in without.stderr
 
 
+def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
+    with pytest.raises(BrokenPipeError), whole(folder / "index", 0):
+        raise BrokenPipeError
+
+
 def test_a_source_field_is_for_groups(folder: Path, tmp_path: Path) -> None:
     done = stream_lsh("dedup", str(folder / "feed"), "--source-field", "outlet")
     assert done.exit_code == 2
@@ -111,9 +116,12 @@ def test_the_growth_of_a_group() -> None:
         Member(2, b'"c"', 30, b'"x"', near, 0.9), Member(3, b'"b"', 40, b'"y"', near, 0.9, update=True),
         Member(4, b'"d"', none, b"", near, 0.9, 9, none), Member(6, b'"e"', 15, b'"z"', near, 0.9),
     ])  # fmt: skip
-    assert found == Growth(True, [10, 15, 20, 30, 40, 60], [1, 2, 3, 4, 5, 5], [1, 2, 3, 4, 4, 3], [1, 2, 3, 3, 3, 3])
+    assert found == Growth(
+        True, [10, 15, 20, 30, 40, 60], members=[1, 2, 3, 4, 5, 5], living=[1, 2, 3, 4, 4, 3],
+        sources=[1, 2, 3, 3, 3, 3], updates=[0, 0, 0, 0, 1, 0],
+    )  # fmt: skip
     found = growth([Member(3, b'"a"', none, b"", Kind.UNIQUE, None, 8), Member(5, b'"b"', none, b"", near, 0.9)])
-    assert found == Growth(False, [3, 5, 8], [1, 2, 2], [1, 2, 1], [0, 0, 0])
+    assert found == Growth(False, [3, 5, 8], [1, 2, 2], [1, 2, 1], [0, 0, 0], [0, 0, 0])
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

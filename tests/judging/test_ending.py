@@ -44,5 +44,9 @@ def test_it_is_a_function_of_the_log(
 
 
 def test_what_was_rejected_before_the_first_time() -> None:
-    ending = Ending(MINUTE)
-    assert ending.enter(np.array([-1, -1, 10**12, 10**12 + 10 * MINUTE]), np.arange(4)).tolist() == [0, 0, 2, 3]
+    """It has no log time yet, or, if it came in one batch with the first time, that one."""
+    for before in (-1, 10**12):
+        ending = Ending(MINUTE)
+        log = [before, before, 10**12, 10**12 + 10 * MINUTE, 10**12 + 10 * MINUTE]
+        assert ending.enter(np.array(log), np.arange(5)).tolist() == [0, 0, 0, 3, 3]
+        assert Ending(MINUTE, ending.slots, ending.reached).slots == ending.slots

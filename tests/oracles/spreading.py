@@ -135,6 +135,8 @@ class Spreading:
 def reached(log: Sequence[int], seqs: Sequence[int], window: int) -> list[int]:
     """Groups with which numbers have ended before each document, slot by slot."""
     slot = max(window // SHARE, LEAST)
+    begin = next((time for time in log if time >= 0), 0)
+    log = [max(time, begin) for time in log]  # it begins with the first event time
     reached, out = 0, []
     for i, now in enumerate(log):
         old = now // slot - 2 * -(-window // slot)
