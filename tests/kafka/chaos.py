@@ -29,6 +29,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 from feeding import POSTS, Feed, changing, feed_of, lines, records_of
 from harness import ROLES, Pipeline, Worker
+from oracle import json_of
 from proxy import Proxy, proxied_broker
 
 from stream_lsh.kafka.client.connection import admin
@@ -333,8 +334,10 @@ def run(
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
     """
     records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
-    records = changing(records, seed) if updates else records
-    given: dict[str, Any] = {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
+    records = changing(records, seed, timed=True) if updates else records
+    given: dict[str, Any] = {
+        "on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string", "time_field": "ts",
+    }  # fmt: skip
     proxy.delay, proxy.jitter = 0.0005, 0.002
     with Pipeline(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
@@ -362,6 +365,8 @@ def run(
             chaos.say("all workers have ended")
             found = pipeline.check()
             assert len(found.documents) >= 0.9 * len(records)
+            kinds = {json_of(record.value)["kind"] for record in found.verdicts}
+            assert ({"deleted", "outdated"} <= kinds) == updates, kinds
             chaos.say(
                 f"all is right: {len(found.documents)} documents, {len(found.verdicts)} verdicts, "
                 f"{len(found.pairs)} pairs, {len(found.unique)} unique, {len(found.dead_letters)} dead letters; "

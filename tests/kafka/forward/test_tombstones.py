@@ -1,0 +1,48 @@
+"""What a verdict says of a kept document that went, as a record of the unique documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka.structs import ConsumerRecord
+
+from stream_lsh.errors import ForeignError
+from stream_lsh.kafka.forward.partition import read_verdict, tombstone
+
+SOURCE = {"topic": "docs", "partition": 3, "offset": 70}
+HEIR = {"heir": {"id": 17, "seq": 4096}, "heir_source": {"topic": "docs", "partition": 1, "offset": 5}}
+WHERE = [("heir-topic", b"docs"), ("heir-partition", b"1"), ("heir-offset", b"5")]
+
+
+def record(value: bytes | None, key: bytes | None, timestamp: int = 7, **more: Any) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord("docs", 3, 9, timestamp, 0, key, value, None, -1, -1, more.get("headers", ()))
+
+
+def said(**more: Any) -> ConsumerRecord[Any, Any]:
+    return record(orjson.dumps({"id": "ä", "kind": "deleted", "source": SOURCE, **more}), "ä".encode(), 8)
+
+
+@pytest.mark.parametrize("key", [b"another key", None])
+@pytest.mark.parametrize(("more", "heir"), [({}, []), (HEIR, [*WHERE, ("heir", b"17")])])
+def test_its_headers_name_who_went_and_the_heir(key: bytes | None, more: dict[str, Any], heir: list[Any]) -> None:
+    document = record(b"whatever", key, headers=(("traceparent", b"00"),))
+    verdict = read_verdict(said(gone=True, **more), "docs")
+    found_key, value, headers, timestamp = tombstone(document, verdict)
+    assert (found_key, value, timestamp) == (key or "ä".encode(), None, 7)
+    assert headers[0] == ("traceparent", b"00")
+    assert sorted(headers[1:]) == sorted([("id", '"ä"'.encode()), *heir])
+    # Of a document that was compacted away there is the verdict.
+    assert tombstone(None, verdict) == ("ä".encode(), None, headers[1:], 8)
+
+
+def test_most_verdicts_say_of_nobody_that_he_went() -> None:
+    assert not read_verdict(said(), "docs").gone
+    assert not read_verdict(said(**HEIR), "docs").gone
+
+
+@pytest.mark.parametrize("more", [{"heir": {"id": 1}}, {"heir": {}, "heir_source": {}}, {"id": 1.5}])
+def test_what_is_no_verdict(more: dict[str, Any]) -> None:
+    with pytest.raises(ForeignError, match="a record is no verdict"):
+        read_verdict(said(**{"gone": True, **more}), "docs")
