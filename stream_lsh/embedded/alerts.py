@@ -1,4 +1,4 @@
-"""The alerts of an index that is being written: what rules remember lies in its store, and counts with its commits."""
+"""The alerts of a log: what rules remember lies in the store of its groups, and counts with its commits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 
 from stream_lsh.alerts.rules import SOURCED, Rule
 from stream_lsh.alerts.watch import Seen, Watch
-from stream_lsh.documents.columns import Batch
-from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.groups import Groups, chosen
 from stream_lsh.embedded.report import Alerted
 from stream_lsh.errors import UsageError
-from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import DELETION, VALID
 from stream_lsh.index.logtime import LogTime
+from stream_lsh.index.store import Store
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind
 
@@ -27,43 +24,50 @@ WATCHED = "alerts/"  # and a number: what a rule remembers of a group or a sourc
 
 
 class Alerts:
-    """What rules say of an index. What is added counts with the commit that writes what `take` gives."""
+    """What rules say of a log. What is added counts with the commit that writes what `take` gives.
 
-    def __init__(self, index: Index, groups: Groups, rules: Sequence[Rule], fact: Mapping[str, Any]) -> None:
-        self._index = index
+    Args:
+        window: whether there is one, whose log times are given. fact: what the store says of them.
+    """
+
+    def __init__(
+        self, store: Store, groups: Groups, rules: Sequence[Rule], fact: Mapping[str, Any], *, window: bool
+    ) -> None:
+        self._window = window
         self._groups = groups
         self._log = LogTime(fact.get("log"))
-        known = ((int(name.removeprefix(WATCHED)), value) for name, value in index.store.items(WATCHED))
+        known = ((int(name.removeprefix(WATCHED)), value) for name, value in store.items(WATCHED))
         self._watch = Watch(rules, known, fact.get("forgotten", 0))
         self._alerts = 0
 
-    def add(self, signed: SignedBatch, judgement: Judgement, batch: Batch, events: Events) -> bytes:
-        """The alerts of a batch that was matched and folded into the groups, as JSON lines."""
-        log = self._log_times(signed, batch.times)
+    def add(
+        self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes],
+        events: Events,
+    ) -> bytes:  # fmt: skip
+        """The alerts of a batch that was folded into the groups, as JSON lines.
+
+        times: int64[n], event times, NO_TIME for what is rejected at once. log, sources: as for the groups.
+        """
+        if not self._window:
+            log = self._log.advance(times)
         places = np.flatnonzero(judgement.kinds <= Kind.EXACT_DUPLICATE)
         seen = Seen(
             places.tolist(), judgement.seqs[places].tolist(), (judgement.kinds[places] != Kind.UNIQUE).tolist(),
             np.isin(places, events.arrivals, assume_unique=True).tolist(), judgement.groups[places].tolist(),
             log[places].tolist(), judgement.similarities[places].tolist(),
-            chosen(batch.sources, places) or [b""] * len(places), self._groups.founder,
+            chosen(sources, places) or [b""] * len(places), self._groups.founder,
         )  # fmt: skip
         lines = []
         for alert in self._watch.look(seen):
             place, group = seen.places[alert.at], b"null"
             if isinstance(alert.subject, int):
                 group = events.arrival(place).json
-            lines.append(alert.line(seen.seqs[alert.at], batch.ids[place], seen.sources[alert.at], group))
+            lines.append(alert.line(seen.seqs[alert.at], judgement.ids[place], seen.sources[alert.at], group))
         self._alerts += len(lines)
         return b"".join(lines)
 
-    def _log_times(self, signed: SignedBatch, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Log times int64[n]: those that the window goes by; without one, the same by the same rule."""
-        if self._index.window is not None:
-            return signed.documents.log
-        return self._log.advance(np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, times, NO_TIME))
-
     def take(self) -> dict[str, Any]:
-        """The facts that the next commit of the index has to write."""
+        """The facts that the next commit has to write."""
         changed = {f"{WATCHED}{number}": value for number, value in self._watch.take().items()}
         return {FACT: {"log": self._log.facts, "forgotten": self._watch.forgotten}, **changed}
 
@@ -80,7 +84,7 @@ def watching(index: Index, groups: Groups, rules: Sequence[Rule]) -> Alerts:
         UsageError: its documents have no times, or no sources, which the rules need.
     """
     check_fields(rules, index.settings.time_field, groups.source_field)
-    return Alerts(index, groups, rules, index.store.named(FACT) or {})
+    return Alerts(index.store, groups, rules, index.store.named(FACT) or {}, window=index.window is not None)
 
 
 def check_fields(rules: Sequence[Rule], time_field: str | None, source_field: str | None) -> None:

@@ -26,7 +26,7 @@ from stream_lsh.embedded.group_store import (
 from stream_lsh.embedded.shelf import Shelf
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import Range
+from stream_lsh.index.store import Range, Store
 from stream_lsh.judging.ending import Ending
 from stream_lsh.judging.events import Change, Events
 from stream_lsh.judging.folding import fold
@@ -43,21 +43,21 @@ Part = tuple[NDArray[Any], NDArray[np.int64], Sequence[list[bytes]]]
 
 
 class Groups:
-    """The groups of an index that is being written. What is added counts with the commit that writes what `take` gives.
+    """The groups of a log, in a store. What is added counts with the commit that writes what `take` gives.
 
     Args:
-        fact: what the index says of them.
+        window: ms, 0 = nothing is forgotten. fact: what the store says of them.
     """
 
-    def __init__(self, index: Index, fact: Mapping[str, Any]) -> None:
-        self._index = index
+    def __init__(self, store: Store, window: int, fact: Mapping[str, Any]) -> None:
+        self._store = store
         self._fact = dict(fact)
-        self._shelf = Shelf(index.store)
+        self._shelf = Shelf(store)
         self._members: list[Part] = []  # since the last commit
         self._departures: list[Part] = []
         self._ending = None
-        if index.window is not None:
-            self._ending = Ending(index.settings.window_ms, fact.get("slots"), fact.get("ended", 0))
+        if window:
+            self._ending = Ending(window, fact.get("slots"), fact.get("ended", 0))
         self._cleared: int = fact.get("cleared", 0)  # of smaller numbers nothing is in the store any more
 
     @property
@@ -100,7 +100,7 @@ class Groups:
 
     def _clear(self) -> list[Range]:
         """What the store has of groups that have ended, seldom: deleted ranges have their price, too."""
-        ending, store = self._ending, self._index.store
+        ending, store = self._ending, self._store
         if ending is None or not self._cleared < ending.reached == ending.due:
             return []
         begin, end = self._cleared, ending.reached
@@ -141,7 +141,7 @@ class Groups:
         self._members.append((members, judgement.groups[places], [ids, named]))
 
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
-        """What the next commit of the index writes: a fact, values by key (None: it goes), ranges of keys to go."""
+        """What the next commit has to write: a fact, values by key (None: it goes), and ranges of keys that go."""
         shelf, ranges = self._shelf, self._clear()
         reached = self._ending.reached if self._ending is not None else 0
         values: dict[bytes, bytes | None] = {
@@ -213,4 +213,4 @@ def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | Non
             f"the groups of the index in {index.folder} have source_field = {fact['source_field']!r} "
             f"(now {source_field!r}); use that, leave it out, or use another folder"
         )
-    return Groups(index, fact)
+    return Groups(index.store, index.settings.window_ms, fact)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stream_lsh.alerts.rules import Rule
-from stream_lsh.documents.columns import Batch, Fields
+from stream_lsh.documents.columns import NO_TIME, Batch, Fields
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.groups import Groups, opened
@@ -24,6 +24,7 @@ from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index, disk_bytes
+from stream_lsh.index.layout import DELETION, VALID
 from stream_lsh.judging.verdicts import judge
 from stream_lsh.settings import Settings
 
@@ -222,7 +223,9 @@ class _Run:
         if self._groups is not None:
             events = self._groups.add(judgement, batch.times, signed.documents.log, batch.sources)
             if self._alerts is not None:
-                alerts = self._alerts.add(signed, judgement, batch, events)
+                valid = signed.documents.what & np.uint8(VALID | DELETION) != 0
+                times = np.where(valid, batch.times, NO_TIME)
+                alerts = self._alerts.add(judgement, times, signed.documents.log, batch.sources, events)
         if self._places is not None:
             self._places.add(batch, found[0].row_of)
         place_of = self._places.of if self._places is not None else None
