@@ -6,7 +6,7 @@ sequencer gives it its place in the total order, and says which of its documents
 Sections of a frame ("F", version 2) of n documents, little endian:
  0 segments int64[s, 4]: source partition, from, to, first
  1 source partitions int32[n]; 2 offsets int64[n]; 3 ends of the ids uint32[n]; 4 ids; 5 event times int64[n];
- 6 JSON with signed_at, rejected, headers
+ 6 JSON with signed_at, rejected, headers; with a `source_field` two more here: ends of the sources uint32[n]; sources
  7 sizes uint32[n]; 8 fingerprints uint64[n, 2]; 9 signatures [n, K] of one byte a component, or more with few rows
 10 texts: int64[t, 3], shard, documents and bytes of each compressed part; 11 places of the documents in the frame
    uint16; 12 ends of their texts uint32; 13 the compressed parts
@@ -84,7 +84,7 @@ class Source:
 
     partitions int32[n], offsets int64[n]: places in the documents topic. ids: JSON text. times int64[n]: event times
     in ms, or NO_TIME. signed_at: ms since 1970. rejected: by row, refused in parsing. headers: by row, those that are
-    passed through.
+    passed through. sources: who the documents are from, as JSON text, b"" for nobody; empty without a `source_field`.
     """
 
     partitions: NDArray[np.int32]
@@ -94,12 +94,19 @@ class Source:
     signed_at: int
     rejected: dict[int, Rejection] = field(default_factory=dict)
     headers: dict[int, Headers] = field(default_factory=dict)
+    sources: list[bytes] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def sections(self) -> list[Section]:
-        """The columns, to be packed; `COUNT` of them."""
+    @staticmethod
+    def count(settings: Settings) -> int:
+        """How many sections the columns have."""
+        return 8 if settings.source_field is not None else 6
+
+    def sections(self, settings: Settings) -> list[Section]:
+        """The columns, to be packed; `count` of them."""
+        named = join(self.sources) if settings.source_field is not None else ()
         facts = {
             "signed_at": self.signed_at,
             "rejected": {str(i): [r.reason, r.detail, r.size] for i, r in self.rejected.items()},
@@ -109,10 +116,8 @@ class Source:
         }
         return [
             np.ascontiguousarray(self.partitions, np.int32), np.ascontiguousarray(self.offsets, np.int64),
-            *join(self.ids), np.ascontiguousarray(self.times, np.int64), orjson.dumps(facts),
+            *join(self.ids), np.ascontiguousarray(self.times, np.int64), orjson.dumps(facts), *named,
         ]  # fmt: skip
-
-    COUNT = 6
 
     @classmethod
     def of(cls, sections: Sequence[memoryview]) -> Source:
@@ -121,9 +126,11 @@ class Source:
         Raises:
             FormatError: if the columns do not fit together.
         """
-        partitions, offsets, ends, ids, times, facts = sections
-        names = split(ends, ids)
+        partitions, offsets, ends, ids, times, facts, *named = sections
+        names, sources = split(ends, ids), split(*named) if named else []
         n = len(names)
+        if named and len(sources) != n:
+            raise FormatError(f"a frame is damaged: it has {len(sources)} sources of {n} documents")
         try:
             found = orjson.loads(facts)
             return cls(
@@ -131,6 +138,7 @@ class Source:
                 found["signed_at"],
                 {int(i): Rejection(*why) for i, why in found["rejected"].items()},
                 {int(i): [(k, v.encode("latin-1")) for k, v in pairs] for i, pairs in found["headers"].items()},
+                sources,
             )  # fmt: skip
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"a frame is damaged: its facts cannot be read ({error})") from None
@@ -174,7 +182,7 @@ class Frame:
         return pack(
             b"F", VERSION, settings.fingerprint,
             [
-                self.segments, *self.source.sections(), self.sizes, self.fingerprints, self.signatures,
+                self.segments, *self.source.sections(settings), self.sizes, self.fingerprints, self.signatures,
                 np.array(heads, np.int64),
                 b"".join([frame.documents.astype(np.uint16).tobytes() for _, frame in texts]),
                 b"".join([frame.ends.tobytes() for _, frame in texts]),
@@ -190,8 +198,9 @@ class Frame:
             FormatError: naming what is wrong, and the remedy.
         """
         sections = _sections(data, settings)
-        source = Source.of(sections[1 : 1 + Source.COUNT])
-        sizes, fingerprints, signatures, heads, documents, ends, payloads, acts = sections[1 + Source.COUNT :]
+        columns = 1 + Source.count(settings)
+        source = Source.of(sections[1:columns])
+        sizes, fingerprints, signatures, heads, documents, ends, payloads, acts = sections[columns:]
         n, k = len(source), settings.signing.signature_size
         kind = np.dtype(f"u{component_bytes(settings.signing.rows)}")
         actions = column(acts, np.uint8, n if len(acts) else 0)
@@ -207,7 +216,7 @@ class Frame:
 
 def _sections(data: bytes | memoryview, settings: Settings) -> list[memoryview]:
     sections = unpack(b"F", VERSION, settings.fingerprint, data)
-    if len(sections) != 9 + Source.COUNT:
+    if len(sections) != 9 + Source.count(settings):
         raise FormatError(f"a frame is damaged: it has {len(sections)} parts")
     if not settings.updates:
         undefined(sections[-1], "frame", "actions")

@@ -67,7 +67,7 @@ class Reply:
 
     def encode(self, settings: Settings) -> bytes:
         m = self.matches
-        source = [] if self.source is None else self.source.sections()
+        source = [] if self.source is None else self.source.sections(settings)
         accepted: Section = b"" if self.accepted is None else self.accepted.astype(np.uint8)
         known, of = m.known >= 0, m.of >= 0
         groups: Section = m.group if (m.group != NO_GROUP).any() else b""
@@ -105,7 +105,7 @@ class Reply:
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
         columns = _COLUMNS + settings.late + _MORE * settings.updates
-        if len(s) not in (columns, columns + Source.COUNT) or len(s[0]) != _HEAD.size:
+        if len(s) not in (columns, columns + Source.count(settings)) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")
         shard, offset, predecessor = _HEAD.unpack(s[0])
         names = split(s[1], s[2])

@@ -45,6 +45,21 @@ def source() -> Source:
     return Source(*places, found.ids, found.times, 1_700_000_000_000, rejected, headers)
 
 
+def test_sources_come_back_where_there_is_a_field_for_them() -> None:
+    settings = SETTINGS.model_copy(update={"source_field": "outlet"})
+    sources = [b'"wire"', b"", b"7", b'"\\ud800"']
+    made = replace(frame(), source=replace(source(), sources=sources))
+    assert Frame.decode(made.encode(settings), settings).source.sources == sources
+    said = replace(reply(), source=made.source)
+    found = Reply.decode(said.encode(settings), settings).source
+    assert found is not None and found.sources == sources
+    assert Frame.decode(made.encode(SETTINGS), SETTINGS).source.sources == []
+    with pytest.raises(FormatError, match="parts"):
+        Frame.decode(made.encode(SETTINGS), settings)
+    with pytest.raises(FormatError, match="3 sources of 4"):
+        Frame.decode(replace(made, source=replace(made.source, sources=sources[:3])).encode(settings), settings)
+
+
 def frame() -> Frame:
     return Frame.of(SIGNER, SETTINGS, parsed(), np.array([[0, 5, 7, 1], [7, 1 << 40, (2 << 40) + 1, 0]]), source())
 

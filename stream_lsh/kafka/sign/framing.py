@@ -175,7 +175,7 @@ class Framer:
         if n == 1 and len(data) > self._largest:
             why = Rejection("too_large", f"its frame would have {len(data)} bytes, more than {self._largest}")
             found = batch.columns
-            refused = Columns(found.ids, b"", np.zeros(1, np.int64), found.times, {0: why})
+            refused = Columns(found.ids, b"", np.zeros(1, np.int64), found.times, {0: why}, found.sources)
             data = self._encoded(_Batch(batch.chunks, refused, batch.headers), now)
         positions = {chunk.partition: chunk.ends for chunk in batch.chunks}
         lasts = {chunk.partition: chunk.records[-1] for chunk in batch.chunks if chunk.records}
@@ -187,7 +187,7 @@ class Framer:
         source = Source(
             np.repeat(np.array([chunk.partition for chunk in chunks], np.int32), lengths),
             np.array([record.offset for chunk in chunks for record in chunk.records], np.int64),
-            columns.ids, columns.times, now, columns.rejected, batch.headers,
+            columns.ids, columns.times, now, columns.rejected, batch.headers, columns.sources,
         )  # fmt: skip
         frame = Frame.of(self._signer, settings, columns, _segments(chunks), source)
         if settings.verify == "exact" and len(columns.texts) > 1000:

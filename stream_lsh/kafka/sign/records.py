@@ -27,6 +27,7 @@ def fields_of(settings: KafkaSettings) -> Fields:
         max_document_bytes=settings.max_document_bytes,
         match_within=settings.match_within,
         deleted_field=settings.deleted_field,
+        source_field=settings.source_field,
     )
 
 

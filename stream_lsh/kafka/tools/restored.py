@@ -62,7 +62,10 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
             rejected[place] = source.rejected.get(i, why.get(i, EMPTY))
     headers = {place: source.headers[i] for place, i in enumerate(rows) if i in source.headers}
     ids, times = [source.ids[i] for i in rows], source.times[rows]
-    found = Source(source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, rejected, headers)
+    sources = [source.sources[i] for i in rows] if source.sources else []
+    found = Source(
+        source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, rejected, headers, sources
+    )
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     deleted = [place for place, i in enumerate(rows) if i in gone]
     columns = Columns(ids, b"".join(texts), ends, times, rejected, deleted=deleted)
@@ -88,8 +91,11 @@ def pieces(columns: Columns, source: Source, most: int) -> Iterator[tuple[Column
         ids, times = source.ids[part], source.times[part]
         yield (
             columns.part(first, min(first + most, len(source))),
-            Source(source.partitions[part], source.offsets[part], ids, times, source.signed_at, rejected, headers),
-        )
+            Source(
+                source.partitions[part], source.offsets[part], ids, times, source.signed_at, rejected, headers,
+                source.sources[part],
+            ),
+        )  # fmt: skip
 
 
 def nothing() -> tuple[Columns, Source]:
