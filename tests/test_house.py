@@ -28,7 +28,7 @@ FLOORS = (
     ("kafka.topics",),
     ("kafka.run",),
     ("kafka.group",),
-    ("kafka.match", "kafka.judge", "kafka.forward", "kafka.sequence"),
+    ("kafka.match", "kafka.judge", "kafka.forward", "kafka.sequence", "kafka.grouping"),
     ("kafka.sign",),  # signers read what the sequencer has accepted
     ("kafka.tools",),
     ("evaluation",),

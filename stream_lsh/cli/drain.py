@@ -48,7 +48,7 @@ are told to --resume, also in workers that are started later; documents wait in 
             section=RUNNING, help="how long to wait",
         ),
         quiet_option(),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context

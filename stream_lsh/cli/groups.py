@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.growth import draw_growth
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import OUTPUTS, state_option, with_options
+from stream_lsh.cli.options import (
+    INDEX,
+    KAFKA,
+    KAFKA_SECTIONS,
+    OUTPUTS,
+    load_settings,
+    settings_options,
+    with_options,
+)
 from stream_lsh.documents.times import NO_TIME, UNITS
 from stream_lsh.errors import UsageError
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
@@ -30,6 +42,7 @@ stream-lsh groups --state index --order growing --since 6h --limit 5
 stream-lsh groups --state index --json | head -1
 stream-lsh groups --state index 4711
 stream-lsh groups --state index 4711 --plot growth.svg
+stream-lsh groups --topic-prefix news --order newest
 """
 SHOWN = 20  # groups of a table for people
 SECTION = "Groups"
@@ -53,6 +66,9 @@ class Duration(click.ParamType):
     help="""Show the groups of an index: kept documents with what was dropped for them, the largest first. The index has
 them if it was made with `dedup --groups`. Another process may be writing to it: it is seen as it was committed last.
 
+Without --state those of a pipeline on Kafka whose workers have `groups`: what its role group remembers is read from
+PREFIX.group-changelog into a temporary folder.
+
 GROUP is the number of a group: its members are shown in the order in which they came.
 
 On a terminal this is a table, elsewhere JSON lines.""",
@@ -60,7 +76,10 @@ On a terminal this is a table, elsewhere JSON lines.""",
 @click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
 @with_options(
     [
-        state_option(required=True),
+        Option(
+            ["--state"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section=INDEX,
+            help="folder of the index; without it: of a pipeline on Kafka",
+        ),
         Option(
             ["--order"], type=click.Choice(["largest", "newest", "growing"]), default="largest", section=SECTION,
             help="by members; by founder, the latest first; or by members that came within --since  [largest]",
@@ -79,30 +98,59 @@ On a terminal this is a table, elsewhere JSON lines.""",
             ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section=OUTPUTS,
             help="of a GROUP: write its growth as an image, members and sources over time",
         ),
+        *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings),
     ]
 )  # fmt: skip
+@click.pass_context
 def groups(
-    group: int | None, state: Path, order: Order, since: int | None, limit: int | None, as_json: bool, plot: Path | None
+    context: click.Context, /, group: int | None, state: Path | None, order: Order, since: int | None,
+    limit: int | None, as_json: bool, plot: Path | None, **_: Any,
 ) -> None:  # fmt: skip
     if plot is not None:
         if group is None:
             raise UsageError("--plot draws one group: name it by its number")
         check_plot(plot)
-    # Here, because they take RocksDB with them.
-    from stream_lsh.embedded.group_table import table, whole
+    with _folder(context, state) as folder:
+        if group is not None:
+            _show_one(folder, group, limit, plot, lines=as_json or not sys.stdout.isatty())
+        else:
+            _show_table(folder, order, since, limit, lines=as_json or not sys.stdout.isatty())
 
-    lines = as_json or not sys.stdout.isatty()
-    if group is not None:
-        with whole(state, group) as (row, members):
-            if lines:
-                for member in members:
-                    click.echo(member_line(row, member))
-            else:
-                show_members(row, members, limit or SHOWN)
-        if plot is not None:
-            with whole(state, group) as (row, members):
-                draw_growth(plot, row, members)
+
+@contextmanager
+def _folder(context: click.Context, state: Path | None) -> Iterator[Path]:
+    """The folder of an index; without one, of what a pipeline on Kafka remembers of its groups."""
+    if state is not None:
+        yield state
         return
+    settings = load_settings(context, KafkaSettings)
+    require_kafka()
+    # Here, because they take the Kafka client with them, and RocksDB.
+    from stream_lsh.embedded.temporary import temporary_folder
+    from stream_lsh.kafka.tools.groups import fetch
+
+    with temporary_folder() as folder:
+        asyncio.run(fetch(settings, Path(folder)))
+        yield Path(folder)
+
+
+def _show_one(state: Path, group: int, limit: int | None, plot: Path | None, *, lines: bool) -> None:
+    from stream_lsh.embedded.group_table import whole  # here, because it takes RocksDB with it
+
+    with whole(state, group) as (row, members):
+        if lines:
+            for member in members:
+                click.echo(member_line(row, member))
+        else:
+            show_members(row, members, limit or SHOWN)
+    if plot is not None:
+        with whole(state, group) as (row, members):
+            draw_growth(plot, row, members)
+
+
+def _show_table(state: Path, order: Order, since: int | None, limit: int | None, *, lines: bool) -> None:
+    from stream_lsh.embedded.group_table import table
+
     found = table(state, order, since, limit or (None if lines else SHOWN))
     if lines:
         for each in found:

@@ -20,6 +20,7 @@ Model = TypeVar("Model", bound=Settings)
 SIMILARITY, DOCUMENTS, INDEX, OUTPUTS, RUNNING = "Similarity", "Documents", "Index", "Outputs", "Running"
 GROUPS = "Groups"
 KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames and delivery", "Worker"
+FOLDING = "Groups and alerts"
 SECTIONS = {
     SIMILARITY: (
         "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
@@ -34,9 +35,9 @@ SECTIONS = {
     ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
-SECTIONS[GROUPS] = ("source_field",)  # of the embedded engine's dedup only
-EMBEDDED = ("window", "max_ahead", "source_field")  # what there is not on Kafka yet
-COMMON = tuple(name for name in SETTINGS if name not in EMBEDDED)
+SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
+EMBEDDED = ("window", "max_ahead")  # what there is not on Kafka yet
+COMMON = (*(name for name in SETTINGS if name not in EMBEDDED), "source_field")
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
     KAFKA: (
@@ -46,6 +47,7 @@ KAFKA_SECTIONS = {
     ),
     TOPICS: ("partitions", "replication_factor", "retention_hours"),
     RECORDS: ("document_format", "key_is_id", "trace_headers"),
+    FOLDING: ("groups", "alerts"),
     DELIVERY: (
         "linger_ms", "frame_documents", "frame_bytes", "delivery", "accept_loss",
         "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds",
@@ -61,7 +63,7 @@ METAVARS = {
     "ssl_certfile": "FILE", "ssl_keyfile": "FILE", "sasl_username": "NAME", "sasl_kerberos_service_name": "NAME",
     "sasl_oauth_token_file": "FILE", "trace_headers": "NAME", "frame_bytes": "BYTES", "linger_ms": "MS",
     "session_timeout_ms": "MS", "transaction_timeout_ms": "MS", "give_up_seconds": "SECONDS", "data_folder": "DIR",
-    "http_host": "ADDRESS", "instance": "NAME",
+    "http_host": "ADDRESS", "instance": "NAME", "alerts": "FILE",
 }  # fmt: skip
 
 
@@ -200,6 +202,7 @@ def load_settings(
     given = {
         name: context.params[name]
         for name in SETTINGS + SECTIONS[GROUPS] + KAFKA_SETTINGS
-        if name in context.params and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if name in context.params.keys() & model.model_fields.keys()  # dedup has --groups FILE and --alerts FILE
+        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     return model.load(context.params.get("config"), defaults, **given)

@@ -27,7 +27,7 @@ from stream_lsh.cli.tail import OUTPUTS
 from stream_lsh.embedded.report import Progress
 from stream_lsh.embedded.signals import interruption
 from stream_lsh.kafka.run.logs import LEVELS
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count, duration, per_second
 
 EXAMPLES = """
@@ -119,7 +119,7 @@ def _from_documents(settings: KafkaSettings, new: KafkaSettings, quiet: bool) ->
             f"{count(goal.deleted, 'document')} of {new.documents_topic} {'is' if goal.deleted == 1 else 'are'} no "
             "longer there, deleted by retention; the rebuilt index will not know them"
         )
-    return ROLES, goal.total, lambda stop, report: follow(new, goal, stop, report)
+    return new.roles, goal.total, lambda stop, report: follow(new, goal, stop, report)
 
 
 def _from_changelog(settings: KafkaSettings, new: KafkaSettings, quiet: bool) -> Work:

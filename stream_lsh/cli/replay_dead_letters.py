@@ -59,7 +59,7 @@ of their time count as gone through. The header stream-lsh-replays says how ofte
         ),
         Option(["--from-beginning"], is_flag=True, section=RUNNING, help="those that were gone through before, too"),
         Option(["--dry-run"], is_flag=True, section=RUNNING, help="only say what would be sent"),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context

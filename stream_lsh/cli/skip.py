@@ -46,7 +46,7 @@ change in a shard's changelog can be left out: everything that follows builds on
 @with_options(
     [
         Option(["--yes"], is_flag=True, section=RUNNING, help="do it; without, only show what it would mean"),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
     ]
 )
 @click.pass_context

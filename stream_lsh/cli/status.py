@@ -79,7 +79,7 @@ Give it the settings that the workers have. Each line of what is wrong names the
             ["--serve"], type=click.IntRange(1, 65535), metavar="PORT", section=RUNNING,
             help="no screen, but metrics for Prometheus on this port of http_host, until SIGTERM or Ctrl-C",
         ),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], "http_port", "http_host", *COMMON), KafkaSettings),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], "http_port", "http_host", *COMMON, "groups"), KafkaSettings),
     ]
 )  # fmt: skip
 @click.pass_context

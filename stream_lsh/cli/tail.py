@@ -13,12 +13,13 @@ from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, settings_options, with_options
 from stream_lsh.kafka.settings import KafkaSettings
 
-OUTPUTS = ("pairs", "verdicts", "unique", "dead-letters")
+OUTPUTS = ("pairs", "verdicts", "unique", "dead-letters", "groups", "alerts")
 EXAMPLES = """
 stream-lsh tail pairs
 stream-lsh tail verdicts --from-beginning --limit 10
 stream-lsh tail unique --from-beginning --until-end > unique.jsonl
 stream-lsh tail dead-letters --from-beginning | jq .headers
+stream-lsh tail groups | jq -c 'select(.size == 10)'
 """
 
 
@@ -29,7 +30,8 @@ stream-lsh tail dead-letters --from-beginning | jq .headers
 shown), until Ctrl-C.
 
 pairs and verdicts are JSON lines, unique the values of the unique documents as they came in, dead-letters JSON lines
-with the headers, which give the reason, and the original bytes.""",
+with the headers, which give the reason, and the original bytes. groups are the events of groups, alerts what rules have
+found, where the workers have `groups`.""",
 )
 @click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
 @with_options(

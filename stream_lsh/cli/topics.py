@@ -42,7 +42,7 @@ def topics() -> None:
 
 def _options() -> list[Option]:
     shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object a topic")
-    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "against", "shards", "max_document_bytes")
+    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "against", "shards", "max_document_bytes", "groups")
     return [*settings_options(names, KafkaSettings), shape]
 
 

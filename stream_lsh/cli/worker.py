@@ -20,7 +20,7 @@ from stream_lsh.cli.options import (
 from stream_lsh.embedded.signals import ignore, interruption, postponed
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.run.logs import LEVELS
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
 
 PROCESSES = ("groups", "roles", "one")
 NOT_HERE = ("partitions", "replication_factor", "retention_hours")  # what only `topics create` looks at
@@ -33,15 +33,19 @@ stream-lsh worker --roles sign --bootstrap-servers kafka-1:9092,kafka-2:9092
 """
 
 
-def roles_of(text: str) -> tuple[str, ...]:
-    """Roles from a comma list, in the order of the pipeline. Raises UsageError."""
+def roles_of(text: str | None, settings: KafkaSettings) -> tuple[str, ...]:
+    """Roles from a comma list, in the order of the pipeline; without one all that there are. Raises UsageError."""
+    there = settings.roles
+    if text is None:
+        return there
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     for name in wanted:
-        if name not in ROLES:
-            raise UsageError(f"--roles {text}: there is no role {name!r}; there are {', '.join(ROLES)}")
+        if name not in there:
+            more = "; group is one with groups = true" if name == GROUP else ""
+            raise UsageError(f"--roles {text}: there is no role {name!r}; there are {', '.join(there)}{more}")
     if not wanted:
-        raise UsageError(f"--roles is empty; there are {', '.join(ROLES)}")
-    return tuple(role for role in ROLES if role in wanted)
+        raise UsageError(f"--roles is empty; there are {', '.join(there)}")
+    return tuple(role for role in there if role in wanted)
 
 
 class WorkerCommand(Command):
@@ -65,8 +69,8 @@ class WorkerCommand(Command):
 letters out. `stream-lsh topics create` makes the topics.
 
 Start as many workers as you like, on as many machines; they share the work by partitions and take over from one
-another. sign and forward scale by the partitions of the documents topic, match by shards; sequence and judge are done
-by one worker at a time, with the others standing by. All must have the same settings. A worker keeps its shards in
+another. sign and forward scale by the partitions of the documents topic, match by shards; sequence, judge and group are
+done by one worker at a time, with the others standing by. All must have the same settings. A worker keeps its shards in
 data_folder; it needs its own.
 
 By default a worker is one process for sign, one for match and one for the rest, so that they use the cores, under a
@@ -81,8 +85,8 @@ STREAM_LSH_SSL_PASSWORD.""",
 @with_options(
     [
         Option(
-            ["--roles"], default=",".join(ROLES), metavar="ROLE,...", section=RUNNING,
-            help=f"what this worker does, of {', '.join(ROLES)}  [all]",
+            ["--roles"], metavar="ROLE,...", section=RUNNING,
+            help=f"what this worker does, of {', '.join(ROLES)}, and with --groups {GROUP}  [all]",
         ),
         Option(
             ["--processes"], type=click.Choice(PROCESSES), default=PROCESSES[0], show_default=True, section=RUNNING,
@@ -96,13 +100,17 @@ STREAM_LSH_SSL_PASSWORD.""",
     ]
 )  # fmt: skip
 @click.pass_context
-def worker(context: click.Context, /, roles: str, processes: Any, log_level: str, **_: Any) -> tuple[int, ...]:
-    wanted = roles_of(roles)
+def worker(context: click.Context, /, roles: str | None, processes: Any, log_level: str, **_: Any) -> tuple[int, ...]:
     settings = load_settings(context, KafkaSettings)
+    wanted = roles_of(roles, settings)
     with postponed():  # a library may swallow what is raised while it is imported
         require_kafka(*PACKAGES)
         from stream_lsh.kafka.run.supervisor import plan, work  # here, because it takes the Kafka client with it
 
+        if GROUP in wanted and settings.alerts is not None:
+            from stream_lsh.kafka.grouping.stage import rules_of
+
+            rules_of(settings)  # what is wrong with them is said before anything begins
     jobs = plan(wanted, processes, settings.http_port, log_level)
     if jobs[-1].port is not None and jobs[-1].port > 65535:
         raise UsageError(

@@ -21,13 +21,17 @@ NEEDS = {
     "sign": ("documents", "signatures"),
     "sequence": ("signatures", "frames", "decisions"),
     "match": ("frames", "changelog", "matches"),
-    "judge": ("documents", "matches", "verdicts", "pairs", "decisions"),
+    "judge": ("documents", "matches", "verdicts", "pairs", "decisions", "memberships"),
     "forward": ("documents", "verdicts", "unique", "dead_letters"),
+    "group": ("memberships", "groups", "alerts", "group_changelog"),
 }
-"""The topics, as attributes of `Topics`, that a role reads and writes; decisions only where several shards keep."""
+"""The topics, as attributes of `Topics`, that a role reads and writes; decisions only where several shards keep,
+memberships and what follows only with groups."""
 LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
 """The outputs in the order in which they get further partitions: what has its verdicts can be forwarded."""
 SHARDED = ("frames", "changelog")
+SINGLE = ("signatures", "matches", "decisions", "memberships", "groups", "alerts", "group_changelog")
+"""One sequence each, in one partition."""
 _TIMESTAMPS = "message.timestamp.type"
 
 
@@ -46,6 +50,10 @@ class Topics:
     matches: str
     decisions: str
     changelog: str
+    memberships: str
+    groups: str
+    alerts: str
+    group_changelog: str
 
     @classmethod
     def of(cls, settings: KafkaSettings) -> Topics:
@@ -130,4 +138,17 @@ def wanted(
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival),
         *([decisions] if settings.late else []),
+        *(_of_groups(topics, kept, internal, arrival) if settings.groups else []),
+    ]
+
+
+def _of_groups(topics: Topics, kept: int, internal: int, arrival: Mapping[str, str]) -> list[TopicSpec]:
+    """One partition each: rules over sources need all documents in their order."""
+    # Whoever reads events is to see each of them, as long as those of other outputs.
+    late = {"min.compaction.lag.ms": str(kept)}
+    return [
+        TopicSpec(topics.memberships, 1, "delete", kept, internal, arrival),
+        TopicSpec(topics.groups, 1, "compact", FOREVER, _OUTPUT_BYTES, {**arrival, **late}),
+        TopicSpec(topics.alerts, 1, "delete", kept, _OUTPUT_BYTES, arrival),
+        TopicSpec(topics.group_changelog, 1, "compact", FOREVER, internal, arrival),
     ]

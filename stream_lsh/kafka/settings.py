@@ -18,9 +18,12 @@ from stream_lsh.settings import Settings
 
 ROLES = ("sign", "sequence", "match", "judge", "forward")
 """What a worker can do, in the order of the pipeline."""
+GROUP = "group"
+"""One more with the setting `groups`."""
 OWN_TOPICS = {
     "verdicts": "verdicts", "pairs": "pairs", "unique": "unique", "dead_letters": "dead-letters",
     "signatures": "signatures", "frames": "frames", "matches": "matches", "decisions": "decisions",
+    "memberships": "memberships", "groups": "groups", "alerts": "alerts", "group_changelog": "group-changelog",
     "changelog": "match-shards-changelog",  # as Faust calls that of the table `shards` of the application PREFIX.match
 }  # fmt: skip
 """What the pipeline writes, by attribute of `Topics` the name without the prefix."""
@@ -85,8 +88,12 @@ class KafkaSettings(Settings):
         default="exactly_once", description="at_least_once: sooner, but outputs may repeat after a failure"
     )
     standbys: int = Field(default=0, ge=0, le=16, description="further workers that keep a copy of each shard")
+    groups: bool = Field(default=False, description="keep groups, and tell what becomes of them; fixes answers")
+    alerts: Path | None = Field(
+        default=None, description="TOML file with the rules of alerts, which the role group reads (default: none)"
+    )
     data_folder: Path = Field(
-        default=Path("stream-lsh-data"), description="folder of a worker's shards; each worker needs its own"
+        default=Path("stream-lsh-data"), description="folder of a worker's shards and groups; each worker needs its own"
     )
     instance: str | None = Field(
         default=None,
@@ -141,14 +148,36 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _embedded(self) -> KafkaSettings:
-        for name, why in (
-            ("window", "nothing is forgotten yet"), ("source_field", "there are no groups yet"),
-        ):  # fmt: skip
-            if (value := getattr(self, name)) != type(self).model_fields[name].default:
+        if self.window is not None:
+            raise ValueError(
+                f"window = {self.window!r}: on Kafka nothing is forgotten yet; leave it out here, or use stream-lsh "
+                "dedup, which has it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _grouped(self) -> KafkaSettings:
+        if self.groups and self.against != "unique":
+            raise ValueError("groups: only under against = 'unique' there are any: what was dropped for one document")
+        for name in ("source_field", "alerts"):
+            if not self.groups and getattr(self, name) is not None:
                 raise ValueError(
-                    f"{name} = {value!r}: on Kafka {why}; leave it out here, or use stream-lsh dedup, which has it"
+                    f"{name} = {str(getattr(self, name))!r} is for groups: set groups = true too, or leave it out"
                 )
         return self
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that there are with these settings."""
+        return (*ROLES, GROUP) if self.groups else ROLES
+
+    @cached_property
+    def answers(self) -> dict[str, Any]:
+        """As the engine's, and what fixes the groups: they are kept from the beginning on or not at all."""
+        return super().answers | ({"groups": True, "source_field": self.source_field} if self.groups else {})
+
+    def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        return {"groups": False, "source_field": None} | super()._with_defaults(stored)
 
     @model_validator(mode="after")
     def _possible(self) -> KafkaSettings:
@@ -209,7 +238,7 @@ class KafkaSettings(Settings):
         if self.key_is_id == "json" and self.document_format == "text":
             raise ValueError("key_is_id = 'json': with document_format = 'text' the key is plain: give 'string'")
         if self.document_format == "text":
-            for name in ("set_field", "time_field", "match_within", "deleted_field"):
+            for name in ("set_field", "time_field", "match_within", "deleted_field", "source_field"):
                 if getattr(self, name):
                     raise ValueError(
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "

@@ -14,7 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, Topics, TopicSpec, wanted
+from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, SINGLE, Topics, TopicSpec, wanted
 from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.topics")
@@ -129,7 +129,7 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
             f"the topic {name} has {state.partitions} partitions, but shards = {wants}. The number of shards cannot "
             f"be changed in place: set shards = {state.partitions}, or rebuild into a new topic_prefix"
         )
-    elif name in (topics.signatures, topics.matches, topics.decisions) and state.partitions != 1:
+    elif name in {getattr(topics, attribute) for attribute in SINGLE} and state.partitions != 1:
         found.append(f"the topic {name} has {state.partitions} partitions, but it is one sequence and must have 1")
     elif name in {getattr(topics, attribute) for attribute in LIKE_DOCUMENTS}:
         said = f"the topic {name} has {state.partitions} partitions and"
@@ -137,11 +137,12 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
             found.append(f"{said} {topics.documents} {wants}; add partitions to {topics.documents}")
         elif state.partitions < judged:
             found.append(f"{said} {topics.verdicts} {judged}; `stream-lsh topics create` adds those that are missing")
-    policy = state.configs.get("cleanup.policy")
-    if name != topics.documents and policy is not None and "compact" in policy:
+    policy, needed = state.configs.get("cleanup.policy"), state.wanted.cleanup_policy
+    removes = "delete" if needed == "compact" else "compact"
+    if name != topics.documents and policy is not None and removes in policy:
         found.append(
             f"the topic {name} has cleanup.policy = {policy}, by which Kafka removes records that are still needed; "
-            "set it to delete"
+            f"set it to {needed}"
         )
     limit = state.configs.get("max.message.bytes")
     if name != topics.documents and limit is not None and int(limit) < state.wanted.max_message_bytes:

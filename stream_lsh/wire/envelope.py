@@ -20,7 +20,7 @@ MAGIC = b"SLSH"
 _HEADER = struct.Struct("<4scBH8s")
 OLDER = "start under a new topic_prefix and feed the documents again, or have stream-lsh reindex do it"
 """What to do about records of an older version: their index cannot be gone on with."""
-NAMES = {b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"D": "decision"}
+NAMES = {b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"D": "decision", b"M": "membership"}
 
 Section = bytes | memoryview | NDArray[Any]
 

@@ -71,11 +71,15 @@ def told(alive: bool = True, *ports: int, role: str = "match") -> dict[str, obje
 
 
 def test_roles() -> None:
-    assert roles_of("forward, sign,") == ("sign", "forward")
-    assert roles_of(",".join(ROLES)) == ROLES == tuple(names.NEEDS)
+    plain, grouped = KafkaSettings(), KafkaSettings(groups=True)
+    assert roles_of("forward, sign,", plain) == ("sign", "forward")
+    assert roles_of(",".join(ROLES), plain) == roles_of(None, plain) == ROLES
+    assert roles_of(None, grouped) == (*ROLES, "group") == tuple(names.NEEDS)
     for text in ("", ",", "sign,sing"):
         with pytest.raises(UsageError, match="there are sign, sequence, match, judge, forward"):
-            roles_of(text)
+            roles_of(text, plain)
+    with pytest.raises(UsageError, match="group is one with groups = true"):
+        roles_of("group", plain)
 
 
 def test_wrong_command_lines_of_a_worker() -> None:
@@ -83,6 +87,8 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "there is no role 'sing'" in result.output
     result = run("worker", "--http-port", "65535")
     assert result.exit_code == 2 and "need a port each" in result.output
+    result = run("worker", "--groups", "--alerts", "missing.toml")
+    assert result.exit_code == 2 and "rules file missing.toml: No such file" in result.output
     result = run("worker", "--shards", "0")
     assert result.exit_code == 2 and "shards" in result.output
     result = run("worker", "--shards", "2", "--decided-after", "1000")

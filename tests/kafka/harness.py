@@ -25,11 +25,12 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from feeding import POSTS, Record, produce
 from kafka_helpers import several_shards
 from oracle import Expected, Outputs, answers, check, order
-from stage_helpers import members, partitions_of, settled, warm
+from stage_helpers import members, partitions_of, positions, settled, warm
+from stage_helpers import until as reached
 
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import COMPILED
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
 
 PATIENCE = 300.0
@@ -189,10 +190,11 @@ class Pipeline:
         return asyncio.run(what)
 
     def worker(
-        self, roles: Sequence[str] = ROLES, processes: str = "one", *, start: bool = True, name: str | None = None,
-        **given: Any,
+        self, roles: Sequence[str] | None = None, processes: str = "one", *, start: bool = True,
+        name: str | None = None, **given: Any,
     ) -> Worker:  # fmt: skip
-        """A worker with its own data folder; given: settings of it alone."""
+        """A worker with its own data folder; roles: by default all; given: settings of it alone."""
+        roles = self.settings.roles if roles is None else roles
         name = name or f"worker-{len(self.workers)}"
         values = {"bootstrap_servers": self.through, "data_folder": self.folder / f"{name}-data", **self.given, **given}
         config = self.folder / f"{name}.toml"
@@ -233,6 +235,23 @@ class Pipeline:
     def finish(self, *, patience: float = PATIENCE, watch: Callable[[], None] | None = None) -> None:
         """Wait until every document has a verdict and was passed on; fail if for `patience` seconds nothing comes."""
         self.run(self._finish(patience, watch or self.alive))
+        if self.settings.groups:
+            self.run(self._grouped())
+
+    async def _grouped(self) -> None:
+        """Wait until all that the judge has said of groups is folded."""
+        topic = self.topics.memberships
+        await settled(self.settings.bootstrap_servers, topic)
+        consumer = await self.consumer([topic])
+        try:
+            (end,) = (await ends(consumer, topic)).values()
+        finally:
+            await consumer.stop()
+
+        async def folded() -> bool:
+            return (await positions(self.settings, "group", topic)).get(0, -1) >= end
+
+        await reached(folded, "all groups are told")
 
     def wait_for(self, n: int, topic: str = "verdicts", patience: float = PATIENCE) -> None:
         """Wait for so many records of a topic without transactions, or committed verdicts."""
@@ -335,9 +354,10 @@ class Pipeline:
 
     def outputs(self) -> Outputs:
         """Everything that is committed, when no transaction is open any more."""
-        names = [getattr(self.topics, name) for name in OUTPUTS]
+        outputs = (*OUTPUTS, "groups", "alerts") if self.settings.groups else OUTPUTS
+        names = [getattr(self.topics, name) for name in outputs]
         self.run(settled(self.settings.bootstrap_servers, *names))
-        found = self.read("documents", *OUTPUTS)
+        found = self.read("documents", *outputs)
         return Outputs(**found)
 
     def oracle(self, documents: Iterable[Record]) -> Expected:

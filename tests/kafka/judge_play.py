@@ -18,6 +18,7 @@ from stream_lsh.wire.replies import Reply
 
 PARTITIONS = 3
 WORDS = [f"word{i}" for i in range(400)]
+SOURCES = [b'"wire"', b"", b"7", b'"herald"', b'"\\ud800"']
 IDS = [b'"tab\\t"', b'"\\u0000"', b"-12", '"ä"'.encode(), b'"\\ud800"']
 
 
@@ -121,6 +122,7 @@ def _frame(settings: KafkaSettings, signer: Signer, places: list[Place], bodies:
         np.array([place.partition for place in places], np.int32), np.array([place.offset for place in places]),
         columns.ids, times, signed_at, rejected,
         {i: place.headers for i, place in enumerate(places) if place.headers},
+        [SOURCES[place.offset % len(SOURCES)] for place in places] if settings.source_field else [],
     )  # fmt: skip
     return Frame.of(signer, settings, columns, np.zeros((0, 4), np.int64), source)
 

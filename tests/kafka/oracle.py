@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import orjson
 from feeding import Record, Source
+from group_play import Teller
 
+from stream_lsh.alerts.rules import read_rules
 from stream_lsh.documents.columns import NO_TIME, Columns, Fields, Rejection
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.index.index import Index
+from stream_lsh.index.layout import DELETION, VALID
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
@@ -32,6 +35,8 @@ class Outputs:
     pairs: list[Record]
     unique: list[Record]
     dead_letters: list[Record]
+    groups: list[Record] = field(default_factory=list)
+    alerts: list[Record] = field(default_factory=list)
 
     def once(self) -> Outputs:
         """Without what is there again, to the byte, in the same partition: the first of each counts."""
@@ -45,14 +50,15 @@ class Outputs:
         # Verdicts and pairs have the time of their arrival.
         return Outputs(
             self.documents, first(self.verdicts, stamped=False), first(self.pairs, stamped=False),
-            first(self.unique, stamped=True), first(self.dead_letters, stamped=True),
+            first(self.unique, stamped=True), first(self.dead_letters, stamped=True), self.groups, self.alerts,
         )  # fmt: skip
 
 
 @dataclass(slots=True)
 class Expected:
     """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
-    when it was signed, its event time where that is its own, and the headers that say with it that a kept one went."""
+    when it was signed, its event time where that is its own, and the headers that say with it that a kept one went;
+    events of groups and alerts, if there are groups."""
 
     verdicts: list[bytes] = field(default_factory=list)
     pairs: list[bytes] = field(default_factory=list)
@@ -61,6 +67,8 @@ class Expected:
     signed_at: dict[Source, int] = field(default_factory=dict)
     times: dict[Source, int | None] = field(default_factory=dict)
     gone: dict[Source, list[tuple[str, bytes]]] = field(default_factory=dict)
+    groups: list[bytes] = field(default_factory=list)
+    alerts: list[bytes] = field(default_factory=list)
 
 
 def order(settings: KafkaSettings, records: Iterable[Record]) -> list[tuple[Sequenced, Frame]]:
@@ -88,6 +96,8 @@ def answers(
     expected, count = Expected(), 0
     places: dict[int, Source] = {}
     topic = Topics.of(settings).documents
+    rules = () if settings.alerts is None else read_rules(settings.alerts)
+    teller = Teller(folder / "groups", settings.source_field, rules) if settings.groups else None
     index = Index(settings, folder, durable=False)
     try:
         for sequenced, frame in frames:
@@ -100,9 +110,13 @@ def answers(
             sources = [(int(partitions[i]), int(offsets[i])) for i in rows]
             columns = _parsed(settings, [records[source] for source in sources])
             seqs = sequenced.numbers(n)[rows]
-            matches = index.match(index.sign(columns), seqs, count + np.arange(len(rows)))
+            signed = index.sign(columns)
+            matches = index.match(signed, seqs, count + np.arange(len(rows)))
             count += len(rows)
             judgement = judge(matches, columns.ids, seqs, settings.max_matches, index)
+            if teller is not None:
+                valid = signed.documents.what & np.uint8(VALID | DELETION) != 0
+                teller.add(judgement, frame.source.times[rows], valid, columns.sources)
             if index.full:
                 index.commit({})
             found = verdict_lines(judgement).splitlines()
@@ -123,6 +137,9 @@ def answers(
                     expected.gone[source] = _gone(json_of(line), places, topic)
     finally:
         index.close()
+        if teller is not None:
+            teller.close()
+            expected.groups, expected.alerts = teller.events, teller.alerts
     return expected
 
 
@@ -141,7 +158,8 @@ def _gone(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[
 def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
     s = settings
     fields = Fields(
-        s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, match_within=s.match_within,
+        s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, s.source_field,
+        match_within=s.match_within,
         deleted_field=s.deleted_field or ("deleted" if s.key_is_id else None),
     )  # fmt: skip
     values = [record.value for record in records]
@@ -212,6 +230,8 @@ def check(found: Outputs, expected: Expected, topic: str) -> None:
     check_verdicts(found, expected, topic)
     check_pairs(found, expected)
     check_passed_on(found, expected, topic)
+    assert [record.value for record in found.groups] == expected.groups
+    assert [record.value for record in found.alerts] == expected.alerts
 
 
 def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:

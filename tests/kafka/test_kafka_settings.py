@@ -212,3 +212,17 @@ def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "s3cret" not in f"{settings!r} {settings}"
     assert "s3cret" not in settings.model_dump_json()
     assert "s3cret" not in refused(sasl_password=["s3cret"])
+
+
+def test_groups_fix_answers_and_what_is_for_them_needs_them() -> None:
+    plain, grouped = KafkaSettings(), KafkaSettings(groups=True, source_field="outlet")
+    assert (plain.roles[-1], grouped.roles[-1]) == ("forward", "group")
+    assert plain.fingerprint == Settings().fingerprint != grouped.fingerprint
+    assert grouped.fingerprint != KafkaSettings(groups=True).fingerprint
+    assert grouped.fingerprint == KafkaSettings(groups=True, source_field="outlet", alerts="rules.toml").fingerprint
+    assert grouped.differences(plain.answers) == {"groups": (False, True), "source_field": (None, "outlet")}
+    assert plain.differences(grouped.answers) == {"groups": (True, False), "source_field": ("outlet", None)}
+    assert "source_field = 'outlet' is for groups: set groups = true" in refused(source_field="outlet")
+    assert "alerts = 'rules.toml' is for groups: set groups = true" in refused(alerts="rules.toml")
+    assert "only under against = 'unique'" in refused(groups="true", against="any")
+    assert "have no fields" in refused(groups="true", source_field="outlet", document_format="text")

@@ -66,8 +66,11 @@ class Delivery:
         # The broker ends the transaction after that time; it would be of no use to wait longer.
         self._seconds = settings.transaction_timeout_ms / 1000 if self._transactional else ANSWER_SECONDS
 
-    async def __call__(self, outputs: Outputs, positions: Positions) -> None:
+    async def __call__(self, outputs: Outputs, positions: Positions) -> dict[tuple[str, int], int]:
         """Return when all is committed. After an error nothing more can be delivered through this producer.
+
+        Returns:
+            By topic and partition the offset of one of the last records.
 
         Raises:
             UnknownTopicOrPartitionError: an output has too few partitions.
@@ -82,11 +85,12 @@ class Delivery:
                         await self._producer.begin_transaction()
                         committing = self._producer.send_offsets_to_transaction(dict(positions), self._member.group)
                         # A refused record would not keep aiokafka from committing the others: look at each first.
-                        await self._acknowledged(batches, committing)
+                        placed = await self._acknowledged(batches, committing)
                         await self._producer.commit_transaction()
                 else:
-                    await self._acknowledged(batches)
+                    placed = await self._acknowledged(batches)
                     await self._member.commit(positions)
+                return placed
         except TimeoutError as error:
             raise Unanswered(f"what came of a round was not acknowledged within {self._seconds:.0f} s") from error
         except ProducerFenced as error:
@@ -103,13 +107,17 @@ class Delivery:
                 (later if number else first).append((topic, partition, batch))
         return first + later
 
-    async def _acknowledged(self, batches: Sequence[tuple[str, int, Any]], *further: Awaitable[None]) -> None:
-        """Send everything and wait until the broker has it, and for what is done beside it."""
+    async def _acknowledged(
+        self, batches: Sequence[tuple[str, int, Any]], *further: Awaitable[None]
+    ) -> dict[tuple[str, int], int]:
+        """Send everything and wait until the broker has it, and for what is done beside it; where each partition's last
+        batch begins."""
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(work) for work in further]
         try:
             for topic, partition, batch in batches:
                 waiting.append(await self._underway.send_batch(topic, partition, batch))
-            await asyncio.gather(*waiting)
+            found = (await asyncio.gather(*waiting))[len(further) :]
+            return {(topic, partition): sent.offset for (topic, partition, _), sent in zip(batches, found, strict=True)}
         finally:
             for future in waiting:
                 future.cancel()  # of no effect on what is done

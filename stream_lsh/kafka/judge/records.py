@@ -12,8 +12,9 @@ import orjson
 
 from stream_lsh.documents.columns import NO_TIME, Rejection
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
-from stream_lsh.settings import Settings
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Headers, header_bytes, numbers
+from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
 
 VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
@@ -26,7 +27,7 @@ _NONE: Headers = []
 class Records:
     """Records by source partition, each list in the order of the frames; and what is counted.
 
-    decisions: where several shards keep, those on each frame (`deciding`).
+    decisions: where several shards keep, those on each frame (`deciding`). memberships: with groups, of each frame.
     kinds: number of verdicts by kind. documents: those that count. incomplete: what was not compared for them. size:
     bytes of all keys, values and headers.
     """
@@ -34,12 +35,13 @@ class Records:
     verdicts: dict[int, list[Record]] = field(default_factory=dict)
     pairs: dict[int, list[Record]] = field(default_factory=dict)
     decisions: list[bytes] = field(default_factory=list)
+    memberships: list[bytes] = field(default_factory=list)
     kinds: Counter[Kind] = field(default_factory=Counter)
     documents: int = 0
     incomplete: int = 0
     size: int = 0
 
-    def add(self, replies: Sequence[Reply], topic: str, settings: Settings) -> None:
+    def add(self, replies: Sequence[Reply], topic: str, settings: KafkaSettings) -> None:
         """Add what the replies to a frame, one of each shard in their order, say about its documents.
 
         Args:
@@ -50,7 +52,8 @@ class Records:
         """
         source, accepted = source_of(replies)
         n = len(source)
-        counted = range(n) if accepted is None or accepted.all() else np.flatnonzero(accepted).tolist()
+        rows = np.arange(n) if accepted is None else np.flatnonzero(accepted)
+        counted = rows.tolist()
         judgement, found = _judged(replies, source.ids, settings.max_matches)
         partitions, offsets = source.partitions.tolist(), source.offsets.tolist()
         ends = [
@@ -77,6 +80,10 @@ class Records:
             key = b"[%b,%b]" % (older, ids[i])
             self.pairs.setdefault(partitions[i], []).append((key, value, headers.get(i, _NONE), None))
             self.size += len(value) + len(key) + carried.get(i, 0)
+        if settings.groups:
+            offset, predecessor = replies[0].offset, replies[0].predecessor
+            self.memberships.append(Memberships.encoded(offset, predecessor, judgement, source, rows, settings))
+            self.size += len(self.memberships[-1])
         self.incomplete += int(judgement.incomplete.sum())
         kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]
         for kind, count in enumerate(np.bincount(kinds, minlength=len(Kind)).tolist()):

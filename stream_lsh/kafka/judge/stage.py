@@ -1,7 +1,7 @@
 """The judge: gathers the shards' replies to a frame, decides, and writes verdicts and pairs; one at a time works.
 
-Exactly once: verdicts, pairs and the position of the oldest reply that is still needed are committed in one
-transaction, with the last complete frame in the position's metadata. Whoever takes over starts the transactional
+Exactly once: verdicts, pairs, what groups need, and the position of the oldest reply that is still needed are committed
+in one transaction, with the last complete frame in the position's metadata. Whoever takes over starts the transactional
 producer first, which ends every transaction of the one before, and only then reads that position.
 """
 
@@ -200,6 +200,8 @@ class JudgeStage(Stage):
             }
             if records.decisions:
                 outputs[self._topics.decisions, 0] = [(None, value, [], None) for value in records.decisions]
+            if records.memberships:
+                outputs[self._topics.memberships, 0] = [(None, value, [], None) for value in records.memberships]
             position = gather.needed(self._position)
             if self._decided is not None:
                 self._decided += records.documents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
@@ -56,6 +56,11 @@ class Registry:
         self.index_documents = gauge("index_documents", "Documents that a shard of the index holds.", "shard")
         self.index_bytes = gauge("index_bytes", "Bytes of a shard of the index on disk.", "shard")
         self.recovery = gauge("recovery_remaining_records", "Changelog records that a shard has yet to read.", "shard")
+        self.events = counter("group_events", "Events of groups, by kind: created, joined and so on.", "event")
+        self.alerts = counter("alerts", "Alerts, by rule.", "rule")
+        self.forgotten = gauge(
+            "alerts_forgotten", "Groups and sources for which a rule had no room any more before their time was over."
+        )
         self.last_commit = gauge("last_commit_timestamp_seconds", "When a role committed last, seconds since 1970.")
 
     def exposition(self) -> tuple[bytes, str]:
@@ -218,6 +223,14 @@ class Watch:
         except BaseException:
             self.registry.aborted.labels(self.role).inc()
             raise
+
+    def grouped(self, events: Mapping[str, int], alerts: Mapping[str, int], forgotten: int) -> None:
+        """So many more events of groups by kind, and alerts by rule; times in all that a rule had no room."""
+        for kind, number in events.items():
+            self.registry.events.labels(self.role, kind).inc(number)
+        for rule, number in alerts.items():
+            self.registry.alerts.labels(self.role, rule).inc(number)
+        self.registry.forgotten.labels(self.role).set(forgotten)
 
     def restarted(self) -> None:
         """The role begins again after a failure."""

@@ -47,6 +47,7 @@ STAGES = {
     "match": "stream_lsh.kafka.match.stage:MatchStage",
     "judge": "stream_lsh.kafka.judge.stage:JudgeStage",
     "forward": "stream_lsh.kafka.forward.stage:ForwardStage",
+    "group": "stream_lsh.kafka.grouping.stage:GroupStage",
 }
 """Where the class of each role is; imported only where it runs."""
 COMPILED = ("sign", "match")  # the roles that need kernels

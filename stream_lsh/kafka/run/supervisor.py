@@ -29,7 +29,7 @@ log = logging.getLogger("stream_lsh.kafka.worker")
 Processes = Literal["one", "groups", "roles"]
 Check = Callable[[KafkaSettings, Sequence[str]], Awaitable[None]]
 Beside = Callable[[asyncio.Event], Coroutine[None, None, None]]
-GROUPS = (("sign",), ("match",), ("sequence", "judge", "forward"))
+GROUPS = (("sign",), ("match",), ("sequence", "judge", "forward", "group"))
 """Roles that share a process by default: signing and matching keep a core busy each, the others together less."""
 SHORTEST, LONGEST = 0.5, 10.0  # seconds until a process that died is started again
 LIVED = 20.0  # seconds after which a process counts as one that works

@@ -15,6 +15,7 @@ from stream_lsh.errors import StateError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.group.position import all_committed, committed
+from stream_lsh.kafka.grouping.copy import Folded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -38,7 +39,7 @@ class Standing:
 
     reading: source partitions that a signer may read more of. signed: behind what was signed. accepted: None before the
     first start of a sequencer. judged: the last complete frame; decided: documents with a verdict, where that is known.
-    forward: None if it has never run.
+    forward: None if it has never run. folded: the last frame that is folded into groups; None if there are none.
     """
 
     reading: tuple[int, ...] = ()
@@ -49,6 +50,7 @@ class Standing:
     judged: int = -1
     decided: int | None = None
     forward: Mapping[int, Way] | None = None
+    folded: int | None = None
 
     @property
     def documents(self) -> int:
@@ -78,6 +80,8 @@ class Standing:
         for partition, (at, end) in sorted((self.forward or {}).items()):
             if at < end:
                 found.append(f"forward has verdicts of partition {partition} from offset {at} to {end}")
+        if self.folded is not None and self.folded < self.judged:
+            found.append(f"group has frames to fold, after frame {self.folded}")
         return found
 
 
@@ -199,7 +203,12 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
     forward: dict[int, Way] | None = None
     if await all_committed(client, topics.group("forward")):
         forward = await _forward(settings, await ways(topics.verdicts, "forward"))
-    return Standing(reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward)
+    folded = None
+    if settings.groups:
+        name = topics.group("group")
+        grouped = await committed(client, name, topics.memberships)
+        folded = Folded.of(grouped[0][1], name).last if 0 in grouped else -1
+    return Standing(reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward, folded)
 
 
 async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int, Way]:

@@ -29,7 +29,7 @@ from stream_lsh.kafka.group.output import Underway
 from stream_lsh.kafka.group.position import all_committed, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import NOTES, Note, Pause
 from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.drain import mark, paused
@@ -111,7 +111,7 @@ async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: Kafk
     """
     if (await paused(client, new)).by == _by(settings):
         return
-    for role in ROLES:
+    for role in new.roles:
         if await all_committed(client, Topics.of(new).group(role)):
             raise StateError(
                 f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "

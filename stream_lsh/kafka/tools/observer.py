@@ -21,7 +21,7 @@ from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.group.position import all_committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import pause_of
 from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
@@ -33,7 +33,7 @@ T = TypeVar("T")
 READ_SECONDS = 10.0
 FETCH_BYTES = 1 << 20  # of a partition; a larger record comes all the same
 READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
-         "forward": ("documents", "verdicts")}  # fmt: skip
+         "forward": ("documents", "verdicts"), "group": ("memberships",)}  # fmt: skip
 LOOKED_AT = ("documents", "signatures", "frames", "changelog", "matches", "verdicts")
 BACK = (2, 100, 10_000)  # records before its end among which the last verdict of a partition is looked for
 
@@ -58,7 +58,8 @@ class Observer:
         self._consumer = consumer
         self._workers = workers
         self._topics = Topics.of(settings)
-        self._names = {attribute: getattr(self._topics, attribute) for attribute in LOOKED_AT}
+        looked_at = (*LOOKED_AT, "memberships") if settings.groups else LOOKED_AT
+        self._names = {attribute: getattr(self._topics, attribute) for attribute in looked_at}
 
     async def look(self) -> Seen:
         """What there is to be seen now.
@@ -68,7 +69,7 @@ class Observer:
         """
         partitions = await self._partitions()
         groups = await self._groups()
-        commits = {role: await self._committed(role) for role in ROLES}
+        commits = {role: await self._committed(role) for role in self._settings.roles}
         readers = await self._readers(partitions, commits)
         undecided = await self._undecided(readers)  # at once: all figures are to be of the same moment
         records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
@@ -110,7 +111,8 @@ class Observer:
         return {attribute: found[name] for attribute, name in self._names.items()}
 
     async def _groups(self) -> dict[str, Group]:
-        return {role: await _patient(partial(self._group, self._topics.group(role))) for role in ROLES}
+        roles = self._settings.roles
+        return {role: await _patient(partial(self._group, self._topics.group(role))) for role in roles}
 
     async def _group(self, name: str) -> Group:
         [answer] = await self._client.describe_consumer_groups([name])
@@ -124,12 +126,13 @@ class Observer:
             return await all_committed(self._client, self._topics.group(role))
 
     async def _readers(self, partitions: Mapping[str, Sequence[int]], commits: Mapping[str, Commits]) -> list[Reader]:
-        topics_read = {topic for topics in READS.values() for topic in topics}
+        reads = {role: READS[role] for role in self._settings.roles}
+        topics_read = {topic for topics in reads.values() for topic in topics}
         places = [self._place(topic, number) for topic in topics_read for number in partitions[topic]]
         begins = await self._consumer.beginning_offsets(places)
         ends = await self._consumer.end_offsets(places)
         found = []
-        for role, topics in READS.items():
+        for role, topics in reads.items():
             for topic in topics:
                 committed = commits[role].get(self._names[topic], {})
                 for partition in partitions[topic]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.tools.seen import Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer
 from stream_lsh.wording import count, duration
@@ -17,9 +16,15 @@ from stream_lsh.wording import count, duration
 LATE = 60.0  # seconds that a document may wait for its verdict; as deploy/prometheus/alerts.yml has it
 LEFT = 0.25  # of the retention: what has less before a record goes is about to be overtaken
 SETTLED = ("Stable", "Empty", "Dead")
-INPUTS = {"sign": "documents", "sequence": "signatures", "match": "frames", "judge": "matches", "forward": "verdicts"}
+INPUTS = {
+    "sign": "documents", "sequence": "signatures", "match": "frames", "judge": "matches", "forward": "verdicts",
+    "group": "memberships",
+}  # fmt: skip
 """The topic, as an attribute of `Topics`, that says how far a role is."""
-UNITS = {"sign": "document", "sequence": "frame", "match": "frame", "judge": "reply", "forward": "document"}
+UNITS = {
+    "sign": "document", "sequence": "frame", "match": "frame", "judge": "reply", "forward": "document",
+    "group": "frame",
+}  # fmt: skip
 """What a record of that topic is."""
 
 
@@ -101,7 +106,7 @@ def report(seen: Seen, window: int) -> Report:
         decided=seen.decided,
         under_way=under_way,
         window=window,
-        roles=[_role(seen, name, shards) for name in ROLES],
+        roles=[_role(seen, name, shards) for name in seen.groups],
         shards=shards,
         workers=seen.answers,
         unread=seen.unread,

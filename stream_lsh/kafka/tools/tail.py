@@ -25,7 +25,7 @@ async def tail(
     """The lines of an output, without newline, partition by partition as they come.
 
     Args:
-        output: pairs, verdicts, unique or dead-letters.
+        output: pairs, verdicts, unique, dead-letters, groups or alerts.
         from_beginning: what is there already first; otherwise only what comes from now on.
         follow: go on for ever; otherwise end where the topic ended at the start.
 
@@ -48,6 +48,8 @@ async def tail(
         try:
             await consumer.start()
             async for record in _records(consumer, topic, from_beginning, follow):
+                if output == "groups" and record.value is None:
+                    continue  # its group has ended: the event before says so
                 yield _line(record, output)
         finally:
             await consumer.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def test_who_still_has_what() -> None:
     # What was signed and never came to the sequencer is under way, too.
     lost = Standing((), {0: 11, 1: 20, 2: 3}, (8, 8), accepted, {}, 7)
     assert lost.left() == ["sequence has not got all that was signed of partition 0, 2"]
+    assert replace(done, folded=7).left() == []
+    assert replace(done, folded=5).left() == ["group has frames to fold, after frame 5"]
     assert Standing(accepted=accepted).left() == ["judge has documents without a verdict, after frame -1"]
 
 

@@ -1,0 +1,1 @@
+"""The role group: memberships folded into groups, and what rules say of them."""

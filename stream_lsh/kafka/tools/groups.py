@@ -1,0 +1,47 @@
+"""What the role group remembers, as a folder that is read like an index that keeps groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiokafka import TopicPartition
+
+from stream_lsh.embedded.group_store import FACT
+from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.index.store import Store
+from stream_lsh.kafka.client.connection import admin, explained
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.reindex import reading
+
+POLL_MS = 500
+
+
+async def fetch(settings: KafkaSettings, folder: Path) -> None:
+    """Read all of the changelog of groups into the folder.
+
+    Raises:
+        BrokerError: Kafka cannot be reached, or has no such topic. StateError: there are no groups yet.
+    """
+    place = TopicPartition(Topics.of(settings).group_changelog, 0)
+    store = Store(folder / "db", sync=False)
+    with explained(settings):
+        async with admin(settings) as client:
+            if place.topic not in await client.list_topics():
+                raise BrokerError(
+                    f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}: with groups = true "
+                    "`stream-lsh topics create` makes it, and workers keep groups; for those of an index give --state"
+                )
+        async with reading(settings) as consumer:
+            consumer.assign([place])
+            await consumer.seek_to_beginning(place)
+            end = (await consumer.end_offsets([place]))[place]
+            while await consumer.position(place) < end:
+                found = (await consumer.getmany(timeout_ms=POLL_MS)).get(place, [])
+                changes = {record.key: record.value for record in found}
+                values = {key: value for key, value in changes.items() if value is not None}
+                store.write(values, deleted=changes.keys() - values.keys())
+    there = store.named(FACT) is not None
+    store.close()
+    if not there:
+        raise StateError(f"{place.topic} has nothing yet: no worker has folded groups")

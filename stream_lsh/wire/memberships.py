@@ -1,0 +1,136 @@
+"""Memberships: what the verdicts on a frame mean for groups and alerts (docs/formats.md).
+
+The judge writes one for each frame, in the order of the log and in the transaction of its verdicts; the role group
+folds them.
+
+Sections ("M", version 2) of the n documents of a frame that count, little endian:
+ 0 offset, predecessor, int64
+ 1 places in the frame uint16[n]; 2 kinds uint8[n]; 3 groups int64[n]; 4 similarities float64[n]
+ 5 what each was dropped for, by name, int32[n], -1 for nothing; 6 ends of the names uint32; 7 names, as JSON text
+ 8 event times int64[n], none of what cannot be compared; 9 log times int64[n], or empty
+10 ends of the ids uint32[n]; 11 ids; 12 ends of the sources uint32[n], or empty; 13 sources
+14 its number int64[n], -1 for nothing
+15 versions that went: places among the n uint16[w]; 16 int64[w, 4], of each number, whether it was kept, its group, and
+   the number of its heir, -1 for none; 17 the heir by name int32[w], -1 for none
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.errors import FormatError
+from stream_lsh.index.layout import UNKNOWN
+from stream_lsh.judging.verdicts import Judgement, Kind
+from stream_lsh.settings import Settings
+from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
+from stream_lsh.wire.frames import MOST_ROWS, Source, numbers
+
+VERSION = 2
+_HEAD = struct.Struct("<qq")  # offset, predecessor
+_SECTIONS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names in a record, by number (`judging.verdicts.Names`)."""
+
+    names: Sequence[bytes]
+
+    def id_of(self, shard: int, row: int) -> bytes:
+        return self.names[row]
+
+    first_of = id_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memberships:
+    """What became of the n documents of a frame that count.
+
+    offset, predecessor: of the frame, as in `Sequenced`. judgement: without the matches that it lists. times, log:
+    int64[n], event times (NO_TIME: none, or it cannot be compared) and log times (empty without a window). sources: as
+    JSON text, b"" for none; empty without a `source_field`.
+    """
+
+    offset: int
+    predecessor: int
+    judgement: Judgement
+    times: NDArray[np.int64]
+    log: NDArray[np.int64]
+    sources: list[bytes]
+
+    @classmethod
+    def encoded(
+        cls, offset: int, predecessor: int, judgement: Judgement, source: Source, rows: NDArray[np.int64],
+        settings: Settings,
+    ) -> bytes:  # fmt: skip
+        """The record of a frame's judgement. rows: of the frame, those that count."""
+        j, found = judgement, dict[bytes, int]()
+        kinds = j.kinds[rows]
+        of = np.full(len(rows), -1, np.int32)
+        for place in np.flatnonzero((kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)).tolist():
+            of[place] = found.setdefault(j.oldest(int(rows[place])), len(found))
+        went = np.flatnonzero(j.replaces[rows] >= 0)
+        gone = rows[went]
+        heirs = [found.setdefault(name, len(found)) if (name := j.heir(i)) else -1 for i in gone.tolist()]
+        facts = np.stack((j.replaces[gone], j.stood[gone], j.left[gone], j.heir_seqs[gone]), axis=1)
+        times = np.where((kinds == Kind.REJECTED) & ~j.reused[rows], NO_TIME, source.times[rows])
+        sources: Sequence[Section] = b"", b""
+        if source.sources:
+            sources = join([source.sources[i] for i in rows.tolist()])
+        return pack(
+            b"M", VERSION, settings.fingerprint,
+            [
+                _HEAD.pack(offset, predecessor), rows.astype(np.uint16), kinds, j.groups[rows], j.similarities[rows],
+                of, *join(list(found)), times, b"", *join([source.ids[i] for i in rows.tolist()]), *sources,
+                j.of_seqs[rows], went.astype(np.uint16), facts.astype(np.int64), np.array(heirs, np.int32),
+            ],
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, settings: Settings) -> Memberships:
+        """Read a record.
+
+        Raises:
+            FormatError: naming what is wrong, and the remedy.
+        """
+        s = unpack(b"M", VERSION, settings.fingerprint, data)
+        if len(s) != _SECTIONS or len(s[0]) != _HEAD.size:
+            raise _damaged()
+        offset, predecessor = _HEAD.unpack(s[0])
+        rows = column(s[1], np.uint16).astype(np.int64)
+        n = len(rows)
+        ids, names, sources = split(s[10], s[11]), split(s[6], s[7]), split(s[12], s[13])
+        of = column(s[5], np.int32, n).astype(np.int64)
+        log = column(s[9], np.int64)
+        went = column(s[15], np.uint16).astype(np.int64)
+        facts, heirs = column(s[16], np.int64, len(went), 4), column(s[17], np.int32, len(went)).astype(np.int64)
+        most = max(of.max(initial=-1), heirs.max(initial=-1))
+        if len(ids) != n or len(sources) not in (0, n) or len(log) not in (0, n):
+            raise _damaged()
+        if most >= len(names) or went.max(initial=-1) >= n:
+            raise _damaged()
+        nothing, zeros = np.empty(0, np.int64), np.zeros(n, np.int64)
+        columns = np.full((n, 5), -1)
+        columns[went, :4], columns[went, 4] = facts, heirs
+        replaces, stood, left, heir_seqs, heir = columns.T
+        judgement = Judgement(
+            ids=ids, seqs=numbers(offset, MOST_ROWS)[rows], kinds=column(s[2], np.uint8, n),
+            first_kinds=np.full(n, UNKNOWN, np.uint8), reused=np.zeros(n, np.bool_),
+            of=np.stack((np.minimum(of, 0), of), axis=1), of_seqs=column(s[14], np.int64, n),
+            similarities=column(s[4], np.float64, n), groups=column(s[3], np.int64, n),
+            starts=np.zeros(n + 1, np.int64), matched_shards=nothing, matched_rows=nothing, matched_seqs=nothing,
+            matched_similarities=np.empty(0), truncated=zeros, incomplete=zeros, replaces=replaces, stood=stood > 0,
+            left=left,
+            heirs=np.stack((np.minimum(heir, 0), heir), axis=1), heir_seqs=heir_seqs, names=_Names(names),
+        )  # fmt: skip
+        return cls(offset, predecessor, judgement, column(s[8], np.int64, n), log, sources)
+
+
+def _damaged() -> FormatError:
+    return FormatError("memberships are damaged: their parts do not fit together; delete and rebuild them")

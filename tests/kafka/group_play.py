@@ -1,0 +1,89 @@
+"""Memberships as a judge leaves them, and what the embedded engine tells of the same documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from judge_play import Answered, answered, decoded
+
+from stream_lsh.alerts.rules import Rule
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.alerts import Alerts
+from stream_lsh.embedded.groups import Groups
+from stream_lsh.index.store import Store
+from stream_lsh.judging.verdicts import Judgement
+from stream_lsh.kafka.judge.records import Records
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.memberships import Memberships
+
+RULES = """
+[[rule]]
+name = "spreads"
+kind = "spread"
+members = 4
+sources = 2
+within = "1h"
+cooldown = "1h"
+
+[[rule]]
+name = "copies"
+kind = "share"
+above = 0.4
+documents = 20
+within = "1h"
+cooldown = "1h"
+
+[[rule]]
+name = "herald copies the wire"
+kind = "copied"
+source = "wire"
+by = "herald"
+similarity = 0.8
+cooldown = "1h"
+"""
+
+
+class Teller:
+    """The embedded engine's groups and alerts, batch by batch."""
+
+    def __init__(self, folder: Path, source_field: str | None, rules: Sequence[Rule]) -> None:
+        folder.mkdir(parents=True)
+        self._store = Store(folder / "db", sync=False)
+        self._groups = Groups(self._store, 0, {"source_field": source_field, "latest": None})
+        self._alerts = Alerts(self._store, self._groups, rules, {}, window=False)
+        self.events: list[bytes] = []
+        self.alerts: list[bytes] = []
+
+    def add(self, judgement: Judgement, times: np.ndarray, valid: np.ndarray, sources: list[bytes]) -> None:
+        log = np.empty(0, np.int64)
+        events = self._groups.add(judgement, times, log, sources)
+        self.events += b"".join(events.lines(judgement.ids, judgement.seqs)).splitlines()
+        found = self._alerts.add(judgement, np.where(valid, times, NO_TIME), log, sources, events)
+        self.alerts += found.splitlines()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[list[bytes], list[Answered]]:
+    """What a judge writes of some frames, and these."""
+    frames = answered(settings, folder, number)
+    records = Records()
+    for frame in frames:
+        records.add(decoded(frame, settings), "the.documents", settings)
+    return records.memberships, frames
+
+
+def told(
+    settings: KafkaSettings, folder: Path, rules: Sequence[Rule], said: Iterable[bytes]
+) -> tuple[list[bytes], list[bytes]]:
+    """Events and alerts of the embedded engine."""
+    teller = Teller(folder, settings.source_field, rules)
+    for value in said:
+        found = Memberships.decode(value, settings)
+        every = np.ones(len(found.times), np.bool_)
+        teller.add(found.judgement, found.times, every, found.sources)
+    teller.close()
+    return teller.events, teller.alerts

@@ -1,0 +1,107 @@
+"""Groups and alerts of the whole pipeline are the embedded engine's, whoever is killed; and how they are shown."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+from feeding import Record
+from group_play import RULES
+from harness import Pipeline
+
+from stream_lsh.cli import main
+from stream_lsh.kafka.tools.observer import observing
+from stream_lsh.kafka.tools.status import report
+
+NUMBER, PARTITIONS = 900, 3
+BEGIN = int(time.time() * 1000) - 3_600_000  # what is old is deleted soon
+OUTLETS = ["wire", "herald", "radio", 7, None]
+
+
+def feed(number: int, begin: int = 0) -> list[Record]:
+    """Some hundred stories, which outlets tell with a word of their own, one of them always the wire's."""
+    chance, found = random.Random(begin), []
+    for i in range(begin, begin + number):
+        story = random.Random(chance.randrange(60))
+        words = [f"w{story.randrange(10**6)}" for _ in range(60)]
+        words[chance.randrange(60)] = f"own{i}"
+        document = {"id": f"d{i}", "text": " ".join(words)}
+        outlet = chance.choice(OUTLETS)
+        document |= {"outlet": outlet} if outlet is not None else {}
+        found.append(Record(i % PARTITIONS, b"%d" % i, orjson.dumps(document), (), BEGIN + 1000 * i))
+    return found
+
+
+def shown(pipeline: Pipeline, *arguments: str) -> list[dict[str, Any]]:
+    """What a command prints."""
+    of = ["--bootstrap-servers", pipeline.settings.bootstrap_servers, "--topic-prefix", pipeline.settings.topic_prefix]
+    found = CliRunner().invoke(main, [*arguments, *of], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_groups_and_alerts_are_as_embedded(broker: Any, prefix: str, tmp_path: Path, shards: int) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(RULES)
+    given = {
+        "against": "unique", "decided_after": 400, "frame_documents": 100, "groups": True, "source_field": "outlet",
+        "text_field": ("text",), "alerts": rules, "transaction_timeout_ms": 6000,
+    }  # fmt: skip
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=PARTITIONS, shards=shards, **given) as pipeline:
+        pipeline.worker(("sign", "sequence", "match", "judge", "forward"), "groups")
+        first, second = pipeline.worker(("group",)), pipeline.worker(("group",))
+        for number in range(4):
+            pipeline.produce(feed(NUMBER // 4, number * NUMBER // 4))
+            pipeline.wait_for((number + 1) * NUMBER // 4)
+            victim = (first, second)[number % 2]
+            victim.kill()
+            victim.start()
+        drained = CliRunner().invoke(main, ["drain", "--config", str(pipeline.workers[0].config)])
+        assert drained.exit_code == 0, drained.output + pipeline.report()
+        pipeline.finish()
+        found = pipeline.check()
+        assert len(found.groups) > 300 and len(found.alerts) > 5
+
+        events = [json.loads(record.value or b"") for record in found.groups]
+        assert shown(pipeline, "tail", "groups", "--from-beginning", "--until-end") == events
+        alerts = [json.loads(record.value or b"") for record in found.alerts]
+        assert shown(pipeline, "tail", "alerts", "--from-beginning", "--until-end") == alerts
+        rows = {event["group"]: event for event in events}
+        table = shown(pipeline, "groups", "--json")
+        assert {row["group"]: row for row in table} == {
+            group: {name: row[name] for name in row if name not in ("event", "seq", "id")}
+            for group, row in rows.items()
+        }
+        largest = table[0]
+        members = shown(pipeline, "groups", str(largest["group"]))
+        assert len(members) == largest["living"] == max(row["living"] for row in table)
+        assert Counter(member["kind"] for member in members)["unique"] == 1
+        grown = shown(pipeline, "groups", "--order", "growing", "--since", "5m", "--limit", "1")
+        assert grown[0]["grown"] == max(
+            sum(e["group"] == group and e["seq"] in late(pipeline, found.verdicts) for e in events) for group in rows
+        )
+
+        async def look() -> Any:
+            async with observing(pipeline.settings, None) as observer:
+                return report(await observer.look(), pipeline.settings.decided_after)
+
+        (role,) = [role for role in pipeline.run(look()).roles if role.name == "group"]
+        assert (len(role.working), len(role.standing_by), role.waiting) == (1, 1, 0)
+        for worker in pipeline.workers:
+            worker.terminate()
+        assert [worker.wait() for worker in pipeline.workers] == [0] * 3, pipeline.report()
+
+
+def late(pipeline: Pipeline, verdicts: list[Record]) -> set[int]:
+    """The numbers of the documents of the last five minutes."""
+    found = [json.loads(record.value or b"") for record in verdicts]
+    latest = max(verdict["time"] for verdict in found)
+    return {verdict["seq"] for verdict in found if verdict["time"] >= latest - 300_000}
