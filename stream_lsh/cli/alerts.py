@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Group, Option
-from stream_lsh.cli.options import OUTPUTS, quiet_option, state_option, with_options
+from stream_lsh.cli.options import (
+    KAFKA,
+    KAFKA_SECTIONS,
+    OUTPUTS,
+    load_settings,
+    quiet_option,
+    settings_options,
+    state_option,
+    with_options,
+)
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import UsageError
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.rehearsal import Told
+    from stream_lsh.embedded.sending import Courier
 
 COMPRESSED = (".gz", ".xz", ".zst")
 TEST_EXAMPLES = """
@@ -27,8 +41,10 @@ stream-lsh alerts test rules.toml --state index --json | jq -r .rule | sort | un
 SEND_EXAMPLES = """
 stream-lsh alerts send alerts.jsonl --url https://hooks.example.org/copies --secret-env HOOK_SECRET
 stream-lsh alerts send alerts.jsonl --url-env HOOK_URL --position hook.sent --until-end
+stream-lsh alerts send --url-env HOOK_URL --topic-prefix news --receiver desk
 """
 ATTEMPTS, TIMEOUT = 10, 10.0
+RECEIVER = "webhook"
 SENDING = "Sending"
 NOT_KNOWN = (
     "by what the index has stored of kept and dropped documents, as if the rules had been there from the beginning: "
@@ -36,6 +52,12 @@ NOT_KNOWN = (
     "--max-ahead, so it may be another by some documents; rows of groups as they were then, and ids of kept documents "
     "without copies, are not known"
 )
+
+
+def _receiver(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    if name is not None and re.fullmatch(r"[A-Za-z0-9._-]{1,40}", name) is None:
+        raise UsageError(f"--receiver {name!r}: up to 40 letters, digits, dots, underscores and hyphens")
+    return name
 
 
 @click.group(
@@ -85,15 +107,16 @@ def test(rules: Path, state: Path, as_json: bool, quiet: bool) -> None:
 @alerts.command(
     cls=Command,
     examples=SEND_EXAMPLES,
-    help="""Send the alerts of a file, which `dedup --alerts` writes, to a receiver, as they come, until Ctrl-C: a POST
-each, one after the other, with the line as JSON. The run that writes them knows nothing of it, and waits for nobody.
+    help="""Send the alerts of a file, which `dedup --alerts` writes, or without one those of a pipeline on Kafka, to a
+receiver, as they come, until Ctrl-C: a POST each, one after the other, with the line as JSON. Whoever writes them knows
+nothing of it, and waits for nobody. On Kafka the consumer group PREFIX.send-RECEIVER has the position.
 
 Each is sent at least once, and has its key in the header Idempotency-Key and in the body. With a secret
 X-Stream-Lsh-Signature is sha256= and the HMAC of the body. What fails is tried again after 1, 2, 4 ... 300 seconds, so
 many times as --attempts says; what is refused (redirects, which are not followed, and 400 to 499 but for 408, 425 and
 429) is not. Then it goes to the dead letters, and the next one is sent.""",
 )
-@click.argument("alerts", type=click.Path(path_type=Path))
+@click.argument("alerts", type=click.Path(path_type=Path), required=False)
 @with_options(
     [
         Option(["--url"], metavar="URL", section=SENDING, help="of the receiver"),
@@ -106,11 +129,15 @@ many times as --attempts says; what is refused (redirects, which are not followe
         ),
         Option(
             ["--position"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="how far it is sent, a file for each receiver  [ALERTS.sent]",
+            help="how far a file is sent, a file for each receiver  [ALERTS.sent]",
+        ),
+        Option(
+            ["--receiver"], metavar="NAME", section=SENDING, callback=_receiver,
+            help=f"on Kafka: names the consumer group, one for each receiver  [{RECEIVER}]",
         ),
         Option(
             ["--dead-letters"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="what was not taken, with the reason  [ALERTS.dead-letters]",
+            help="what was not taken, with the reason  [ALERTS.dead-letters; on Kafka alerts.dead-letters]",
         ),
         Option(
             ["--timeout"], type=click.FloatRange(min=0.1, max=300), default=TIMEOUT, metavar="SECONDS", section=SENDING,
@@ -120,35 +147,68 @@ many times as --attempts says; what is refused (redirects, which are not followe
             ["--attempts"], type=click.IntRange(min=1, max=1000), default=ATTEMPTS, metavar="N", section=SENDING,
             help=f"before an alert is a dead letter  [{ATTEMPTS}]",
         ),
-        Option(["--until-end"], is_flag=True, section=SENDING, help="end where the file ends now"),
+        Option(["--until-end"], is_flag=True, section=SENDING, help="end where the file or the topic ends now"),
         quiet_option(),
+        *settings_options((*KAFKA_SECTIONS[KAFKA], "session_timeout_ms", "give_up_seconds"), KafkaSettings),
     ]
 )  # fmt: skip
+@click.pass_context
 def send(
-    alerts: Path, url: str | None, url_env: str | None, secret_env: str | None, position: Path | None,
-    dead_letters: Path | None, timeout: float, attempts: int, until_end: bool, quiet: bool,
+    context: click.Context, /, alerts: Path | None, url: str | None, url_env: str | None, secret_env: str | None,
+    position: Path | None, receiver: str | None, dead_letters: Path | None, timeout: float, attempts: int,
+    until_end: bool, quiet: bool, **_: Any,
 ) -> None:  # fmt: skip
-    from stream_lsh.embedded import sending
-    from stream_lsh.embedded.outputs import check_distinct
+    from stream_lsh.embedded.sending import Courier
     from stream_lsh.embedded.webhook import Webhook
 
     if (url is None) == (url_env is None):
         raise UsageError("name the receiver with --url, or with --url-env the environment variable that has its URL")
-    if alerts.suffix in COMPRESSED:
+    if alerts is not None and alerts.suffix in COMPRESSED:
         raise UsageError(f"{alerts} is compressed, and cannot be followed: give dedup --alerts a name without a suffix")
+    if (receiver if alerts is not None else position) is not None:
+        raise UsageError("--position is for a file of alerts, --receiver for those on Kafka: leave the other one out")
     address = url if url_env is None else _variable("--url-env", url_env)
     secret = None if secret_env is None else _variable("--secret-env", secret_env).encode()
     webhook = Webhook(str(address), secret, timeout)
-    dead = dead_letters or alerts.with_name(alerts.name + ".dead-letters")
-    journaled = position or alerts.with_name(alerts.name + ".sent")
-    check_distinct({"--position": str(journaled), "--dead-letters": str(dead)}, [str(alerts)])
-    with sending.Journal(journaled) as journal:
-        sent = sending.send(
-            alerts, webhook, journal, dead, attempts, until_end=until_end,
-            tell=(lambda _: None) if quiet else complain,
-        )  # fmt: skip
+    name = "alerts" if alerts is None else str(alerts)
+    dead = dead_letters or Path(name + ".dead-letters")
+    courier = Courier(webhook, dead, attempts, (lambda _: None) if quiet else complain)
+    if alerts is None:
+        _send_from_kafka(load_settings(context, KafkaSettings), receiver or RECEIVER, courier, until_end=until_end)
+    else:
+        _send_from_file(alerts, position or Path(name + ".sent"), dead, courier, until_end=until_end)
     if not quiet:
+        sent = courier.sent
         complain(f"{count(sent.taken, 'alert')} sent to {webhook.name}, {count(sent.dead, 'dead letter')}")
+
+
+def _send_from_file(alerts: Path, position: Path, dead: Path, courier: Courier, *, until_end: bool) -> None:
+    from stream_lsh.embedded import sending
+    from stream_lsh.embedded.outputs import check_distinct
+
+    check_distinct({"--position": str(position), "--dead-letters": str(dead)}, [str(alerts)])
+    with sending.Journal(position) as journal:
+        sending.send(alerts, courier, journal, until_end=until_end)
+
+
+def _send_from_kafka(settings: KafkaSettings, receiver: str, courier: Courier, *, until_end: bool) -> None:
+    require_kafka()
+    from stream_lsh.embedded.signals import Signals
+    from stream_lsh.kafka.client.connection import explained
+    from stream_lsh.kafka.run.lives import keep_running
+    from stream_lsh.kafka.run.metrics import Watch
+    from stream_lsh.kafka.tools.sending import ROLE, SendStage, check
+
+    async def work(stop: asyncio.Event, _: asyncio.Event) -> None:
+        with explained(settings):
+            await check(settings)
+        watch = Watch(ROLE)
+        await keep_running(
+            lambda: SendStage(settings, watch, receiver, courier, until_end=until_end), stop, settings, watch
+        )
+
+    with Signals() as signals:
+        signals.run(work)
 
 
 def _variable(option: str, name: str) -> str:

@@ -12,6 +12,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -136,48 +137,79 @@ def append(file: int, data: bytes, path: Path) -> None:
         ) from None
 
 
-def send(
-    alerts: Path,
-    webhook: Webhook,
-    journal: Journal,
-    dead: Path,
-    attempts: int,
-    *,
-    until_end: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Sent:
-    """Send what is in a file of alerts and not done with, in order, and what comes; until_end: only what is there.
+class Courier:
+    """Passes alerts on to a receiver, whoever gives them.
 
     Args:
         dead: gets what was refused, or failed so many times (`attempts`). tell: takes sentences for people.
 
+    Attributes:
+        sent: what became of them.
+    """
+
+    def __init__(
+        self, webhook: Webhook, dead: Path, attempts: int, tell: Callable[[str], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self.sent = Sent()
+        self.tell = tell
+        self.sleep = sleep
+        self._webhook = webhook
+        self._dead = dead
+        self._attempts = attempts
+
+    def send(self, line: bytes, key: str) -> tuple[str, int]:
+        """Send an alert, a line without its end; what became of it, and after how many attempts.
+
+        Raises:
+            OutputError: it cannot be written to the dead letters. Whatever `sleep` raises: it is not done with.
+        """
+        answer, tries = self._tried(line, key)
+        if answer.taken:
+            self.sent.taken += 1
+            return answer.said, tries
+        self.tell(f"alert {key}: {self._webhook.name} has not taken it ({answer.said}); it is in {self._dead}")
+        _bury(self._dead, line, key, answer, tries)
+        self.sent.dead += 1
+        return f"dead: {answer.said}", tries
+
+    def _tried(self, body: bytes, key: str) -> tuple[Answer, int]:
+        """The last answer, and how many there were."""
+        for attempt in range(1, self._attempts + 1):
+            answer = self._webhook.post(body, key)
+            if answer.taken or not answer.again or attempt == self._attempts:
+                break
+            self.tell(f"alert {key}: {self._webhook.name}: {answer.said}; again in {pause(attempt):g} s")
+            self.sleep(pause(attempt))
+        return answer, attempt
+
+
+def send(alerts: Path, courier: Courier, journal: Journal, *, until_end: bool = False) -> None:
+    """Send what is in a file of alerts and not done with, in order, and what comes; until_end: only what is there.
+
     Raises:
         InputError: the file cannot be read, or is another one. OutputError: what is done cannot be written down.
     """
-    sent, told = Sent(), False
+    told = False
     while True:
         lines, short = _lines(alerts, journal, until_end)
         if short and not told:
-            tell(
+            courier.tell(
                 f"{alerts} is shorter than what was sent of it: waiting until the run that writes it has come so far "
                 f"again; if it is a new file, remove {journal.path}"
             )
         told = short
         for line in lines:
-            key = _key(alerts, line, journal.offset)
-            answer, tries = _tried(webhook, line[:-1], key, attempts, tell, sleep)
-            if answer.taken:
-                sent.taken += 1
-            else:
-                sent.dead += 1
-                tell(f"alert {key}: {webhook.name} has not taken it ({answer.said}); it is in {dead}")
-                _bury(dead, line, key, answer, tries)
-            journal.done(line, key, answer.said if answer.taken else f"dead: {answer.said}", tries)
+            key = key_of(line)
+            if key is None:
+                raise InputError(
+                    f"{alerts}: at byte {journal.offset} there is no alert; name the file that dedup --alerts writes"
+                )
+            journal.done(line, key, *courier.send(line[:-1], key))
         if not lines:
             if until_end:
-                return sent
-            sleep(WAIT)
+                return
+            courier.sleep(WAIT)
 
 
 def _lines(alerts: Path, journal: Journal, until_end: bool) -> tuple[list[bytes], bool]:
@@ -213,27 +245,13 @@ def _lines(alerts: Path, journal: Journal, until_end: bool) -> tuple[list[bytes]
     return data[: data.rfind(b"\n") + 1].splitlines(keepends=True), False
 
 
-def _key(alerts: Path, line: bytes, offset: int) -> str:
-    try:
+def key_of(line: bytes) -> str | None:
+    """The key of an alert, None if the line is none."""
+    with suppress(ValueError, KeyError, TypeError):
         key = json.loads(line)["key"]
         if isinstance(key, str) and _KEY.fullmatch(key):
             return key
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise InputError(f"{alerts}: at byte {offset} there is no alert; name the file that dedup --alerts writes")
-
-
-def _tried(
-    webhook: Webhook, body: bytes, key: str, attempts: int, tell: Callable[[str], None], sleep: Callable[[float], None]
-) -> tuple[Answer, int]:
-    """The last answer, and how many there were."""
-    for attempt in range(1, attempts + 1):
-        answer = webhook.post(body, key)
-        if answer.taken or not answer.again or attempt == attempts:
-            break
-        tell(f"alert {key}: {webhook.name}: {answer.said}; again in {pause(attempt):g} s")
-        sleep(pause(attempt))
-    return answer, attempt
+    return None
 
 
 def _bury(dead: Path, line: bytes, key: str, answer: Answer, attempts: int) -> None:
@@ -245,7 +263,7 @@ def _bury(dead: Path, line: bytes, key: str, answer: Answer, attempts: int) -> N
         raise OutputError(f"cannot write {dead}: {error.strerror}; name another file with --dead-letters") from None
     try:
         whole_lines(file, b'{"key":')
-        append(file, said[:-1] + b',"alert":' + line[:-1] + b"}\n", dead)
+        append(file, said[:-1] + b',"alert":' + line + b"}\n", dead)
     except ValueError:
         raise OutputError(f"{dead} has no dead letters in it: name another file with --dead-letters") from None
     finally:

@@ -129,7 +129,8 @@ class Memberships:
             left=left,
             heirs=np.stack((np.minimum(heir, 0), heir), axis=1), heir_seqs=heir_seqs, names=_Names(names),
         )  # fmt: skip
-        return cls(offset, predecessor, judgement, column(s[8], np.int64, n), log, sources)
+        times = column(s[8], np.int64, n).copy()  # numba compiles everything again for read-only arrays
+        return cls(offset, predecessor, judgement, times, log, sources)
 
 
 def _damaged() -> FormatError:

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from receivers import receiving
 
 from stream_lsh.cli import main
-from stream_lsh.embedded.sending import Journal, Sent, pause, send
+from stream_lsh.embedded.sending import Courier, Journal, Sent, pause, send
 from stream_lsh.embedded.webhook import Webhook
 from stream_lsh.errors import InputError, OutputError, StateError, UsageError
 
@@ -49,7 +49,9 @@ def sent(alerts: Path, url: str, attempts: int = 3, timeout: float = 60.0, slept
     sleep: Callable[[float], None] = slept.append if slept is not None else lambda _: None
     with Journal(alerts.parent / "position") as journal:
         webhook = Webhook(url + "/hook?token=t", SECRET.encode(), timeout)
-        return send(alerts, webhook, journal, alerts.parent / "dead", attempts, until_end=True, sleep=sleep)
+        courier = Courier(webhook, alerts.parent / "dead", attempts, sleep=sleep)
+        send(alerts, courier, journal, until_end=True)
+        return courier.sent
 
 
 def dead(alerts: Path) -> list[dict[str, Any]]:
@@ -162,7 +164,7 @@ def test_a_file_that_is_cut_and_written_again_is_waited_for(alerts: Path) -> Non
     with receiving() as receiver, Journal(alerts.parent / "position") as journal:
         webhook = Webhook(receiver.url, None, 60.0)
         with pytest.raises(KeyboardInterrupt):
-            send(alerts, webhook, journal, alerts.parent / "dead", 3, tell=told.append, sleep=step)
+            send(alerts, Courier(webhook, alerts.parent / "dead", 3, told.append, step), journal)
     assert receiver.keys == keys(0, 1, 2, 3, 4)
     assert "X-Stream-Lsh-Signature" not in receiver.got[0][0]
     assert len(told) == 1 and "waiting until the run that writes it has come so far again" in told[0]

@@ -1,0 +1,128 @@
+"""Passing on the alerts of the topic: a consumer group for each receiver, whose position says what is done with."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from aiokafka import ConsumerRecord, TopicPartition
+
+from stream_lsh.embedded.sending import Courier, key_of
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.group.member import Member
+from stream_lsh.kafka.group.position import Reading, bounds_of, committed
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.lives import Stage
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+
+ROLE = "send"
+READING = Reading(
+    "alerts", "sent", "Begin anew as another receiver (--receiver)",
+    "To go on without them begin as another receiver (--receiver), with what is still there",
+)  # fmt: skip
+POLL_SECONDS = 0.5
+
+
+class _Interrupted(Exception):
+    """An alert is not done with: nobody waits any more for the receiver to take it."""
+
+
+class SendStage(Stage):
+    """One life of a sender: it sends what is not sent yet, one alert after the other, at least once.
+
+    Args:
+        receiver: names the consumer group, PREFIX.send-RECEIVER. until_end: it sets `stop` where the topic ends now.
+    """
+
+    role = ROLE
+
+    def __init__(
+        self, settings: KafkaSettings, watch: Watch, receiver: str, courier: Courier, *, until_end: bool = False
+    ) -> None:
+        super().__init__(settings, watch)
+        self._courier = courier
+        self._input = TopicPartition(Topics.of(settings).alerts, 0)
+        name = f"{ROLE}-{receiver}"
+        self._member = Member(settings, name, [self._input.topic], self._take_over, self._give_up)
+        self._until_end = until_end
+        self._end = self._position = 0
+        self._over = threading.Event()
+        self._stop = asyncio.Event()
+        courier.sleep = self._pause
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        waiting = asyncio.create_task(stop.wait())
+        waiting.add_done_callback(lambda _: self._over.set())
+        try:
+            await self._member.run(stop, self._step, isolation_level="read_committed")
+        finally:
+            waiting.cancel()
+
+    def _pause(self, seconds: float) -> None:
+        if self._over.wait(seconds):
+            raise _Interrupted
+
+    async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
+        self.watch.assigned({place.partition for place in assigned})
+        if self._input not in assigned:
+            return
+        consumer, topic = self._member.consumer, self._input.topic
+        async with admin(self.settings) as client:
+            found = (await committed(client, self._member.group, topic)).get(self._input.partition)
+        position = 0 if found is None else found[0]
+        begin, self._end = (await bounds_of(consumer, {self._input: position}))[self._input]
+        if found is not None:
+            READING.missing(topic, position, (begin, self._end))
+        self._position = max(begin, position)
+        consumer.seek(self._input, self._position)
+
+    async def _give_up(self) -> None:
+        """Nothing is on its way: an alert is sent and committed before the next one."""
+
+    async def _step(self) -> None:
+        found = await self._member.poll(POLL_SECONDS)
+        async with self._member.working:
+            if self._input not in self._member.assigned:
+                return
+            for record in (found or {}).get(self._input, ()):
+                if self._stop.is_set() or not await self._send(record):
+                    return
+            if found is not None and not found:
+                self.watch.idle()
+                self._position = await self._member.consumer.position(self._input)
+            if self._until_end and self._position >= self._end:
+                self._stop.set()
+
+    async def _send(self, record: ConsumerRecord) -> bool:
+        """Whether an alert is done with."""
+        value = record.value or b""
+        key = key_of(value)
+        try:
+            if key is None:
+                self._courier.tell(f"{record.topic}, offset {record.offset}, is no alert, and is passed over")
+            else:
+                await asyncio.to_thread(self._courier.send, value, key)
+        except _Interrupted:
+            return False
+        self._position = record.offset + 1
+        await self._member.commit({self._input: (self._position, "")})
+        self.watch.committed()
+        return True
+
+
+async def check(settings: KafkaSettings) -> None:
+    """Whether there is such a topic.
+
+    Raises:
+        BrokerError: there is none. KafkaError, OSError: see `connection.explained`.
+    """
+    topic = Topics.of(settings).alerts
+    async with admin(settings) as client:
+        if topic not in await client.list_topics():
+            raise BrokerError(
+                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}: with groups = true "
+                "`stream-lsh topics create` makes it; for the alerts of an index name their file"
+            )

@@ -1,0 +1,128 @@
+"""Alerts of the topic go to a receiver, each at least once, whoever is asked to stop in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import RecordsToDelete
+from aiokafka.structs import TopicPartition
+from click.testing import CliRunner, Result
+from kafka_helpers import settings_for
+from receivers import receiving
+from stage_helpers import running, until
+
+from stream_lsh.cli import main
+from stream_lsh.embedded.sending import Courier
+from stream_lsh.embedded.webhook import Webhook
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.sending import SendStage
+from stream_lsh.kafka.tools.topics import create
+
+
+@pytest.fixture
+def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
+    made = settings_for(broker, prefix, tmp_path, groups=True, partitions=1)
+    asyncio.run(create(made))
+    return made
+
+
+def alert(number: int) -> bytes:
+    return b'{"key":"%032x","rule":"r"}' % number
+
+
+def keys(*numbers: int) -> list[str]:
+    return [f"{number:032x}" for number in numbers]
+
+
+async def tell(settings: KafkaSettings, *values: bytes) -> None:
+    producer = AIOKafkaProducer(**client_options(settings))
+    await producer.start()
+    try:
+        for value in values:
+            await producer.send_and_wait(Topics.of(settings).alerts, value, partition=0)
+    finally:
+        await producer.stop()
+
+
+def send(settings: KafkaSettings, folder: Path, url: str, *words: str) -> Result:
+    of = ["--bootstrap-servers", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix]
+    dead = str(folder / "dead")
+    return CliRunner().invoke(
+        main, ["alerts", "send", "--url", url, "--until-end", "--attempts", "2", "--dead-letters", dead, *of, *words]
+    )
+
+
+def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
+    asyncio.run(tell(settings, alert(0), alert(1), b"foreign", alert(2)))
+    with receiving(lambda n: {1: 500, 3: 400}.get(n, 204)) as receiver:
+        first = send(settings, tmp_path, receiver.url)
+        assert first.exit_code == 0, first.output
+        assert receiver.keys == keys(0, 1, 1, 2)  # what failed is tried again, what is refused is not
+        assert "again in 1 s" in first.output and "offset 2, is no alert" in first.output
+        assert "2 alerts sent" in first.output and "1 dead letter" in first.output
+        (letter,) = [json.loads(line) for line in (tmp_path / "dead").read_text().splitlines()]
+        assert (letter["key"], letter["reason"], letter["alert"]["rule"]) == (keys(2)[0], "status 400", "r")
+        asyncio.run(tell(settings, alert(3)))
+        assert send(settings, tmp_path, receiver.url).exit_code == 0
+        assert receiver.keys[4:] == keys(3)
+        assert send(settings, tmp_path, receiver.url, "--receiver", "another").exit_code == 0
+        assert receiver.keys[5:] == keys(0, 1, 2, 3)
+
+        async def delete() -> None:
+            async with admin(settings) as client:
+                await tell(settings, alert(4), alert(5))
+                await client.delete_records({TopicPartition(Topics.of(settings).alerts, 0): RecordsToDelete(6)})
+
+        asyncio.run(delete())
+        lost = send(settings, tmp_path, receiver.url)
+        assert lost.exit_code != 0 and "1 alerts from offset 5 on were deleted before they were sent" in lost.output
+        assert send(settings, tmp_path, receiver.url, "--receiver", "third").exit_code == 0
+        assert receiver.keys[9:] == keys(5)
+
+
+def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
+    with receiving(lambda n: 503 if n else 204) as receiver:
+
+        async def body() -> None:
+            await tell(settings, alert(0), alert(1))
+            told: list[str] = []
+            courier = Courier(Webhook(receiver.url, None, 60), tmp_path / "dead", 100, told.append)
+            watch = Watch("send")
+
+            class Sender(SendStage):
+                def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+                    super().__init__(settings, watch, "desk", courier)
+
+            async def refused() -> bool:
+                return len(receiver.got) > 2
+
+            async with running(Sender, settings, watch):
+                await until(refused, "it is tried again")
+
+        asyncio.run(body())
+        tried = len(receiver.got)
+        assert receiver.keys == keys(0, *[1] * (tried - 1)) and not (tmp_path / "dead").exists()
+        receiver.answer = lambda _: 204
+        assert send(settings, tmp_path, receiver.url, "--receiver", "desk").exit_code == 0
+        assert receiver.keys[tried:] == keys(1)
+
+
+def test_what_does_not_go_together_is_said(settings: KafkaSettings, tmp_path: Path) -> None:
+    (tmp_path / "alerts").write_bytes(b"")
+    url = "http://127.0.0.1:9"
+    for words, said in (
+        (["--position", str(tmp_path / "p")], "--receiver for those on Kafka"),
+        ([str(tmp_path / "alerts"), "--receiver", "desk"], "--position is for a file"),
+        (["--receiver", "a b"], "up to 40 letters"),
+        (["--topic-prefix", "nobody"], "does not have the topic nobody.alerts"),
+    ):
+        result = send(settings, tmp_path, url, *words)
+        assert result.exit_code and said in " ".join(result.output.split()), result.output
