@@ -13,7 +13,7 @@ import yaml
 from dockerfile_parse import DockerfileParser
 
 from stream_lsh.cli import main
-from stream_lsh.kafka.settings import ROLES
+from stream_lsh.kafka.settings import GROUP, ROLES
 from stream_lsh.kafka.tools.status import Report, Role
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def check_command(words: list[str]) -> None:
     roles = parse_command(words).get("roles")
     if roles is not None:
         chosen = roles.split(",") if isinstance(roles, str) else roles
-        assert set(chosen) <= set(ROLES)
+        assert set(chosen) <= {*ROLES, GROUP}
 
 
 def dockerfile() -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 from deploy_files import COMPOSE, OURS, PORT, ROOT, SERVICES, check_command, image_environment, load
 
 from stream_lsh.kafka.run.process import DRAIN
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
 from stream_lsh.settings import PREFIX
 
 
@@ -66,7 +66,7 @@ def test_compose_runs_every_role_and_commands_that_there_are() -> None:
         check_command(service["command"])
         if service["command"][0] == "worker" and not service.get("profiles"):
             roles += service["command"][service["command"].index("--roles") + 1].split(",")
-    assert sorted(roles) == sorted(ROLES)
+    assert sorted(roles) == sorted((*ROLES, GROUP))
 
 
 def test_workers_wait_for_broker_and_topics_and_have_time_to_stop() -> None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.run.metrics import Registry, Watch
-from stream_lsh.kafka.settings import ROLES
+from stream_lsh.kafka.settings import GROUP, ROLES
 from stream_lsh.kafka.tools.exporter import metrics
 
 
@@ -78,7 +78,7 @@ def selectors(expression: str) -> list[Any]:
 
 @pytest.mark.parametrize("expression", expressions())
 def test_expressions_ask_for_what_there_is(expression: str, samples: dict[str, set[str]]) -> None:
-    known = {"role": set(ROLES), "kind": {kind.label for kind in Kind}, "job": jobs(), "reason": {"foreign"}}
+    known = {"role": {*ROLES, GROUP}, "kind": {kind.label for kind in Kind}, "job": jobs(), "reason": {"foreign"}}
     found = selectors(expression)
     assert found
     for selector in found:
