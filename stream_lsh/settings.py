@@ -181,8 +181,8 @@ class Settings(BaseSettings):
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
         if self.max_ahead is not None and self.window is None:
             raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
-        if self.updates and (self.against != "unique" or self.shards > 1):
-            raise ValueError("on_same_id = 'update' needs against = 'unique' and shards = 1 so far")
+        if self.updates and self.late:
+            raise ValueError("on_same_id = 'update' with against = 'unique' needs shards = 1 so far")
         if self.deleted_field is not None and not self.updates:
             raise ValueError(
                 "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"

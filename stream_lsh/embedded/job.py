@@ -161,7 +161,8 @@ class _Run:
         self._committed_seq = self._seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now
-        self._places = Places(index) if index.settings.on_same_id == "update" else None
+        heirs = index.settings.on_same_id == "update" and index.settings.against == "unique"
+        self._places = Places(index) if heirs else None
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False

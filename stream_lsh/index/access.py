@@ -46,10 +46,10 @@ def word(rows, row, column):  # type: ignore[no-untyped-def]
 
 @njit
 def name_of(rows, row, limits):  # type: ignore[no-untyped-def]
-    """What those that stand behind a row know of it: the first word of its id's hash. With a window an id may come
-    again; under `any`, where copies are listed unread, it is also known which of its rows is meant."""
+    """What those that stand behind a row know of it: the first word of its id's hash. With a window or updates an id
+    may come again; under `any`, where copies are listed unread, it is also known which of its rows is meant."""
     hashed = word(rows, row, ID)
-    return hashed ^ word(rows, row, SEQ) if limits.window and not limits.unique else hashed
+    return hashed ^ word(rows, row, SEQ) if (limits.window or limits.update) and not limits.unique else hashed
 
 
 @njit
@@ -122,6 +122,26 @@ def note_of(rows, row):  # type: ignore[no-untyped-def]
 def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
     """Whether a row has the same hash as a document: of the id (what = ID), of the text (TEXT)."""
     return word(rows, row, what) == batch.words[i, what] and word(rows, row, what + 1) == batch.words[i, what + 1]
+
+
+@njit
+def visible(rows, row):  # type: ignore[no-untyped-def]
+    """Whether a row is seen and lives."""
+    return row >= rows.seen and mark_of(rows.dead, row) == LIVES
+
+
+@njit
+def up_to(rows, n, out, most):  # type: ignore[no-untyped-def]
+    """How many of the n rows in `out`, the newest first, there are with so many that are visible, and those
+    between; and whether another visible one follows."""
+    there, end = _FIRST, _FIRST
+    for k in range(n):
+        if visible(rows, out[k]):
+            if there == most:
+                return end, True
+            there += 1
+        end = k + _WORD
+    return end, False
 
 
 @njit

@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.kernels import half_at, njit, read_at, word_at
 from stream_lsh.index.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, LAST, POSTINGS, WORDS
-from stream_lsh.index.memory import empty, first_since, newest, oldest, posted, posting_key, since
+from stream_lsh.index.memory import empty, newest, oldest, posted, posting_key, since
 from stream_lsh.index.runs import filter_mask, filter_word
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "count",
     "earliest",
     "empty",
-    "first_of",
     "key_behind",
     "key_range",
     "nowhere",
@@ -179,18 +178,6 @@ def count(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-
             start, stop, _ = key_range(runs, r, key, row, room)
             total += stop - start
     return total
-
-
-@njit
-def first_of(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-def]
-    """The oldest row under a key from `row` on, where there is one; hits: uint64[1, w], of `probe`."""
-    for r in range(len(runs) - 1, -1, -1):
-        if hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
-            start, stop, _ = key_range(runs, r, key, row, room)
-            if start < stop:
-                _load(runs, r, start, start + 1, room)
-                return runs[r, FIRST] + np.int64(room[0] & _ROW)
-    return first_since(memory, slot, row)
 
 
 @njit

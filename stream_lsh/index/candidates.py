@@ -6,8 +6,8 @@ import numpy as np
 
 from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import agreement_with, equal, in_ring, living, name_of, note_of
-from stream_lsh.index.buckets import COPIES, FOLLOWERS, count, empty, first_of, key_behind, nowhere, probe, read
+from stream_lsh.index.access import agreement_with, equal, in_ring, living, name_of, note_of, up_to, visible
+from stream_lsh.index.buckets import COPIES, FOLLOWERS, count, earliest, empty, key_behind, nowhere, probe, read
 from stream_lsh.index.dead import any_dead
 from stream_lsh.index.layout import FOLLOWED, FOLLOWS
 from stream_lsh.index.memory import find
@@ -95,40 +95,49 @@ def gather(i, work):  # type: ignore[no-untyped-def]
         n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
         if more and most < entries:
             return NOBODY
-        if any_dead(rows.dead):
+        if limits.unique and any_dead(rows.dead):
             n = living(rows, n, out)
-        if n > limits.bucket and out[limits.bucket] >= rows.seen:
-            n, more = limits.bucket, True
-        cut += more
+        n, further = up_to(rows, n, out, limits.bucket)
+        cut += more or further
         _meet(i, n, np.int64(j) if j < bands else NOBODY, work)
     if limits.unique:
         return cut
     for m in range(scratch.met_count):
         if scratch.met[m, 1] >= limits.expand and note_of(rows, scratch.met[m, 0]) & FOLLOWED:
-            n, more = behind(scratch.met[m, 0], FOLLOWERS, rows.guides, limits.behind, work)
+            dead = any_dead(rows.dead)
+            most = ENTRIES * limits.behind if dead else limits.behind
+            n, more = behind(scratch.met[m, 0], FOLLOWERS, rows.guides, most, work)
             if n < 0 or scratch.met_count + n > len(scratch.met):
                 return NOBODY
-            cut += more > 0 and out[n - 1] >= rows.seen
+            cut_off = more > 0 and out[n - 1] >= rows.seen
+            if dead:
+                n, further = up_to(rows, n, out, limits.behind)
+                cut_off |= further
+            cut += cut_off
             _meet(i, n, NOBODY, work)
-    if rows.guides < rows.seen:
-        _pass_by(work)
+    if (rows.guides < rows.seen or any_dead(rows.dead)) and not _pass_by(work):
+        return NOBODY
     return cut
 
 
 @njit
 def _pass_by(work):  # type: ignore[no-untyped-def]
-    """Of the rows met leave aside those that are not seen, unless there are copies of them that are."""
+    """Of the rows met leave aside those that are not visible, unless there are copies of them that are. Returns whether
+    there was room to look."""
     rows, limits, scratch = work.rows, work.limits, work.scratch
     met, histogram = scratch.met, scratch.histogram
     for m in range(scratch.met_count):
         row, agreement = met[m, 0], met[m, 1]
-        if row < rows.seen:
+        if not visible(rows, row):
             copied = _FIRST
             if agreement >= limits.floor and note_of(rows, row) & FOLLOWED:
-                copied, _ = behind(row, COPIES, rows.seen, np.int64(1), work)
+                copied, _ = copies(row, work)
+            if copied < 0:
+                return False
             if not copied:
                 histogram[agreement] -= 1
                 met[m, 1] = NOBODY
+    return True
 
 
 @njit
@@ -196,12 +205,12 @@ def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
 @njit
 def leader(work):  # type: ignore[no-untyped-def]
     """The place of the row to follow among those met: who agrees best, and well enough, of those of this generation
-    that stand for themselves; -1 if there is none."""
+    that live and stand for themselves; -1 if there is none."""
     met, best, place = work.scratch.met, work.limits.follow - 1, NOBODY
     first = max(work.memory.first, work.rows.seen)
     for m in range(work.scratch.met_count):
         row, agreement = met[m, 0], met[m, 1]
-        if agreement > best and row >= first and not note_of(work.rows, row) & FOLLOWS:
+        if agreement > best and row >= first and visible(work.rows, row) and not note_of(work.rows, row) & FOLLOWS:
             best, place = agreement, np.int64(m)
     return place
 
@@ -223,12 +232,33 @@ def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def oldest_behind(row, what, first, work):  # type: ignore[no-untyped-def]
-    """The oldest that stands behind a row, from the row `first` on; there is one."""
-    memory, scratch = work.memory, work.scratch
-    key = key_behind(name_of(work.rows, row, work.limits), what)
+def copies(row, work):  # type: ignore[no-untyped-def]
+    """The newest copies of a row that are visible, as many as are listed, in `scratch.out`: their number, -1 if there
+    is no room for them; and how many more there are. Where some are dead ENTRIES times as many are read; those behind
+    are counted, whether they live or not."""
+    rows, most, out = work.rows, work.limits.copies, work.scratch.out
+    if not any_dead(rows.dead):
+        return behind(row, COPIES, rows.seen, most, work)
+    n, more = behind(row, COPIES, rows.seen, ENTRIES * most, work)
+    if n > 0:
+        n = living(rows, n, out)
+    return min(n, most), more + max(n - most, _FIRST)
+
+
+@njit
+def oldest_copy(row, work):  # type: ignore[no-untyped-def]
+    """The oldest copy of a row that is visible, of the first ones as of the newest; there is one among the latter."""
+    rows, memory, scratch, most = work.rows, work.memory, work.scratch, np.int64(1)
+    if any_dead(rows.dead):
+        most = min(ENTRIES * work.limits.copies, np.int64(len(scratch.out)))
+    key = key_behind(name_of(rows, row, work.limits), COPIES)
     probe(key, work.runs, scratch.hits)
-    return first_of(key, find(memory, key), scratch.hits, work.runs, memory, first, scratch.room)
+    slot = find(memory, key)
+    n = earliest(key, slot, scratch.hits, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
+    if living(rows, n, scratch.out) > 0:
+        return scratch.out[0]
+    n, _ = copies(row, work)
+    return scratch.out[n - 1]
 
 
 @njit

@@ -22,7 +22,6 @@ from stream_lsh.index.layout import (
     FOLLOWS,
     GONE,
     GROUP,
-    GROUP_OF,
     HEIR,
     HEIR_OF,
     HEIR_SEQ,
@@ -37,6 +36,7 @@ from stream_lsh.index.layout import (
     STOOD,
     TEXT,
     TIME,
+    UNIQUE,
     UNKNOWN,
 )
 from stream_lsh.index.memory import append, find
@@ -68,8 +68,11 @@ def was_deleted(rows, row):  # type: ignore[no-untyped-def]
 
 @njit
 def stands(row, work):  # type: ignore[no-untyped-def]
-    """Whether a version was kept, from the beginning or as an heir."""
+    """Whether a version was kept, from the beginning or as an heir; under `any` of several shards nobody knows."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
+    if not work.limits.unique:
+        kind = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
+        return kind in (UNIQUE, UNKNOWN)
     if not word(rows, row, FLAGS) & np.uint64(DROPPED):
         return True
     group = word(rows, row, GROUP)
@@ -119,7 +122,6 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
     if older(i, row, work):
         columns[i, STATUS] = OUTDATED
         return DONE
-    columns[i, GROUP_OF] = np.int64(word(rows, row, GROUP))
     if time_of(rows, row) != NO_TIME:
         time = max(time, time_of(rows, row) + _ONE)
     heir = _go(i, row, work)
@@ -147,7 +149,7 @@ def _go(i, row, work):  # type: ignore[no-untyped-def]
     """A version goes by document i; its heir, or -1."""
     rows, columns, heir = work.rows, work.results.columns, NOBODY
     columns[i, STOOD] = stands(row, work)
-    if columns[i, STOOD]:
+    if columns[i, STOOD] and work.limits.unique:
         heir = heir_of(row, work)
     _bury(i, row, work)
     if heir >= 0:

@@ -201,12 +201,13 @@ class Index:
         ]
 
     def _check_deletes(self) -> None:
-        settings = self.settings
-        if settings.against != "unique" or settings.shards > 1:
+        where, settings = f"nothing can be deleted from the index in {self.folder}, which has", self.settings
+        if settings.late:
             raise UsageError(
-                f"nothing can be deleted from the index in {self.folder}, which has against = {settings.against} and "
-                f"shards = {settings.shards}: so far that needs one with against = unique and shards = 1"
+                f"{where} against = unique and shards = {settings.shards}: so far that needs one with shards = 1"
             )
+        if settings.against == "any" and settings.on_same_id != "update":  # nor does it take an id again
+            raise UsageError(f"{where} against = any and on_same_id = reject: that needs one with on_same_id = update")
 
     def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
         """The generations that the documents of a batch belong to; with a window they get their log times, too."""

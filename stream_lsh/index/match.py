@@ -92,7 +92,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     if what & DELETION and not (what & OWNED and work.limits.store):
         return DONE
     changing = any_dead(work.rows.dead) or work.limits.update or what & DELETION
-    if changing and len(scratch.out) < max(HEIRS_AMONG, ENTRIES * work.limits.bucket):
+    if changing and work.limits.unique and len(scratch.out) < max(HEIRS_AMONG, ENTRIES * work.limits.bucket):
         return NO_ROOM
     if what & OWNED:
         old = _newest(i, work)
@@ -105,7 +105,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     columns[i, STATUS] = NEW
     before, work.rows.dead.aside = results.found, old
     code, original, follows = _compare(i, work)
-    if old >= 0 and code == DONE and columns[i, OLDEST] < 0:
+    if old >= 0 and code == DONE and work.limits.unique and columns[i, OLDEST] < 0:
         code, stays = _stays(i, old, work)
     work.rows.dead.aside = NOBODY
     if old >= 0 and code == DONE and work.limits.store:

@@ -159,19 +159,6 @@ def since(memory, slot, key, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def first_since(memory, slot, row):  # type: ignore[no-untyped-def]
-    """The oldest row posted there from `row` on; there is one."""
-    value, pool, first = memory.slots[slot, 1], memory.pool, row - memory.first
-    block, found = np.int64(value >> _HALF), np.int64(value & _LOW)
-    while block != 0:
-        older = _before(pool, block, first)
-        if older < np.int64(pool[block + _USED]):
-            found = np.int64(pool[block + _ROWS + older])
-        block = np.int64(pool[block + _BEFORE]) if older == 0 else np.int64(0)
-    return memory.first + found
-
-
-@njit
 def _before(pool, block, first):  # type: ignore[no-untyped-def]
     """How many rows of a block are older than `first`."""
     low, high = np.int64(0), np.int64(pool[block + _USED])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import agreement_with, note_of, same_hash, word
-from stream_lsh.index.buckets import COPIES
-from stream_lsh.index.candidates import behind, best, oldest_behind
+from stream_lsh.index.access import agreement_with, note_of, same_hash, visible, word
+from stream_lsh.index.candidates import best, copies, oldest_copy
 from stream_lsh.index.layout import (
     DOCUMENT,
     EXACT,
@@ -122,16 +121,16 @@ def _estimate(i, row, work):  # type: ignore[no-untyped-def]
 @njit
 def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     """Add a verified match, and under `any` the newest of its copies, as many as are listed; the others are counted.
-    One that is not seen is there for its copies only. Returns DONE or what there is no room for."""
+    One that is not visible is there for its copies only. Returns DONE or what there is no room for."""
     results, limits, out, rows = work.results, work.limits, work.scratch.out, work.rows
     columns, room, oldest = results.columns, len(results.similarities), row
     if results.found == room:
         return FULL
-    if row >= rows.seen:
+    if visible(rows, row):
         _emit(i, row, similar, same, work)
         number = results.matches[results.found - 1, NUMBER]
     else:
-        oldest = oldest_behind(row, COPIES, rows.seen, work)
+        oldest = oldest_copy(row, work)
         number = np.int64(word(rows, oldest, SEQ))
     columns[i, KIND] = max(columns[i, KIND], EXACT if same else NEAR)
     if columns[i, OLDEST] < 0 or oldest < columns[i, OLDEST]:  # copies are younger
@@ -139,7 +138,7 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
         results.similarity[i] = similar
     if limits.unique or not note_of(rows, row) & FOLLOWED:
         return DONE
-    n, more = behind(row, COPIES, rows.seen, limits.copies, work)
+    n, more = copies(row, work)
     if n < 0:
         return NO_ROOM
     if results.found + n > room:

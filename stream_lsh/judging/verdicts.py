@@ -122,13 +122,14 @@ def judge(
         found: one entry a shard. seqs: int64[n], the documents' numbers. max_matches: best matches listed, 0 = all.
     """
     n = len(ids)
-    status, known, owner = found[0].status, found[0].known, np.zeros(n, np.int64)
+    status, known, owner, went = found[0].status, found[0].known, np.zeros(n, np.int64), found[0].went
     if len(found) > 1:
-        status, known = status.copy(), known.copy()
+        status, known, went = status.copy(), known.copy(), went.copy()
         # Every shard sees every document as new; only its owner knows that the id was there before.
         for shard, matches in enumerate(found):
-            theirs = matches.known >= 0
+            theirs = (matches.status != layout.NEW) & (matches.status != layout.INVALID) | (matches.went[:, 0] >= 0)
             status[theirs], known[theirs], owner[theirs] = matches.status[theirs], matches.known[theirs], shard
+            went[theirs] = matches.went[theirs]
     new, again = status == layout.NEW, status == layout.REDELIVERED
     kinds = np.maximum.reduce([np.where(new, matches.kind, Kind.REJECTED) for matches in found]).astype(np.uint8)
     kinds[again] = Kind.REDELIVERED
@@ -136,8 +137,8 @@ def judge(
     kinds[deleted], kinds[status == layout.OUTDATED] = Kind.DELETED, Kind.OUTDATED
     of, of_seqs, similarities = _oldest(found)
     first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
-    groups[~(new | deleted)] = layout.NO_GROUP
-    of[~new], of_seqs[~new] = -1, -1
+    groups[~new], of[~new], of_seqs[~new] = layout.NO_GROUP, -1, -1
+    groups[deleted] = went[deleted, layout.LEFT - layout.REPLACES]
     if again.any():
         of[again] = np.stack((owner[again], known[again]), axis=1)
         for shard, matches in enumerate(found):
@@ -164,8 +165,7 @@ def judge(
         numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
     incomplete = np.add.reduce([np.where(new, m.incomplete, 0) for m in found])
     reused = status == layout.ID_REUSED
-    went = found[0].went  # so far there is one shard where something goes
-    heirs = np.stack((np.where(went[:, 2] < 0, -1, 0), went[:, 2]), axis=1)
+    heirs = np.stack((np.where(went[:, 2] < 0, -1, owner), went[:, 2]), axis=1)
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers, row, seq, similarity,
         truncated, incomplete, went[:, 0], went[:, 1] > 0, went[:, 4], heirs, went[:, 3], names,

@@ -47,6 +47,38 @@ def dedup(folder: Path, *records: Any, name: str = "feed.jsonl", arguments: tupl
     return [json.loads(line) for line in (folder / "verdicts").read_text().splitlines()][-len(records) :]
 
 
+@pytest.mark.parametrize("shards", ["1", "3"])
+def test_a_feed_against_any_updates_and_deletes(tmp_path: Path, shards: str) -> None:
+    found = dedup(
+        tmp_path,
+        document("a", TEXT, 10),
+        document("b", TEXT, 11),
+        document("c", TEXT + " or three", 12),
+        document("a", OTHER, 13),
+        document("d", TEXT, 14),
+        deletion("b"),
+        deletion("a"),
+        document("e", TEXT, 15),
+        document("f", OTHER, 15),
+        arguments=(*CHANGING, "--against", "any", "--shards", shards),
+    )
+    assert [[match["id"] for match in verdict["matches"]] for verdict in found] == [
+        [], ["a"], ["a", "b"], [], ["b", "c"], [], [], ["d", "c"], []
+    ]  # fmt: skip
+    assert [verdict.get("replaces") for verdict in found] == [None, None, None, 0, None, 1, 3, None, None]
+    assert (found[5]["kind"], found[5]["group"], found[7]["of"]) == ("deleted", None, "c")
+    lines = [json.loads(line) for line in (tmp_path / "unique").read_text().splitlines()]
+    gone = {"deleted": True, "heir": None, "at": None}
+    expected = [
+        document("a", TEXT, 10),
+        document("a", OTHER, 13),
+        {"id": "b", **gone},
+        {"id": "a", **gone},
+        document("f", OTHER, 15),
+    ]
+    assert lines == [line for line in expected if shards != "1" or line["id"] != "b"]
+
+
 def test_a_feed_updates_and_deletes(tmp_path: Path) -> None:
     found = dedup(
         tmp_path,
@@ -138,8 +170,7 @@ def test_the_summary_says_what_changed(tmp_path: Path) -> None:
     ("given", "message"),
     [
         (("--deleted-field", "deleted"), "give on_same_id = 'update' too"),
-        (("--on-same-id", "update", "--shards", "2"), "needs against = 'unique' and shards = 1 so far"),
-        (("--on-same-id", "update", "--against", "any"), "needs against = 'unique' and shards = 1 so far"),
+        (("--on-same-id", "update", "--shards", "2"), "with against = 'unique' needs shards = 1 so far"),
         (("--on-same-id", "replace"), "on_same_id"),
     ],
 )

@@ -14,7 +14,6 @@ from stream_lsh.index.memory import (
     append,
     empty,
     find,
-    first_since,
     newest,
     oldest,
     posted,
@@ -60,7 +59,6 @@ def test_buckets_are_read_from_either_end(given_keys: list[int], limit: int, fir
         for row in (0, first, *rows, rows[-1] + 1):
             later = [other for other in rows if other >= row]
             assert since(memory, slot, np.uint64(key), row) == len(later)
-            assert not later or first_since(memory, slot, row) == later[0]
     for key in range(1 << 16, 1 << 20, 1 << 16):
         if key not in expected:
             slot = find(memory, np.uint64(key))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
-from stream_lsh.index.buckets import count, first_of, key_range, passing, read
+from stream_lsh.index.buckets import count, earliest, key_range, passing, read
 from stream_lsh.index.index import disk_bytes
 from stream_lsh.index.memory import KEY_BITS, Memory, find
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
@@ -50,8 +50,9 @@ def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
         some = np.empty(n, np.int64)
         assert read(key, slot, hits, 0, table, memory, row, np.int64(n), room, some) == (len(later), False)
         assert np.array_equal(some[: len(later)], later)
-        if len(later):
-            assert first_of(key, slot, hits, table, memory, row, room) == later[-1]
+        for most in (1, 3, n):
+            assert earliest(key, slot, hits, table, memory, row, np.int64(most), room, some) == min(most, len(later))
+            assert np.array_equal(some[: min(most, len(later))], later[::-1][:most])
     return out[:n][::-1].tolist()
 
 
