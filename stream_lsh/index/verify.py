@@ -126,7 +126,7 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     columns, room, oldest = results.columns, len(results.similarities), row
     if results.found == room:
         return FULL
-    if visible(rows, row):
+    if limits.unique or visible(rows, row):  # of what is aside it is asked whether it is similar
         _emit(i, row, similar, same, work)
         number = results.matches[results.found - 1, NUMBER]
     else:
