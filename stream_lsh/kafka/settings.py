@@ -173,11 +173,13 @@ class KafkaSettings(Settings):
 
     @cached_property
     def answers(self) -> dict[str, Any]:
-        """As the engine's, and what fixes the groups: they are kept from the beginning on or not at all."""
-        return super().answers | ({"groups": True, "source_field": self.source_field} if self.groups else {})
+        """As the engine's; what fixes the groups, for they are kept from the beginning on or not at all; and which
+        records delete, if some do by their key."""
+        groups = {"groups": True, "source_field": self.source_field} if self.groups else {}
+        return super().answers | groups | ({} if self.key_is_id is None else {"key_is_id": self.key_is_id})
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return {"groups": False, "source_field": None} | super()._with_defaults(stored)
+        return {"groups": False, "source_field": None, "key_is_id": None} | super()._with_defaults(stored)
 
     @model_validator(mode="after")
     def _possible(self) -> KafkaSettings:
@@ -192,14 +194,6 @@ class KafkaSettings(Settings):
         if self.candidates > MOST_CANDIDATES:
             raise ValueError(f"{where} candidates of at most {MOST_CANDIDATES} (it is {self.candidates})")
         return self
-
-    @cached_property
-    def answers(self) -> dict[str, Any]:
-        """Those of the engine, and which records delete, if some do by their key."""
-        return super().answers | ({} if self.key_is_id is None else {"key_is_id": self.key_is_id})
-
-    def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return {"key_is_id": None} | super()._with_defaults(stored)
 
     @field_validator("bootstrap_servers")
     @classmethod
