@@ -28,12 +28,13 @@ from typing import Any
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 from feeding import POSTS, Feed, changing, feed_of, lines, records_of
-from harness import ROLES, Pipeline, Worker
+from harness import Pipeline, Worker
 from oracle import json_of
 from proxy import Proxy, proxied_broker
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import wanted
+from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS
 

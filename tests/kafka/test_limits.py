@@ -14,7 +14,7 @@ from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.structs import TopicPartition
 from chaos import documents
 from feeding import Record, records_of
-from harness import ROLES, Pipeline, until
+from harness import Pipeline, until
 from header_play import Name, send
 from oracle import json_of
 from proxy import Proxied
@@ -22,6 +22,7 @@ from stage_helpers import until_partitions
 
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.run.warming import warm_up
+from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long

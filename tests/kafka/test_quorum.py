@@ -11,12 +11,12 @@ import pytest
 from chaos import documents
 from cluster import COPIES, cluster
 from feeding import Feed, records_of
-from harness import ROLES, Pipeline, until
+from harness import Pipeline, until
 from kafka_helpers import VERSION, missing
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.topics import lacking
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from chaos import documents
 from feeding import Feed, Record, records_of
-from harness import ROLES, Pipeline, produce, until
+from harness import Pipeline, produce, until
 from stage_helpers import begun
 
 from stream_lsh.kafka.run.process import DRAIN
+from stream_lsh.kafka.settings import ROLES
 from stream_lsh.wire.envelope import pack
 
 pytestmark = pytest.mark.long

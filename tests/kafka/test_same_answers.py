@@ -14,13 +14,14 @@ from typing import Any
 import orjson
 import pytest
 from feeding import POSTS, TERMS, changing, feed_of, lines, records_of
-from harness import ROLES, Pipeline
+from harness import Pipeline
 from long_form import LONG, only_long
 from oracle import Outputs, json_of, places_of, renumbered, same, strip
 from oracles.dense import dense
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
+from stream_lsh.kafka.settings import ROLES
 
 SIZES = {"posts": 40_000 if LONG else 2_500, "terms": 3_000 if LONG else 250}
 CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text"), "langs": ("", "text"), "changing": POSTS}

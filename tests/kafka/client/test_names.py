@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from feeding import feed_of, lines, records_of
-from harness import ROLES, Pipeline, Worker, until
+from harness import Pipeline, Worker, until
 
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import clients
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 
 SESSION_MS = 45_000  # enough for a worker to be back on a busy machine
 # What a worker says when its groups have shared out anew.

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from feeding import feed_of, lines, records_of
-from harness import PATIENCE, ROLES, Pipeline, until
+from harness import PATIENCE, Pipeline, until
 from kafka_helpers import settings_for
 from oracle import Outputs, json_of, strip
 from stage_helpers import KEY, commit, positions
@@ -23,7 +23,7 @@ from stage_helpers import until as until_true
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.drain import paused
 from stream_lsh.kafka.tools.from_changelog import Chains, look
