@@ -37,6 +37,7 @@ def samples() -> dict[str, set[str]]:
     watch.in_flight(1)
     watch.waited([0.1])
     watch.rejected("not_json")
+    watch.grouped({"created": 1}, {"spreads": 1}, 1)
     watch.registry.aborted.labels("judge")
     text = registry.exposition()[0].decode() + metrics(SEEN).decode()
     found: dict[str, set[str]] = {"up": set()}
