@@ -26,10 +26,9 @@ MEMBER = np.dtype(
     [("seq", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("id", "<u2"), ("source", "<u2"), ("kind", "u1")]
 )  # id, source: their lengths in bytes
 FOUNDER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
-DEPARTURE = np.dtype([("seq", "<i8"), ("by", "<i8"), ("time", "<i8"), ("id", "<u2")])
-STAYS = None, NO_TIME
 _COUNT = struct.Struct("<I")
 _ONE, _TWO = struct.Struct(">cQ"), struct.Struct(">cQQ")
+_DEPARTURE = struct.Struct("<qq")  # number and event time of the document that made it go; behind it the id
 
 Block = tuple[NDArray[Any], list[bytes]]
 """Rows of FOUNDER, and the sources."""
@@ -59,16 +58,18 @@ class Departures:
     """Who is not a member of a group any more.
 
     by: for each version that was deleted or replaced number and event time of the document that did it. kept: the ids
-    of those among them that stood for the group.
+    of those among them that stood for the group. updates: the numbers of these documents: who of them is in the group
+    came in the place of another version.
     """
 
     by: Mapping[int, tuple[int, int]]
     kept: Mapping[int, bytes]
+    updates: Set[int]
 
-    @property
-    def updates(self) -> Set[int]:
-        """The numbers of these documents: who of them is in the group came in the place of another version."""
-        return {seq for seq, _ in self.by.values()}
+    def of(self, seq: int) -> tuple[int | None, int, bool]:
+        """Of a version what `Member` says: went, until, update."""
+        went, until = self.by.get(seq, (None, NO_TIME))
+        return went, until, seq in self.updates
 
 
 def row_key(group: int) -> bytes:
@@ -91,9 +92,19 @@ def members_key(group: int, seq: int) -> bytes:
     return _TWO.pack(MEMBERS, group, seq)
 
 
-def departures_key(group: int, seq: int) -> bytes:
-    """The key of departures from a group, by the number of the document that made the first of them."""
+def departure_key(group: int, seq: int) -> bytes:
+    """The key of a version that went out of a group."""
     return _TWO.pack(DEPARTED, group, seq)
+
+
+def departure(by: int, time: int, id: bytes) -> bytes:
+    """What is known of such a version: number and event time of the document that made it go; the id if it was kept."""
+    return _DEPARTURE.pack(by, time) + id
+
+
+def went(key: bytes, value: bytes) -> tuple[int, int, int, bytes]:
+    """The number of the version of such a key and value, number and event time of what made it go, and the id."""
+    return _TWO.unpack(key)[2], *_DEPARTURE.unpack_from(value), value[_DEPARTURE.size :]
 
 
 def group_of(key: bytes) -> int:
@@ -119,35 +130,30 @@ def rows(store: Store, begin: int = 0, end: int | None = None) -> Iterator[Group
 def departures(store: Store, group: int) -> Departures:
     """Who is not a member of a group any more."""
     by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
-    for _, value in store.scan(_ONE.pack(DEPARTED, group)):
-        found, ids = decoded(value, DEPARTURE, "id")
-        for seq, *went, id in zip(*(found[name].tolist() for name in ("seq", "by", "time")), ids, strict=True):
-            by[seq] = went[0], went[1]
-            if id:
-                kept[seq] = id
-    return Departures(by, kept)
+    for key, value in store.scan(_ONE.pack(DEPARTED, group)):
+        seq, document, time, id = went(key, value)
+        by[seq] = document, time
+        if id:
+            kept[seq] = id
+    return Departures(by, kept, {document for document, _ in by.values()})
 
 
 def dropped(store: Store, group: int) -> Iterator[Member]:
     """What was dropped for who stood for a group, in the order of the log."""
     gone = departures(store, group)
-    updates = gone.updates
     for _, value in store.scan(_ONE.pack(MEMBERS, group)):
         found, ids, sources = decoded(value, MEMBER, "id", "source")
         columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
         for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
-            went, until = gone.by.get(seq, STAYS)
-            yield Member(seq, id, time, source, Kind(kind), similarity, went, until, seq in updates)
+            yield Member(seq, id, time, source, Kind(kind), similarity, *gone.of(seq))
 
 
 def kept(store: Store, group: Group) -> Iterator[Member]:
     """What has stood for a group, in the order of the log; heirs, which were dropped at first, among them."""
     gone = departures(store, group.group)
-    updates = gone.updates
     for seq, id in sorted({**gone.kept, group.seq: group.id}.items()):
         time, source = founder(store, seq)
-        went, until = gone.by.get(seq, STAYS)
-        yield Member(seq, id, time, source, Kind.UNIQUE, None, went, until, seq in updates)
+        yield Member(seq, id, time, source, Kind.UNIQUE, None, *gone.of(seq))
 
 
 def members(store: Store, group: Group) -> Iterator[Member]:

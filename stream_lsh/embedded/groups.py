@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_store import (
-    DEPARTURE,
     FACT,
     MEMBER,
     block_of,
-    departures_key,
+    departure,
+    departure_key,
     encoded,
     founders_key,
     lengths,
@@ -38,8 +38,8 @@ NO_GROUPS = (
     "folder with --groups FILE"
 )
 
-Part = tuple[NDArray[Any], NDArray[np.int64], Sequence[list[bytes]]]
-"""Rows of MEMBER or DEPARTURE, their groups, and the texts whose lengths they have."""
+Part = tuple[NDArray[Any], NDArray[np.int64], list[bytes], list[bytes]]
+"""Rows of MEMBER, their groups, ids and sources."""
 
 
 class Groups:
@@ -54,7 +54,7 @@ class Groups:
         self._fact = dict(fact)
         self._shelf = Shelf(store)
         self._members: list[Part] = []  # since the last commit
-        self._departures: list[Part] = []
+        self._departures: dict[bytes, bytes] = {}
         self._ending = None
         if window:
             self._ending = Ending(window, fact.get("slots"), fact.get("ended", 0))
@@ -106,7 +106,7 @@ class Groups:
         begin, end = self._cleared, ending.reached
         ranges = [
             (row_key(begin), row_key(end)), (members_key(begin, 0), members_key(end, 0)),
-            (departures_key(begin, 0), departures_key(end, 0)), (source_key(begin, b""), source_key(end, b"")),
+            (departure_key(begin, 0), departure_key(end, 0)), (source_key(begin, b""), source_key(end, b"")),
         ]  # fmt: skip
         if (block := block_of(store, end)) is not None:
             ranges.append((founders_key(0), block[0]))
@@ -117,14 +117,11 @@ class Groups:
         """Who was dropped for a group, and who went."""
         came = events.changes <= Change.UPDATED
         self._join(judgement, events, came & (judgement.kinds[events.places] != Kind.UNIQUE), times, sources)
-        gone = np.flatnonzero(events.changes >= Change.UPDATED)
-        if len(gone):
-            places = events.places[gone]
-            ids = [judgement.ids[i] if judgement.stood[i] else b"" for i in places.tolist()]
-            departures = np.empty(len(gone), DEPARTURE)
-            departures["seq"], departures["by"] = judgement.replaces[places], judgement.seqs[places]
-            departures["time"], departures["id"] = times[places], lengths(ids)
-            self._departures.append((departures, groups_of(events, gone), [ids]))
+        for event in np.flatnonzero(events.changes >= Change.UPDATED).tolist():
+            i, group = int(events.places[event]), events.groups[events.of[event]].group
+            id = judgement.ids[i] if judgement.stood[i] else b""
+            key = departure_key(group, int(judgement.replaces[i]))
+            self._departures[key] = departure(int(judgement.seqs[i]), int(times[i]), id)
 
     def _join(
         self, judgement: Judgement, events: Events, which: NDArray[np.bool_], times: NDArray[np.int64],
@@ -138,7 +135,7 @@ class Groups:
         members["seq"], members["time"] = judgement.seqs[places], times[places]
         members["similarity"], members["kind"] = judgement.similarities[places], judgement.kinds[places]
         members["id"], members["source"] = lengths(ids), lengths(named)
-        self._members.append((members, judgement.groups[places], [ids, named]))
+        self._members.append((members, judgement.groups[places], ids, named))
 
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
         """What the next commit has to write: a fact, values by key (None: it goes), and ranges of keys that go."""
@@ -150,43 +147,36 @@ class Groups:
         for block, sources in shelf.kept:
             if block["seq"][-1] >= reached:
                 values[founders_key(int(block["seq"][0]))] = encoded(block, sources)
-        first = source_key(reached, b"")
-        values.update((key, value) for key, value in shelf.sources.items() if key >= first)
-        values.update(_chunks(self._members, members_key, "seq", reached))
-        values.update(_chunks(self._departures, departures_key, "by", reached))
+        for some, first in ((shelf.sources, source_key(reached, b"")), (self._departures, departure_key(reached, 0))):
+            values.update((key, value) for key, value in some.items() if key >= first)
+        values.update(self._chunks(reached))
         shelf.committed()
-        self._members, self._departures = [], []
+        self._members, self._departures = [], {}
         if (ending := self._ending) is not None:
             self._fact |= {"slots": ending.slots, "ended": ending.reached, "cleared": self._cleared}
         return {FACT: self._fact}, values, ranges
 
-
-def _chunks(
-    parts: Sequence[Part], key_of: Callable[[int, int], bytes], first: str, reached: int
-) -> Iterator[tuple[bytes, bytes]]:
-    """The rows of each group from this number on in one value, under a key of the group and of what the first of these
-    rows has in a column."""
-    if not parts:
-        return
-    rows, groups = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    texts = [[text for part in parts for text in part[2][column]] for column in range(len(parts[0][2]))]
-    order = np.argsort(groups, kind="stable")
-    rows, groups, places = rows[order], groups[order], order.tolist()
-    begins = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
-    for begin, end in zip(begins, [*begins[1:], len(groups)], strict=True):
-        if groups[begin] >= reached:
-            theirs = [column[i] for column in texts for i in places[begin:end]]
-            yield key_of(int(groups[begin]), int(rows[first][begin])), encoded(rows[begin:end], theirs)
+    def _chunks(self, reached: int) -> Iterator[tuple[bytes, bytes]]:
+        """The new members of each group from this number on under one key: the group and the first of them."""
+        if not self._members:
+            return
+        members, groups = (np.concatenate([batch[part] for batch in self._members]) for part in (0, 1))
+        ids, sources = ([text for batch in self._members for text in batch[part]] for part in (2, 3))
+        order = np.argsort(groups, kind="stable")
+        members, groups, places = members[order], groups[order], order.tolist()
+        begins = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(groups)], strict=True):
+            if groups[begin] < reached:
+                continue
+            at = places[begin:end]
+            texts = [ids[i] for i in at] + [sources[i] for i in at]
+            key = members_key(int(groups[begin]), int(members["seq"][begin]))
+            yield key, encoded(members[begin:end], texts)
 
 
 def chosen(texts: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
     """Those in these places; nothing of nothing."""
     return list(texts) if len(texts) in (0, len(places)) else [texts[i] for i in places.tolist()]
-
-
-def groups_of(events: Events, which: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers of the groups of some events."""
-    return np.array([group.group for group in events.groups], np.int64)[events.of[which]]
 
 
 def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | None:

@@ -14,7 +14,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.alerts.watch import Alert, Seen, Watch
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import check_fields
-from stream_lsh.embedded.group_store import DEPARTURE, FOUNDER, MEMBER, decoded, departures, dropped, group_of, row
+from stream_lsh.embedded.group_store import FOUNDER, MEMBER, decoded, departures, dropped, group_of, row, went
 from stream_lsh.embedded.group_table import NO_TIMES, reading_groups
 from stream_lsh.errors import UsageError
 from stream_lsh.index.logtime import LogTime
@@ -87,12 +87,11 @@ def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
 
 def _updates(store: Store, documents: NDArray[Any]) -> NDArray[np.bool_]:
     """Which documents came in the place of a version of the same group."""
+    gone = [(group_of(key), went(key, value)[1]) for key, value in store.scan(DEPARTED)]
+    groups, by = np.array(gone, np.int64).reshape(-1, 2).T
+    at = np.minimum(np.searchsorted(documents["seq"], by), len(documents) - 1)
     found = np.zeros(len(documents), np.bool_)
-    for key, value in store.scan(DEPARTED):
-        by = decoded(value, DEPARTURE)[0]["by"]
-        at = np.searchsorted(documents["seq"], by)
-        at = at[at < len(documents)]
-        found[at] |= (documents["seq"][at] == by[: len(at)]) & (documents["group"][at] == group_of(key))
+    found[at[(documents["seq"][at] == by) & (documents["group"][at] == groups)]] = True
     return found
 
 
