@@ -233,12 +233,28 @@ def write(path: Path, records: Sequence[Record]) -> Path:
     return path
 
 
+RULES = """
+[[rule]]
+name = "grows"
+kind = "growth"
+members = 2
+within = "1d"
+"""
+SHARE = """
+[[rule]]
+name = "copies"
+kind = "share"
+above = 0.5
+documents = 5
+within = "1d"
+"""
 FIELDS = {"time_field": "at", "source_field": "outlet", "deleted_field": "deleted"}
 
 
-def run(folder: Path, inputs: Sequence[Path], settings: dict[str, Any], **outputs: str) -> None:
-    paths = {name: str(folder / path) for name, path in ({"groups": "g"} | outputs).items()}
-    Job(Settings(**SURE | FIELDS | settings), list(map(str, inputs)), paths, folder / "state").run()
+def run(folder: Path, inputs: Sequence[Path], settings: dict[str, Any], rules: Path | None = None) -> None:
+    paths = {"groups": str(folder / "g")} | ({"alerts": str(folder / "a")} if rules else {})
+    chosen = Settings(**SURE | FIELDS | settings)
+    Job(chosen, list(map(str, inputs)), paths, folder / "state", rules=read_rules(rules) if rules else ()).run()
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -254,15 +270,19 @@ def test_killed_at_random_moments(tmp_path: Path, kills: int, window: str | None
     broken, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
     broken.mkdir()
     undisturbed.mkdir()
-    run(undisturbed, inputs, settings)
+    (tmp_path / "rules").write_text(RULES + SHARE)
+    run(undisturbed, inputs, settings, tmp_path / "rules")
     events = broken / "g"
     options = [f"--{name.replace('_', '-')}={value}" for name, value in (SURE | FIELDS | settings).items()]
     command = [
         sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"),
-        *options, "--groups", str(events), "--unique", "/dev/null",
+        *options, "--groups", str(events), "--unique", "/dev/null", "--alerts", str(broken / "a"), "--rules",
+        str(tmp_path / "rules"),
     ]  # fmt: skip
     kill(command, events, (undisturbed / "g").stat().st_size, kills)
-    assert events.read_bytes() == (undisturbed / "g").read_bytes()
+    for name in ("g", "a"):
+        assert (broken / name).read_bytes() == (undisturbed / name).read_bytes()
+    assert {alert["rule"] for alert in lines(broken / "a")} == {"grows", "copies"}
     check(broken / "state", records, Settings(**SURE | FIELDS | settings), lines(events))
 
 
@@ -356,15 +376,6 @@ def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     assert refused.exit_code == 3 and "keeps no groups" in refused.output
 
 
-RULES = """
-[[rule]]
-name = "grows"
-kind = "growth"
-members = 2
-within = "1d"
-"""
-
-
 def test_alerts_count_who_comes(tmp_path: Path) -> None:
     """An update that stays in its group is no arrival, and nobody who goes takes one back."""
     (tmp_path / "rules").write_text(RULES)
@@ -372,11 +383,8 @@ def test_alerts_count_who_comes(tmp_path: Path) -> None:
     records = [
         (Document(id, text, time=START + i * SECOND, deleted=text is None), id) for i, (id, text) in enumerate(feed)
     ]  # fmt: skip
-    rules = read_rules(tmp_path / "rules")
-    paths = {"alerts": str(tmp_path / "alerts")}
-    inputs = [str(write(tmp_path / "feed", records))]
-    Job(Settings(**SURE | FIELDS), inputs, paths, tmp_path / "state", rules=rules).run()
-    (alert,) = lines(tmp_path / "alerts")
+    run(tmp_path, [write(tmp_path / "feed", records)], {}, tmp_path / "rules")
+    (alert,) = lines(tmp_path / "a")
     assert (alert["id"], alert["members"], alert["group"]["size"], alert["group"]["living"]) == ("c", 2, 3, 2)
-    (rehearsed,) = rehearse(tmp_path / "state", rules).told
+    (rehearsed,) = rehearse(tmp_path / "state", read_rules(tmp_path / "rules")).told
     assert json.loads(rehearsed.line)["id"] == "c"
