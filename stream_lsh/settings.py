@@ -126,7 +126,8 @@ class Settings(BaseSettings):
     )
     max_ahead: str | None = Field(
         default=None,
-        description="with a window: an event time further ahead of the clock than this counts as just so far ahead",
+        description="with a window: an event time further ahead of the clock than this counts as just so far ahead "
+        "(default: as it is; on Kafka 10m)",
     )
     generation_documents: int | None = Field(
         default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"

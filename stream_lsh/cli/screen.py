@@ -45,6 +45,9 @@ def _documents(report: Report, before: Report | None) -> Iterator[str]:
         if before is not None and before.decided is not None and report.time > before.time:
             speed = f"{per_second((report.decided - before.decided) / (report.time - before.time))} now"
         rows.append(("with a verdict", count(report.decided), speed))
+    if report.behind is not None:
+        ahead = "ahead of" if report.behind < 0 else "behind"
+        rows.append(("log time", duration(abs(report.behind)), f"{ahead} the clock: what the window goes by"))
     yield from table(rows, right={1})
 
 

@@ -7,6 +7,7 @@ turns nothing back. A document without an event time is taken at the log time as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class LogTime:
         now: log time as it stands, ms since 1970; BEFORE if there was no event time yet.
     """
 
-    def __init__(self, known: dict[str, Any] | None = None) -> None:
+    def __init__(self, known: Mapping[str, Any] | None = None) -> None:
         known = known or {"last": [], "time": BEFORE}
         self._last = np.zeros(LAST, np.int64)  # the last event times, a ring
         self._entered = len(known["last"])
@@ -51,6 +52,18 @@ class LogTime:
         if self._entered > LAST:
             self._entered = LAST + self._entered % LAST  # how many there were says nothing; where the ring stands does
         return out
+
+
+def begun(log: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Log times, of which those before the very first event time have that one's: there is only what is rejected."""
+    first = int(np.searchsorted(log, BEFORE, "right"))
+    return log if first in (0, len(log)) else np.maximum(log, log[first])
+
+
+def jumps(log: NDArray[np.int64], before: int, window: int) -> int:
+    """How often log time goes on by more than the window (ms) from one document to the next; before: as it stood."""
+    known = log if before == BEFORE else np.concatenate(([before], log))
+    return int(np.count_nonzero(np.diff(known[known != BEFORE]) > window))
 
 
 @njit

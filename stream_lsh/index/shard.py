@@ -216,7 +216,9 @@ class Shard:
         """So many documents may replace or delete rows, and come to twice as many."""
         self.rows.dead.reach(self.count + 2 * documents, self.generations[0].first)
 
-    def _places(self) -> list[tuple[int, int]]:
+    @property
+    def begins(self) -> list[tuple[int, int]]:
+        """Its generations: number and first row."""
         return [(generation.number, generation.first) for generation in self.generations]
 
     # -- rows -------------------------------------------------------------------------------------------------------
@@ -258,7 +260,7 @@ class Shard:
             for generation in self.generations:
                 generation.postings.settle()
             self._look()  # what was a run in memory is one in a file now, and its arrays are gone
-        dead = self.rows.dead.take(self.number, self._places(), self.count)
+        dead = self.rows.dead.take(self.number, self.begins, self.count)
         values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending(), **self._told, **dead}
         self._told = {}
         self.ids.forget(self._base)
@@ -344,9 +346,9 @@ class Shard:
         if rows.seen < first:
             rows.seen = rows.guides = first
             rows.seen_log = -1
-        mine = name_key(flush_name(self.number, number, 0))[:-1]
-        self._values = {key: value for key, value in self._values.items() if not key.startswith(mine)}
-        self._left.append((mine, mine[:-1] + b"0"))  # what follows "/"
+        left = ranges_of(self.number, number)
+        self._values = {key: v for key, v in self._values.items() if not any(a <= key < b for a, b in left)}
+        self._left += left
         return [gone]
 
     @property
@@ -449,7 +451,7 @@ class Shard:
                 if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
                     self.flush()
         self._look()
-        self.rows.dead.restore(self._store, self.number, self._places(), self._committed, self._dead)
+        self.rows.dead.restore(self._store, self.number, self.begins, self._committed, self._dead)
         self.ids.restore(self._base, self._committed)
         row = self._base
         while row < self.late.first and (found := told(self._store, self.number, self.generation_of(row), row)):
@@ -505,6 +507,15 @@ class Shard:
     def close(self) -> None:
         for generation in self.generations:
             generation.close()
+
+
+def ranges_of(shard: int, generation: int) -> list[Range]:
+    """The keys of a shard about a generation that do not go with its column family."""
+    flushed = name_key(flush_name(shard, generation, 0))[:-1]
+    return [
+        (flushed, flushed[:-1] + b"0"),  # what follows "/"
+        (rows_key(ROWS, shard, generation, 0), rows_key(ROWS, shard, generation + 1, 0)),
+    ]
 
 
 def _in_files(known: list[dict[str, Any]], base: int) -> int:

@@ -8,7 +8,8 @@ for all shards. A generation whose last document has left the window is seen by 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import UsageError
-from stream_lsh.index.logtime import BEFORE, LogTime
+from stream_lsh.index.logtime import BEFORE, LogTime, begun, jumps
 from stream_lsh.settings import Settings
 
 SHARE, LEAST = 8, 60_000  # a generation is this share of the window, and at least so long (ms)
@@ -61,8 +62,8 @@ class Window:
 
     @property
     def now(self) -> int:
-        """Log time as it stands."""
-        return self._log.now
+        """Log time as it stands; BEFORE if there was no event time yet."""
+        return self.spans[-1].last if self.spans else BEFORE
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -90,14 +91,15 @@ class Window:
             )
         if self._settings.max_ahead_ms is not None and clock is not None:
             times = np.minimum(times, clock + self._settings.max_ahead_ms)
-        before = self.now
-        log = self._log.advance(times)
-        if before == BEFORE and len(timed):
-            log[: timed[0]] = before = int(log[timed[0]])
-        self.jumps += int(np.count_nonzero(np.diff(log, prepend=before) > self._length))
-        if self.now == BEFORE or not len(log):  # all of them are rejected
-            return log, np.zeros(len(log), np.int64)
-        return log, self._generations(log, places)
+        log = begun(self._log.advance(times))
+        return log, self.cut(log, places)
+
+    def cut(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Generations int64[n] of the next documents, by their log times and places."""
+        self.jumps += jumps(log, self.now, self._length)
+        if not len(log) or log[-1] == BEFORE:  # all of them are rejected
+            return np.zeros(len(log), np.int64)
+        return self._generations(log, places)
 
     def _generations(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Generations of documents, at least one, with these log times and places; they are entered."""
@@ -117,6 +119,18 @@ class Window:
                 numbers[at:end], newest.last = newest.number, int(log[end - 1])
                 at = end
         return numbers
+
+    def since(self, number: int) -> tuple[Span, ...]:
+        """The generations from this number on, as they are now."""
+        return tuple(replace(span) for span in self.spans if span.number >= number)
+
+    def follow(self, spans: Iterable[Span]) -> None:
+        """Go where another one has gone, of whom these are the latest generations."""
+        for span in spans:
+            if self.spans and self.spans[-1].number == span.number:
+                self.spans[-1] = span
+            elif not self.spans or self.spans[-1].number < span.number:
+                self.spans.append(span)
 
     @property
     def gone(self) -> list[int]:

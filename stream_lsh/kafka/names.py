@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stream_lsh.index.window import slot_of
 from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
 
 FOREVER = -1
@@ -106,6 +107,11 @@ def largest_record(settings: KafkaSettings) -> int:
     return max(settings.frame_bytes, single, _INTERNAL_BYTES) + 2**20
 
 
+def _segments(settings: KafkaSettings) -> dict[str, str]:
+    """What has left a window is deleted of the changelog by whole segments: they must not last for long."""
+    return {"segment.ms": str(min(HOUR_MS, slot_of(settings.window_ms)))} if settings.window is not None else {}
+
+
 def wanted(
     settings: KafkaSettings, partitions: int | None = None, document_bytes: int | None = None
 ) -> list[TopicSpec]:
@@ -136,7 +142,7 @@ def wanted(
         TopicSpec(topics.signatures, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
-        TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival),
+        TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival | _segments(settings)),
         *([decisions] if settings.late else []),
         *(_of_groups(topics, kept, internal, arrival) if settings.groups else []),
     ]

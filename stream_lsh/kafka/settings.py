@@ -31,6 +31,9 @@ OWN_TOPICS = {
 MOST_CANDIDATES = 128
 """Where several shards keep, and the judge needs all matches of a frame in one record."""
 
+MAX_AHEAD = "10m"
+"""With a window, how far ahead of its signing an event time may be, if nothing else is said."""
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -146,12 +149,19 @@ class KafkaSettings(Settings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _ahead(cls, values: Any) -> Any:
+        # Here nobody stands beside it who would see that a feed has gone mad, and many partitions come together.
+        return {"max_ahead": MAX_AHEAD, **values} if values.get("window") is not None else values
+
     @model_validator(mode="after")
     def _embedded(self) -> KafkaSettings:
-        if self.window is not None:
+        if self.window is not None and (self.groups or self.updates):
+            name = "groups = True" if self.groups else "on_same_id = 'update'"
             raise ValueError(
-                f"window = {self.window!r}: on Kafka nothing is forgotten yet; leave it out here, or use stream-lsh "
-                "dedup, which has it"
+                f"window = {self.window!r}: on Kafka not together with {name} so far; leave one of them out, or use "
+                "stream-lsh dedup, which has both"
             )
         return self
 

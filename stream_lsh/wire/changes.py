@@ -7,6 +7,8 @@ Sections of a change ("C", version 2), little endian:
    all int64; else missing
  7 if ids are updated (6 with one shard): int64, the rows that died, each with its mark (index/dead.py) in the last two
    bits; else missing
+ the last one, if there is a window: the first row that who comes can see, and of each generation that documents of the
+   frame belong to number, log times of its first and its last document, part and place, all int64; else missing
 Keys and values are those of the store (index/store.py): the rows, ids, texts and places that were added, and what was
 told of earlier rows, by generation. A key
 is a letter, the shard (uint16), the generation (uint32) and the first row (uint64), big endian.
@@ -16,7 +18,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.store import ROWS, parts_of
+from stream_lsh.index.window import Span
 from stream_lsh.settings import Settings
 from stream_lsh.wire.envelope import column, join, pack, split, unpack
 
@@ -35,6 +39,32 @@ Late = tuple[int, int, int]
 """The block that began last, and the first rows of the one before it and of it."""
 
 
+class Seen(NamedTuple):
+    """What a window says behind a frame: the first row that who comes can see, and the generations of the frame's
+    documents (`index.window`)."""
+
+    first: int
+    spans: tuple[Span, ...]
+
+    def encode(self) -> bytes:
+        return np.array([self.first, *(n for span in self.spans for n in astuple(span))], np.int64).tobytes()
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Seen:
+        """What `encode` gave.
+
+        Raises:
+            FormatError: it is not.
+        """
+        found = column(memoryview(data), np.int64)
+        if len(found) % SPAN_WORDS != 1:
+            raise FormatError(f"a change is damaged: its window has {len(found)} numbers")
+        return cls(int(found[0]), tuple(Span(*span) for span in found[1:].reshape(-1, SPAN_WORDS).tolist()))
+
+
+SPAN_WORDS = len(fields(Span))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
     """What a shard stored for a frame.
@@ -42,7 +72,7 @@ class Change:
     offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
     the store: rows, ids, texts and places. reply: the shard's answer, because it cannot be computed again once later
     frames are stored. late: what is undecided behind it, where several shards keep. dead: who died (`dead.died`), where
-    ids are updated.
+    ids are updated. seen: where there is a window.
     """
 
     shard: int
@@ -55,6 +85,7 @@ class Change:
     reply: bytes
     late: Late | None = None
     dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    seen: Seen | None = None
 
     def encode(self, settings: Settings) -> bytes:
         head = _HEAD.pack(self.shard, self.offset, self.predecessor, self.first, self.last, self.key)
@@ -63,6 +94,7 @@ class Change:
             [
                 head, *join(list(self.values)), *join(list(self.values.values())), self.reply,
                 *([LATE.pack(*self.late)] if self.late else []), *([self.dead] if settings.updates else []),
+                *([self.seen.encode()] if self.seen else []),
             ],
         )  # fmt: skip
 
@@ -74,7 +106,8 @@ class Change:
             FormatError: naming what is wrong, and the remedy.
         """
         sections = unpack(b"C", VERSION, settings.fingerprint, data)
-        if len(sections) != 6 + settings.late + settings.updates or len(sections[0]) != _HEAD.size:
+        parts = 6 + settings.late + settings.updates + (settings.window is not None)
+        if len(sections) != parts or len(sections[0]) != _HEAD.size:
             raise FormatError(f"a change is damaged: it has {len(sections)} parts")
         keys, values = split(sections[1], sections[2]), split(sections[3], sections[4])
         if len(keys) != len(values):
@@ -83,7 +116,8 @@ class Change:
         found = cls(
             shard, offset, predecessor, first, last, key, dict(zip(keys, values, strict=True)), bytes(sections[5]),
             LATE.unpack(sections[6]) if settings.late and len(sections[6]) == LATE.size else None,
-            column(sections[-1], np.int64) if settings.updates else np.empty(0, np.int64),
+            column(sections[6 + settings.late], np.int64) if settings.updates else np.empty(0, np.int64),
+            None if settings.window is None else Seen.decode(sections[-1]),
         )  # fmt: skip
         if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
             raise FormatError(f"a change is damaged: rows die in it that are not there, of {last}")

@@ -15,7 +15,7 @@ Sections of a frame ("F", version 2) of n documents, little endian:
 Sections of a sequenced frame ("S", version 2):
  0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
  1 decisions, if several shards keep and a block begins in it: those on its shard's documents (`decisions`), else
-   empty; 2 times of the log: empty; 3 accepted uint8[n], or empty: all; 4 the frame
+   empty; 2 log times int64[n], if there is a window, else empty; 3 accepted uint8[n], or empty: all; 4 the frame
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
+from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
@@ -131,8 +132,8 @@ class Source:
         n = len(names)
         if named and len(sources) != n:
             raise FormatError(f"a frame is damaged: it has {len(sources)} sources of {n} documents")
+        found = _facts(facts)
         try:
-            found = orjson.loads(facts)
             return cls(
                 column(partitions, np.int32, n), column(offsets, np.int64, n), names, column(times, np.int64, n),
                 found["signed_at"],
@@ -140,8 +141,22 @@ class Source:
                 {int(i): [(k, v.encode("latin-1")) for k, v in pairs] for i, pairs in found["headers"].items()},
                 sources,
             )  # fmt: skip
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"a frame is damaged: its facts cannot be read ({error})") from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(error) from None
+
+
+def _facts(data: memoryview) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = orjson.loads(data)
+        if not isinstance(found["signed_at"], int):
+            raise TypeError("signed_at is no number")
+        return found
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> FormatError:
+    return FormatError(f"a frame is damaged: its facts cannot be read ({error})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,17 +253,32 @@ def _texts(
     return out
 
 
-def places(
-    data: bytes | memoryview, settings: Settings
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """Of a frame, only its segments, and partitions and offsets of its documents: all that the sequencer looks at.
+class Places(NamedTuple):
+    """What the sequencer looks at of a frame: its segments, and of its n documents partitions and offsets; times: where
+    there is a window, the event times int64[n] that count for log time, NO_TIME of what is rejected."""
 
-    Raises:
-        FormatError: as `Frame.decode`.
-    """
-    sections = _sections(data, settings)
-    offsets = column(sections[2], np.int64)
-    return column(sections[0], np.int64, width=4), column(sections[1], np.int32, len(offsets)), offsets
+    segments: NDArray[np.int64]
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    times: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, data: bytes | memoryview, settings: Settings) -> Places:
+        """Those of a frame.
+
+        Raises:
+            FormatError: as `Frame.decode`.
+        """
+        sections = _sections(data, settings)
+        segments, offsets = column(sections[0], np.int64, width=4), column(sections[2], np.int64)
+        n, times = len(offsets), None
+        if settings.window is not None:
+            sizes = column(sections[1 + Source.count(settings)], np.uint32, n)
+            times = column(sections[5], np.int64, n)
+            if settings.max_ahead_ms is not None:
+                times = np.minimum(times, _facts(sections[6])["signed_at"] + settings.max_ahead_ms)
+            times = np.where(sizes > 0, times, NO_TIME)
+        return cls(segments, column(sections[1], np.int32, n), offsets, times)
 
 
 _PLACE = struct.Struct(f"<qqq{KEY_BYTES}s")  # offset, predecessor, first, key
@@ -261,7 +291,8 @@ class Sequenced:
     offset: of the frame in the signatures topic. predecessor: offset of the accepted frame before it, -1 for the first.
     first: how many documents were accepted before it. key: of the index. accepted bool[n]: which documents count; the
     others were accepted in an earlier frame. frame: as it was signed. decisions: what was dropped of the shard's
-    documents of the block before the last (`wire.decisions`), if a block begins in it.
+    documents of the block before the last (`wire.decisions`), if a block begins in it. log: log times int64[n], if
+    there is a window.
     """
 
     offset: int
@@ -271,11 +302,13 @@ class Sequenced:
     accepted: NDArray[np.bool_] | None
     frame: memoryview
     decisions: bytes | memoryview = b""
+    log: NDArray[np.int64] | None = None
 
     def encode(self, settings: Settings) -> bytes:
         accepted = b"" if self.accepted is None else self.accepted.astype(np.uint8)
         place = _PLACE.pack(self.offset, self.predecessor, self.first, self.key)
-        return pack(b"S", VERSION, settings.fingerprint, [place, self.decisions, b"", accepted, self.frame])
+        log = b"" if self.log is None else self.log
+        return pack(b"S", VERSION, settings.fingerprint, [place, self.decisions, log, accepted, self.frame])
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Sequenced:
@@ -289,10 +322,14 @@ class Sequenced:
             raise FormatError("a sequenced frame is damaged: it has no place")
         if not settings.late:
             undefined(sections[1], "sequenced frame", "decisions")
-        undefined(sections[2], "sequenced frame", "times of the log")
+        log = None
+        if settings.window is None:
+            undefined(sections[2], "sequenced frame", "log times")
+        else:
+            log = column(sections[2], np.int64)
         offset, predecessor, first, key = _PLACE.unpack(sections[0])
         accepted = column(sections[3], np.uint8).astype(np.bool_) if len(sections[3]) else None
-        return cls(offset, predecessor, first, key, accepted, sections[4], sections[1])
+        return cls(offset, predecessor, first, key, accepted, sections[4], sections[1], log)
 
     def numbers(self, n: int) -> NDArray[np.int64]:
         """The numbers (seq) of the frame's n documents."""
@@ -380,5 +417,11 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     documents.words[:, SEQ] = sequenced.numbers(n)
     deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]
     documents.what[deleted] = DELETION
+    if sequenced.log is not None:
+        if len(sequenced.log) != n:
+            raise FormatError(
+                f"a sequenced frame is damaged: it has log times of {len(sequenced.log)} documents of {n}"
+            )
+        documents.log[:] = sequenced.log
     owner = owners(source.ids, settings.shards)
     return SignedBatch(source.ids, owner, documents, frame.texts, TextShingles(frame, sizes > 0, signer))

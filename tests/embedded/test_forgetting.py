@@ -18,7 +18,6 @@ from stream_lsh.embedded import job as module
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
 from stream_lsh.errors import StreamLshError, UsageError
-from stream_lsh.kafka.settings import KafkaSettings
 
 START, MINUTE, HOUR = 1_700_000_000_000, 60_000, 3_600_000
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
@@ -102,14 +101,6 @@ def test_a_folder_has_no_times(tmp_path: Path) -> None:
         run(tmp_path / "index", folder, window="2h", time_field="at")
     with pytest.raises(UsageError, match="which have no fields: leave out --time-field"):
         run(tmp_path / "other", folder, time_field="at")
-
-
-def test_kafka_refuses_windows_and_groups() -> None:
-    with pytest.raises(UsageError, match="window = '7d': on Kafka nothing is forgotten yet; leave it out"):
-        KafkaSettings.load(None, window="7d", time_field="ts")
-    with pytest.raises(UsageError, match="source_field = 'outlet': on Kafka there are no groups yet"):
-        KafkaSettings.load(None, source_field="outlet")
-    assert "window" not in KafkaSettings.load(None).answers
 
 
 def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,14 +21,16 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
-from feeding import POSTS, Feed, changing, feed_of, lines, records_of
+from feeding import POSTS, Feed, Record, changing, feed_of, lines, records_of
 from harness import Pipeline, Worker
+from match_play import log_ends
 from oracle import json_of
 from proxy import Proxy, proxied_broker
 
@@ -41,6 +43,7 @@ from stream_lsh.kafka.tools.libraries import VERSIONS
 DOCUMENTS = 20_000
 PARTITIONS, SHARDS, GENERATION = 4, 3, 700
 SESSION = 6.0  # seconds
+STEP, WINDOW = 4000, "32m"  # with a window: ms from one document to the next, 480 in it, a generation of 60
 MOST_WORKERS = 5
 PAUSE = (0.5, 4.5)  # seconds between two events
 LEAVE = 180.0  # seconds that a worker may take to drain and end
@@ -318,6 +321,20 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
             yield value.replace(b'"id": "', b'"id": "%d-' % number) if number else value
 
 
+def slowly(records: list[Record]) -> list[Record]:
+    """The same with four seconds from one to the next, up to now; some a little late, some absurd. Every third has no
+    time but its timestamp."""
+    begin = time.time_ns() // 1_000_000 - STEP * len(records)
+    out = []
+    for i, record in enumerate(records):
+        stamp, value = begin + STEP * (i - i % 7), record.value or b""
+        if i % 3:
+            ts = stamp + (10**10 if i % 50 == 49 else 0)
+            value = value.replace(b"{", b'{"ts":%d,' % ts, 1)
+        out.append(replace(record, timestamp=stamp, value=value))
+    return out
+
+
 def run(
     data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS,
     delivery: str = "exactly_once",
@@ -325,28 +342,31 @@ def run(
     against: str = "any",
     *,
     updates: bool = False,
+    window: bool = False,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
-        broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too.
+        broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too. window: of some
+            documents, by their times.
 
     Raises:
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
     """
     records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
-    records = changing(records, seed, timed=True) if updates else records
-    given: dict[str, Any] = {
-        "on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string", "time_field": "ts",
-    }  # fmt: skip
+    given: dict[str, Any] = {"decided_after": 1000 if against == "unique" and shards > 1 else 4000}
+    if window:  # so that generations go while things happen, and so do the answers that keep them
+        records, given = slowly(records), {"decided_after": 400, "window": WINDOW, "time_field": "ts"}
+    if updates:
+        records = changing(records, seed, timed=True)
+        given |= {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string", "time_field": "ts"}
     proxy.delay, proxy.jitter = 0.0005, 0.002
     with Pipeline(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
         partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memory_documents=2000, frame_documents=200, give_up_seconds=300, against=against,
-        decided_after=1000 if against == "unique" and shards > 1 else 4000,
-        standbys=seed % 2, delivery=delivery, **(given if updates else {}),
+        standbys=seed % 2, delivery=delivery, **given,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
         chaos.say(f"seed {seed}, {len(records)} documents in {seconds:.0f} s")
@@ -368,6 +388,10 @@ def run(
             assert len(found.documents) >= 0.9 * len(records)
             kinds = {json_of(record.value)["kind"] for record in found.verdicts}
             assert ({"deleted", "outdated"} <= kinds) == updates, kinds
+            if window:
+                begins = pipeline.run(log_ends(pipeline.settings, pipeline.topics.changelog, shards))
+                chaos.say(f"the changelogs begin and end at {begins}")
+                assert all(begin > 0 for begin, _ in begins)
             chaos.say(
                 f"all is right: {len(found.documents)} documents, {len(found.verdicts)} verdicts, "
                 f"{len(found.pairs)} pairs, {len(found.unique)} unique, {len(found.dead_letters)} dead letters; "
@@ -392,6 +416,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=SHARDS)
     parser.add_argument("--against", default="any", choices=("any", "unique"))
     parser.add_argument("--updates", action="store_true", help="documents are replaced and deleted, too")
+    parser.add_argument("--window", action="store_true", help="a tiny one")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.
@@ -407,7 +432,7 @@ def main() -> None:
             n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
             run(
                 data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against,
-                updates=given.updates,
+                updates=given.updates, window=given.window,
             )  # fmt: skip
         finally:
             proxy.close()

@@ -46,7 +46,7 @@ def documents(n: int, seed: int = 1) -> list[Document]:
 
 
 def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
-    """Sequenced frames, from `first` on without gaps."""
+    """Sequenced frames, from `first` on without gaps; with a window six seconds of log time a document."""
     signer = Signer(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):
@@ -55,7 +55,8 @@ def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first:
         source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
         frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)
         place = number, number - 1, number * size, KEY
-        out.append(Sequenced(*place, None, memoryview(frame.encode(settings))).encode(settings))
+        log = None if settings.window is None else 10**12 + 6000 * np.arange(at, at + n)
+        out.append(Sequenced(*place, None, memoryview(frame.encode(settings)), log=log).encode(settings))
     return out
 
 

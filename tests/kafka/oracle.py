@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,8 @@ class Outputs:
 @dataclass(slots=True)
 class Expected:
     """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
-    when it was signed, its event time where that is its own, and the headers that say with it that a kept one went;
-    events of groups and alerts, if there are groups."""
+    when it was signed, its time where that is its own, and the headers that say with it that a kept one
+    went; events of groups and alerts, if there are groups."""
 
     verdicts: list[bytes] = field(default_factory=list)
     pairs: list[bytes] = field(default_factory=list)
@@ -110,8 +110,10 @@ def answers(
             sources = [(int(partitions[i]), int(offsets[i])) for i in rows]
             columns = _parsed(settings, [records[source] for source in sources])
             seqs = sequenced.numbers(n)[rows]
-            signed = index.sign(columns)
-            matches = index.match(signed, seqs, count + np.arange(len(rows)))
+            signed, clock = index.sign(columns), frame.source.signed_at
+            matches = index.match(signed, seqs, count + np.arange(len(rows)), clock=clock)
+            if index.window is not None:
+                assert sequenced.log is not None and index.window.now == sequenced.log[rows[-1]]
             count += len(rows)
             judgement = judge(matches, columns.ids, seqs, settings.max_matches, index)
             if teller is not None:
@@ -159,7 +161,7 @@ def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
     s = settings
     fields = Fields(
         s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, s.source_field,
-        match_within=s.match_within,
+        match_within=s.match_within, timed=s.window is None,
         deleted_field=s.deleted_field or ("deleted" if s.key_is_id else None),
     )  # fmt: skip
     values = [record.value for record in records]
@@ -179,7 +181,11 @@ def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
     data = [value or b"" for value in values]
     lengths = np.array([len(value) for value in data], np.int64)
     stops = np.cumsum(lengths)
-    return parse_lines(b"".join(data), stops - lengths, stops, fields, rejected=without)
+    found = parse_lines(b"".join(data), stops - lengths, stops, fields, rejected=without)
+    if settings.window is None:
+        return found
+    stamps = np.array([record.timestamp for record in records], np.int64)
+    return replace(found, times=np.where(found.times == NO_TIME, stamps, found.times))
 
 
 def json_of(value: bytes | None) -> Any:

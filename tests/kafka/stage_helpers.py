@@ -24,7 +24,7 @@ from stream_lsh.kafka.run.process import COMPILED, Job, command, dump
 from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Frame, Sequenced, places
+from stream_lsh.wire.frames import Frame, Places, Sequenced
 
 KEY = bytes(range(16))  # of an index
 PATIENCE = 300  # seconds for what should take a few: the machine may be slow, or busy with other things
@@ -201,10 +201,10 @@ def accepted_documents(settings: KafkaSettings, frames: Sequence[ConsumerRecord]
     """Partition and offset of the documents that count, in their order."""
     accepted, found = Accepted(KEY), []
     for record in frames:
-        segments, partitions, offsets = places(record.value, settings)
-        decision = accepted.accept(segments, partitions, offsets)
+        frame = Places.of(record.value, settings)
+        decision = accepted.accept(frame)
         accepted = decision.after
-        rows = list(zip(partitions.tolist(), offsets.tolist(), strict=True))
+        rows = list(zip(frame.partitions.tolist(), frame.offsets.tolist(), strict=True))
         found += rows if decision.mask is None else [r for r, yes in zip(rows, decision.mask, strict=True) if yes]
     return found
 

@@ -33,17 +33,22 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.first
 @pytest.mark.parametrize(
-    ("shards", "against", "updates"),
+    ("shards", "against", "given"),
     [
-        (SHARDS, "any", False),
-        (2, "unique", False),
-        pytest.param(1, "unique", False, marks=only_long),
-        (1, "unique", True),
+        (SHARDS, "any", ()),
+        (2, "unique", ()),
+        pytest.param(1, "unique", (), marks=only_long),
+        (1, "unique", ("updates",)),
+        pytest.param(1, "unique", ("window",), marks=only_long),
+        (3, "unique", ("window",)),
+        pytest.param(SHARDS, "any", ("window",), marks=only_long),
     ],
 )
-def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str, updates: bool) -> None:
-    """With and without decisions that shards are told later, with updates and deletions; generations begin in the
-    middle of frames."""
+def test_chaos(
+    proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str, given: tuple[str, ...]
+) -> None:  # fmt: skip
+    """With and without decisions that shards are told later, with updates and deletions, with a window; generations
+    begin in the middle of frames."""
     counts = run(
         shared_data,
         tmp_path,
@@ -54,7 +59,7 @@ def test_chaos(proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int,
         max(DOCUMENTS, int(MINUTES * 6000)),
         shards=shards,
         against=against,
-        updates=updates,
+        **dict.fromkeys(given, True),
     )
     assert len(counts) == 12  # kinds of events
 

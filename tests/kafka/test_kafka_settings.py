@@ -9,7 +9,7 @@ import pytest
 
 from stream_lsh.cli.options import KAFKA_SETTINGS
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import MAX_AHEAD, KafkaSettings
 from stream_lsh.settings import Settings, is_secret
 
 OWN = [name for name in KafkaSettings.model_fields if name not in Settings.model_fields]
@@ -92,6 +92,16 @@ def test_what_deleting_by_a_key_needs() -> None:
     assert "deleted_field = 'gone' needs document_format = 'json'" in refused(**text, deleted_field="gone")
     assert KafkaSettings.load(None, **text, key_is_id="string").key_is_id == "string"
     assert "shards = 1 so far" in refused(on_same_id="update", shards=2)
+
+
+def test_what_a_window_goes_with() -> None:
+    settings = KafkaSettings(window="P7D", shards=2)
+    assert (settings.window, settings.max_ahead) == ("7d", MAX_AHEAD)
+    assert settings.fingerprint == Settings(window="7d", max_ahead="10m", shards=2).fingerprint
+    assert KafkaSettings(window="7d", max_ahead="1d").max_ahead == "1d"
+    assert KafkaSettings().max_ahead is None and "window" not in KafkaSettings().answers
+    assert "not together with groups = True so far" in refused(window="7d", groups=True)
+    assert "not together with on_same_id = 'update' so far" in refused(window="7d", on_same_id="update")
 
 
 def test_what_several_shards_that_keep_need() -> None:

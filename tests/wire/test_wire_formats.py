@@ -23,7 +23,7 @@ from stream_lsh.index.store import IDS, ROWS, rows_key
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.envelope import pack, unpack
-from stream_lsh.wire.frames import Frame, Sequenced, Source, TextShingles, places, signed_batch
+from stream_lsh.wire.frames import Frame, Places, Sequenced, Source, TextShingles, signed_batch
 from stream_lsh.wire.replies import Reply, head
 
 KEY = bytes(range(16))
@@ -111,7 +111,7 @@ def decoders() -> list[tuple[str, bytes, Callable[[bytes], object]]]:
     found = sequenced(np.array([True, False, True, True]))
     return [
         ("frame", frame().encode(SETTINGS), lambda data: Frame.decode(data, SETTINGS)),
-        ("frame", frame().encode(SETTINGS), lambda data: places(data, SETTINGS)),
+        ("frame", frame().encode(SETTINGS), lambda data: Places.of(data, SETTINGS)),
         ("sequenced frame", found.encode(SETTINGS), lambda data: Sequenced.decode(data, SETTINGS)),
         ("reply", reply().encode(SETTINGS), lambda data: Reply.decode(data, SETTINGS)),
         ("reply", reply(carried=False).encode(SETTINGS), lambda data: Reply.decode(data, SETTINGS)),
@@ -134,9 +134,10 @@ def test_frames_come_back() -> None:
     assert same_source(before.source, after.source)
     for name in ("segments", "sizes", "fingerprints", "signatures"):
         assert np.array_equal(getattr(before, name), getattr(after, name)), name
-    segments, partitions, offsets = places(data, SETTINGS)
+    segments, partitions, offsets, times = Places.of(data, SETTINGS)
     assert np.array_equal(segments, before.segments)
     assert partitions.tolist() == [0, 0, 7, 7] and offsets.tolist() == [5, 6, 1 << 40, 2 << 40]
+    assert times is None
     assert [len(frames) for frames in after.texts] == [len(frames) for frames in before.texts]
 
 
@@ -155,6 +156,30 @@ def test_the_batch_of_a_frame_is_the_batch_that_was_signed(accepted: np.ndarray 
     assert np.array_equal(after.documents.words[counts], before.documents.words[counts])
     for shard in range(2):
         assert np.array_equal(after.owned_by(shard).what & OWNED > 0, before.owner == shard)
+
+
+def test_with_a_window_frames_have_log_times_and_say_what_times_count() -> None:
+    """Those of what is not rejected, at most so far ahead of the signing; the source keeps what was said."""
+    windowed = Settings(shards=2, against="any", window="1h", max_ahead="10s")
+    now, n = source().signed_at, len(TEXTS)
+    times = np.array([now + 10_001, now, NO_TIME, now + 9_999])
+    of = Frame.of(SIGNER, windowed, parsed(), frame().segments, replace(source(), times=times))
+    data = of.encode(windowed)
+    counting = Places.of(data, windowed).times
+    assert counting is not None and counting.tolist() == [now + 10_000, NO_TIME, NO_TIME, now + 9_999]
+    without = Settings(shards=2, against="any", window="1h")
+    counting = Places.of(of.encode(without), without).times
+    assert counting is not None and counting.tolist() == [now + 10_001, NO_TIME, NO_TIME, now + 9_999]
+    log = np.arange(n) + now
+    sent = Sequenced(9, 8, 70, KEY, None, memoryview(data), log=log)
+    found = Sequenced.decode(sent.encode(windowed), windowed)
+    decoded = Frame.decode(found.frame, windowed)
+    assert decoded.source.times.tolist() == times.tolist()
+    batch = signed_batch(decoded, found, windowed, HASHES, SIGNER)
+    assert batch.documents.log.tolist() == log.tolist()
+    short = Sequenced.decode(replace(sent, log=log[1:]).encode(windowed), windowed)
+    with pytest.raises(FormatError, match="log times of 3 documents of 4"):
+        signed_batch(decoded, short, windowed, HASHES, SIGNER)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +307,7 @@ def with_section(data: bytes, number: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("case", "section", "what"),
-    [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "times of the log")],
+    [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "log times")],
 )
 def test_what_only_later_versions_write_is_refused(case: int, section: int, what: str) -> None:
     name, data, decode = decoders()[case]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.structs import TopicPartition
 
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import private
@@ -230,3 +232,15 @@ async def _ended(work: Awaitable[Any], seconds: float) -> bool:
         task.cancel()
     await asyncio.wait([task], timeout=1)
     return False
+
+
+async def shorten(client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, int]) -> None:
+    """Delete the records of partitions before these offsets; where that is refused the log says so."""
+    try:
+        async with asyncio.timeout(ANSWER_MS / 1000):
+            await client.delete_records({place: RecordsToDelete(first) for place, first in firsts.items()})
+    except (errors.KafkaError, TimeoutError) as error:
+        logger.warning(
+            "%s could not be shortened, and goes on growing (%s): allow `delete` on it",
+            ", ".join(sorted({place.topic for place in firsts})), error,
+        )  # fmt: skip

@@ -7,8 +7,6 @@ sequencer, once nobody can need it any more.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,12 +15,10 @@ from dataclasses import dataclass
 import orjson
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.kafka.client.clients import ANSWER_MS, consuming
+from stream_lsh.kafka.client.clients import consuming, shorten
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
@@ -34,7 +30,6 @@ from stream_lsh.wire.envelope import OLDER
 VERSION = 2
 POLL_MS = 200
 BEHIND = 4  # times `decided_after` documents stay: who takes over asks for two blocks, behind a round of the judge
-log = logging.getLogger("stream_lsh.kafka.group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +209,4 @@ class DecisionLog:
         if first <= self._trimmed:
             return
         self._trimmed = first
-        try:
-            async with asyncio.timeout(ANSWER_MS / 1000):
-                await client.delete_records({self._place: RecordsToDelete(first)})
-        except (KafkaError, TimeoutError) as error:
-            log.warning(
-                "%s could not be shortened, and goes on growing (%s): allow `delete` on it", self._place.topic, error
-            )
+        await shorten(client, {self._place: first})

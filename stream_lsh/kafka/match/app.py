@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from aiokafka.errors import KafkaError
 from faust import stores
 from faust.app.base import BootStrategy as FaustBootStrategy
 from faust.streams import Stream
@@ -26,8 +27,8 @@ from yarl import URL
 
 from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.heap import map_large
-from stream_lsh.kafka.client.clients import producing
-from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.client.clients import producing, shorten
+from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.group.output import Underway
 from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.group.unreadable import Unreadable
@@ -103,6 +104,7 @@ class MatchApp(Host):
         self._closing = asyncio.Lock()
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
+        self._shortened: dict[int, int] = {}  # by shard, from where on its changelog was last said to be needed
         self._unreadable = Unreadable(settings, watch)
         session = settings.session_timeout_ms / 1000
         self._drain_seconds = min(5.0, session / 2)
@@ -273,11 +275,28 @@ class MatchApp(Host):
                 busy = busy or not flow.idle or lag > 0
             if not busy:
                 self.watch.idle()
+            await self._shorten()
             if ticks % SIZE_TICKS == 0:
                 for shard, held in list(self.store.held.items()):
                     documents, size = await asyncio.to_thread(held.size)
-                    self.watch.index(shard, documents, size)
+                    self.watch.index(shard, documents, size, held.oldest)
             ticks += 1
+
+    async def _shorten(self) -> None:
+        """Delete of the changelogs what has left the window; each time once, whether or not it goes well."""
+        firsts = {}
+        for shard, flow in list(self._flows.items()):
+            if self.settings.window is not None and flow.idle:
+                await flow.tell()
+            if (first := flow.held.needed) > max(flow.held.start, self._shortened.get(shard, 0)):
+                firsts[TP(self.names.changelog, shard)] = self._shortened[shard] = first
+        if not firsts:
+            return
+        try:
+            async with admin(self.settings) as client:
+                await shorten(client, firsts)
+        except (KafkaError, OSError, StreamLshError) as error:
+            log.info("%s was not shortened, but will be: %s", self.names.changelog, error)
 
 
 def create(settings: KafkaSettings, watch: Watch | None = None) -> MatchApp:

@@ -24,13 +24,13 @@ MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard that are not acknowledged 
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """A frame in flight. offset: in its partition of the frames topic; changed: whether there is a change of it, the
-    first record of those that come of it."""
+    """A frame in flight. offset: in its partition of the frames topic; changed: its offset in the signatures topic if
+    there is a change of it, the first record of those that come of it."""
 
     offset: int
     size: int
     acknowledge: Callable[[], object]
-    changed: bool = False
+    changed: int | None = None
 
 
 class Flow:
@@ -61,7 +61,7 @@ class Flow:
         self._unreadable = unreadable
         self._order: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
         self._waiting: deque[tuple[Taken, bytes]] = deque()
-        self._confirmed: list[int] = []
+        self._confirmed: list[tuple[int, int]] = []
         self._frames = self._bytes = 0
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -154,15 +154,15 @@ class Flow:
         if answer.documents:
             self._watch.batch(answer.documents, matched.seconds)
             self._watch.documents(answer.documents)
-        frame.changed = answer.change is not None
+        frame.changed = None if answer.change is None else answer.offset
         records = (self._changelog, self.held.shard, answer.change), (self._matches, 0, answer.reply)
         return [(topic, partition, value) for topic, partition, value in records if value is not None]
 
     def _acknowledge(self, frame: Taken, placed: list[Any]) -> None:
         self._done(1, frame.size)
-        change = placed[0] if frame.changed else None
-        if change is not None and change.offset >= 0:  # -1: a repeat that the broker had already
-            self._confirmed.append(change.offset)
+        change = placed[0] if frame.changed is not None else None
+        if frame.changed is not None and change is not None and change.offset >= 0:  # -1: the broker had it already
+            self._confirmed.append((frame.changed, change.offset))
         frame.acknowledge()
 
     def _done(self, frames: int, size: int) -> None:
@@ -176,6 +176,12 @@ class Flow:
         self._order.close()
         self._idle.set()
         self._failed(error)
+
+    async def tell(self) -> None:
+        """Have the shard know what is confirmed by now, though no frame comes with which it is told."""
+        if self._open and self._confirmed:
+            confirmed, self._confirmed = self._confirmed, []
+            await self.held.match((), confirmed)
 
     async def drain(self, seconds: float) -> None:
         """Take nothing more, drop what was not begun, wait (but no longer) until what is in flight is acknowledged."""

@@ -84,7 +84,7 @@ class Held:
         """
         self.start = start
         await self._run(self._open)
-        if start > 0 and not self._found:
+        if start > 0 and not self._found and self.settings.window is None:
             log.warning(
                 "shard %d: its changelog begins at offset %d; the shard knows nothing of the %d records before, which "
                 "are missing", self.shard, start, start,
@@ -94,7 +94,8 @@ class Held:
         try:
             self._replica = self._new()
         except DamagedError as error:
-            self._delete(_what(error))
+            # With a window a changelog begins late; whether it is whole, `_activate` says once it was read.
+            self._delete(_what(error), whole=self.settings.window is not None)
             self._replica = self._new()
         self._found = self._replica.last >= 0
 
@@ -127,13 +128,13 @@ class Held:
             )  # fmt: skip
             self.read = start - 1
 
-    def _delete(self, reason: str) -> None:
-        """Delete the folder, for the shard to be rebuilt from the changelog.
+    def _delete(self, reason: str, *, whole: bool = False) -> None:
+        """Delete the folder, for the shard to be rebuilt from the changelog; whole: which has all that can be seen.
 
         Raises:
             StateError: the changelog has lost its beginning, so that the folder may know what nobody else does.
         """
-        if self.start > 0 and not self.settings.accept_loss:
+        if self.start > 0 and not whole and not self.settings.accept_loss:
             raise StateError(
                 f"{reason}. The changelog of shard {self.shard} was trimmed, it begins at offset {self.start}. If the "
                 "disk of another worker has the whole shard, start that one. Else start this one with --accept-loss "
@@ -218,12 +219,12 @@ class Held:
             self._applying.append((self._thread.submit(self._apply, records), size))
 
     def _apply(self, records: list[tuple[int, bytes]]) -> None:
-        replica = self._opened()
         if self._broken:
             raise Failed(f"changes of shard {self.shard} could not be applied")
+        replica = self._opened()
         replica.deactivate()  # what follows the changelog must not have the shard open
         try:
-            replica.apply(records, trimmed=self.start > 0)
+            replica.apply(records, start=self.start)
         except DamagedError as error:
             self._broken = True
             raise self._for_us(error) from error
@@ -231,6 +232,10 @@ class Held:
             self._broken = True  # the next batch would leave a hole
             raise
         self._emptied = False
+        if replica.gap and replica.forgetting is not None and replica.forgetting.outlived:
+            self._broken = True
+            self._delete(f"all that {self.folder} holds has left the window", whole=True)
+            raise Failed(f"shard {self.shard} begins again from its changelog")
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
@@ -261,29 +266,34 @@ class Held:
         except DamagedError as error:
             if not self._found:
                 raise self._for_us(error) from error
-            self._delete(_what(error))
+            self._delete(_what(error), whole=self.settings.window is not None)
             raise Failed(f"shard {self.shard} begins again from its changelog") from error
+        if replica.missing and self.settings.window is not None:
+            log.warning(
+                "shard %d: its changelog begins at offset %d; the shard knows nothing of %d documents before, which "
+                "are within the window", self.shard, self.start, replica.missing,
+            )  # fmt: skip
 
     def _for_us(self, error: DamagedError) -> StateError:
         """An error of the index, with the remedy that there is on Kafka."""
         left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
         return StateError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[int]) -> list[Matched]:
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int, int]]) -> list[Matched]:
         """Match frames, one after the other; all they store is stored when this returns.
 
         Args:
-            confirmed: offsets at which the changelog has got changes of ours since the last call.
+            confirmed: the frames of which the changelog has got changes of ours since the last call, and the offsets.
 
         Raises:
             FormatError, StateError, OutputError: see `Replica.match`.
         """
         return await self._run(lambda: self._match(values, confirmed))
 
-    def _match(self, values: Sequence[bytes], confirmed: Sequence[int]) -> list[Matched]:
+    def _match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int, int]]) -> list[Matched]:
         replica = self._opened()
-        for offset in confirmed:
-            replica.confirmed(offset)
+        for frame, offset in confirmed:
+            replica.confirmed(frame, offset)
         found = []
         for value in values:
             if self._emptied:
@@ -342,6 +352,18 @@ class Held:
                 f"{self.folder} ends at frame {replica.last} of signatures, and of the frames topic the next one has "
                 f"not come for {seconds:.0f} s, while later ones have; look at sequence{'' if self.start else rebuilt}"
             )
+
+    @property
+    def needed(self) -> int:
+        """The offset from which on the changelog is needed: what is before has left the window."""
+        forgetting = None if self._replica is None else self._replica.forgetting
+        return max(self.start, (forgetting and forgetting.needed) or 0)
+
+    @property
+    def oldest(self) -> int | None:
+        """With a window, the log time of the first document of the oldest generation that is here, if there is one."""
+        forgetting = None if self._replica is None else self._replica.forgetting
+        return next((span.first for span in forgetting.window.spans[:1]), None) if forgetting is not None else None
 
     def size(self) -> tuple[int, int]:
         """Documents of the shard, and bytes of its folder."""

@@ -11,6 +11,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -25,19 +26,21 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import parts
 from stream_lsh.index.dead import DEAD_ROWS, died, marked
 from stream_lsh.index.files import make_folder
-from stream_lsh.index.generation import FOLDER
+from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.late import facts
+from stream_lsh.index.leaving import Leaving
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
 from stream_lsh.index.places import Places
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
-from stream_lsh.index.shard import Shard
+from stream_lsh.index.shard import Shard, ranges_of
 from stream_lsh.index.store import ANSWERS, DEAD, ROWS, Store, name_key, parts_of, rows_key
 from stream_lsh.judging.verdicts import shortlist
+from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.settings import Settings
-from stream_lsh.wire.changes import LATE, Change, Late
+from stream_lsh.wire.changes import LATE, Change, Late, Seen
 from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import MOST_ROWS, Frame, Sequenced, signed_batch
@@ -49,6 +52,7 @@ APPLIED_BYTES = 8 << 20  # of changes written at a time
 KEPT_FRAMES = 256  # answers that are kept whatever their rows
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
 _DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, if ids are updated
+_SEEN = struct.Struct("<I")  # bytes of `Change.seen`, if there is a window
 _INPUT = b"documents"  # the name under which places are kept: there is one topic that documents come from
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
@@ -75,7 +79,7 @@ class Replica:
             passed over.
 
     Attributes:
-        last: offset in the signatures topic of the last frame applied, -1 if none was.
+        last: offset in the signatures topic of the last frame applied, -1 if none was. forgetting: None = no window.
         changelog_offset: how far the changelog is in the store without a hole, or None.
 
     Raises:
@@ -108,6 +112,11 @@ class Replica:
         self._base: int = facts["base"]
         self._ignored: int = facts["ignored"]
         self._key: bytes | None = bytes.fromhex(facts["key"]) if facts["key"] else None
+        self.forgetting = Forgetting(settings, facts.get("window"), self.last) if settings.window is not None else None
+        self._deletes = ThreadPoolExecutor(1, f"delete-{shard}")
+        self._leaving = Leaving(folder, self.store, self._deletes)
+        if self.forgetting is not None and self.forgetting.window.spans:
+            self._leaving.sweep(self.forgetting.window.spans[0].number)
         self._torn = self._activated = False
         self._workers: Workers | None = None
         self._shard: Shard | None = None
@@ -158,11 +167,11 @@ class Replica:
 
     # -- following the changelog ------------------------------------------------------------------------------------
 
-    def apply(self, records: Iterable[tuple[int, bytes]], *, trimmed: bool = False) -> None:
+    def apply(self, records: Iterable[tuple[int, bytes]], *, start: int = 0) -> None:
         """Store changes (offset in the changelog, value), in order, without a hole between their offsets but for what
         was trimmed.
 
-        trimmed: the changelog does not begin at its beginning any more, and an empty store begins where it begins.
+        start: the first offset that the changelog has; an empty store begins where it begins.
 
         Raises:
             FormatError: for a record that cannot be read; but one that is none is passed over.
@@ -187,7 +196,7 @@ class Replica:
             if change.shard != self.number:
                 raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
             self._check_key(change.key, f"the changelog of shard {self.number}")
-            begins = trimmed and self.last < 0
+            begins = start > 0 and self.last < 0
             if change.offset > self.last and (change.predecessor == self.last or begins):
                 if begins:
                     self._base = change.first
@@ -204,8 +213,14 @@ class Replica:
                 values.update(self._answered(change, deleted, values))
                 self.last, self.count = change.offset, change.last
                 size += len(data)
+                if self.forgetting is not None:
+                    self.forgetting.follow(change, offset)
             elif change.offset > self.last:
                 self._ignored = max(self._ignored, change.offset)
+                if self.forgetting is not None:
+                    self.forgetting.ignored(change, first=offset == start)
+            elif self.forgetting is not None:
+                self.forgetting.placed(change.offset, offset)
             self.changelog_offset = offset
             if size >= APPLIED_BYTES:
                 self._write_applied(values, deleted, begun, late, dead)
@@ -236,14 +251,45 @@ class Replica:
             manifest[DEAD_ROWS] = manifest.get(DEAD_ROWS, 0) + len(gone)
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         self.store.write(values | self._facts(), deleted)
+        if self.forgetting is not None:
+            self._forget_copied(self.forgetting, manifest)
+
+    def _forget_copied(self, forgetting: Forgetting, manifest: dict[str, Any]) -> None:
+        """Let go of what has left the window, where the shard is not open."""
+        known = manifest["generations"]
+        decided = manifest["undecided"]["rows"][0] if self.settings.late else self.count
+        gone = forgetting.forget(
+            [(item["number"], item["first"]) for item in known],
+            lambda number, behind: behind <= decided and behind < self._first_asked_for(), self.last,
+        )  # fmt: skip
+        if gone:
+            manifest["generations"] = [item for item in known if item["number"] > gone[-1]]
+            ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
+            values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
+            self.store.write(values | self._facts(), ranges=ranges)
+        self._leaving.add(dict.fromkeys(gone, ()))
+
+    def _first_asked_for(self) -> int:
+        """The first row of the oldest answer that may still be asked for, and that is put together of its rows."""
+        if not self._answers:
+            return self.count
+        value = self.store.value(rows_key(ANSWERS, self.number, 0, self._answers[0][0]))
+        return 0 if value is None else int(_ANSWER.unpack_from(value)[1])
 
     @property
     def gap(self) -> bool:
         """Whether the changelog has a change that could not be applied, because one before it is missing here."""
         return self._ignored > self.last
 
-    def confirmed(self, changelog_offset: int) -> None:
-        """One of our changes stands in the changelog at this offset; it counts if it is the next one there."""
+    @property
+    def missing(self) -> int:
+        """How many of the rows that who comes can see were trimmed away."""
+        return max(0, self._base - (0 if self.forgetting is None else self.forgetting.seen))
+
+    def confirmed(self, frame: int, changelog_offset: int) -> None:
+        """Our change of a frame stands in the changelog at this offset; that counts if it is the next one there."""
+        if self.forgetting is not None:
+            self.forgetting.placed(frame, changelog_offset)
         if changelog_offset == (-1 if self.changelog_offset is None else self.changelog_offset) + 1:
             self.changelog_offset = changelog_offset
 
@@ -318,7 +364,12 @@ class Replica:
         self._torn = True  # from here to the write nothing else may be written: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = Matching(shard, batch), sequenced.places(len(batch)), self.settings.block
-        for generation, start, stop in parts(places, places // self.settings.documents_of_a_generation, block):
+        forgetting, gone, seen = self.forgetting, dict[int, list[Generation]](), None
+        if forgetting is None:
+            generations = places // self.settings.documents_of_a_generation
+        else:
+            generations = forgetting.cut(sequenced.offset, batch.documents.log, places)
+        for generation, start, stop in parts(places, generations, block):
             values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
             if block:
                 self._enter(shard, int(places[start]) // block, sequenced)
@@ -330,6 +381,9 @@ class Replica:
                 partitions = source.partitions[start:stop].astype(np.int64)
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
         reply = self._reply(sequenced, frame, step.matches(), shard).encode(self.settings)
+        if forgetting is not None:
+            seen = forgetting.behind(generations, shard.begins, shard.count)
+            gone = self._forgotten(shard, forgetting, sequenced.offset)
         local, passed = shard.take()
         local |= self._places.take()
         values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DEAD)))
@@ -338,6 +392,7 @@ class Replica:
         change = Change(
             self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late,
             died(local, self.store),
+            seen,
         )  # fmt: skip
         deleted: list[bytes] = []
         kept = self._answered(change, deleted, {})
@@ -345,9 +400,17 @@ class Replica:
         self.store.write(local | kept | self._facts(), deleted, passed)
         self._torn = False
         shard.committed()
+        self._leaving.add(gone)
         if shard.full:
             shard.flush()
         return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
+
+    def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Generation]]:
+        """Leave out of the shard what nobody sees any more; it counts until the next manifest."""
+        gone = forgetting.forget(
+            shard.begins, lambda number, behind: shard.lets_go(number) and behind < self._first_asked_for(), frame
+        )
+        return {number: shard.drop(number) for number in gone}
 
     def _enter(self, shard: Shard, block: int, sequenced: Sequenced) -> None:
         """The next document is of this block of the log. One that begins comes with what is decided by then.
@@ -408,7 +471,7 @@ class Replica:
         if value is None:
             return Answer(offset, None, None)
         predecessor, first, last, n = _ANSWER.unpack_from(value)
-        begin, late = _ANSWER.size, None
+        begin, late, seen = _ANSWER.size, None, None
         if self.settings.late:
             late = LATE.unpack_from(value, begin)
             begin += LATE.size
@@ -417,11 +480,15 @@ class Replica:
             (m,) = _DEAD.unpack_from(value, begin)
             dead = np.frombuffer(value, np.int64, m, begin + _DEAD.size)
             begin += _DEAD.size + dead.nbytes
+        if self.forgetting is not None:
+            size, begin = _SEEN.unpack_from(value, begin)[0], begin + _SEEN.size
+            seen = Seen.decode(value[begin : begin + size])
+            begin += size
         at = begin + n * _KEY_BYTES
         keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
         assert self._key is not None, "a frame was applied, which has it"
         reply, values = value[at:], self._said(keys, last)
-        change = Change(self.number, offset, predecessor, first, last, self._key, values, reply, late, dead)
+        change = Change(self.number, offset, predecessor, first, last, self._key, values, reply, late, dead, seen)
         return Answer(offset, change.encode(self.settings), reply)
 
     def _said(self, keys: Sequence[bytes], last: int) -> dict[bytes, bytes]:
@@ -462,16 +529,21 @@ class Replica:
             if fresh.pop(old, None) is None:
                 deleted.append(old)
         head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))
-        late = LATE.pack(*change.late) if change.late else b""
+        late, seen = LATE.pack(*change.late) if change.late else b"", b""
         dead = _DEAD.pack(len(change.dead)) + change.dead.tobytes() if settings.updates else b""
-        kept = b"".join((head, late, dead, *change.values, change.reply))
+        if change.seen is not None:
+            seen = change.seen.encode()
+            seen = _SEEN.pack(len(seen)) + seen
+        kept = b"".join((head, late, dead, seen, *change.values, change.reply))
         return {rows_key(ANSWERS, self.number, 0, change.offset): kept}
 
     def _facts(self) -> dict[bytes, bytes]:
-        facts = {
+        facts: dict[str, Any] = {
             "last": self.last, "rows": self.count, "base": self._base, "changelog": self.changelog_offset,
             "ignored": self._ignored, "key": self._key and self._key.hex(),
         }  # fmt: skip
+        if self.forgetting is not None:
+            facts["window"] = self.forgetting.facts
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _active(self) -> Shard:
@@ -488,4 +560,5 @@ class Replica:
             if not self._torn:
                 self.store.write(self._facts())
         finally:
+            self._deletes.shutdown()
             self.store.close()

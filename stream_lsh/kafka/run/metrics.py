@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -60,6 +60,11 @@ class Registry:
         self.alerts = counter("alerts", "Alerts, by rule.", "rule")
         self.forgotten = gauge(
             "alerts_forgotten", "Groups and sources for which a rule had no room any more before their time was over."
+        )
+        self.log_time = gauge("log_time_timestamp_seconds", "With a window: the time by the documents, since 1970.")
+        self.jumps = counter("log_time_jumps", "How often that went on by more than the window at once.")
+        self.oldest = gauge(
+            "oldest_generation_timestamp_seconds", "Log time of the oldest generation that a shard holds.", "shard"
         )
         self.last_commit = gauge("last_commit_timestamp_seconds", "When a role committed last, seconds since 1970.")
 
@@ -183,12 +188,19 @@ class Watch:
         """`frames` are on their way to the judge."""
         self.registry.in_flight.labels(self.role).set(frames)
 
+    def log_time(self, time: int, jumps: int) -> None:
+        """Log time (ms) stands there, and has gone on so often by more than the window at once."""
+        self.registry.log_time.labels(self.role).set(time / 1000)
+        self.registry.jumps.labels(self.role).inc(jumps)
+
     def ignored(self, reason: str, number: int = 1) -> None:
         """`number` records were not applied, for a reason of a few words (one of a fixed set)."""
         self.registry.ignored.labels(self.role, reason).inc(number)
 
-    def index(self, shard: int, documents: int, size: int) -> None:
-        """A shard holds `documents` documents in `size` bytes."""
+    def index(self, shard: int, documents: int, size: int, oldest: int | None = None) -> None:
+        """A shard holds `documents` documents in `size` bytes; oldest: the log time of the first, with a window."""
+        if oldest is not None:
+            self.registry.oldest.labels(self.role, shard).set(oldest / 1000)
         self._shards.add(shard)
         self.registry.index_documents.labels(self.role, shard).set(documents)
         self.registry.index_bytes.labels(self.role, shard).set(size)
@@ -202,8 +214,10 @@ class Watch:
         """This member has lost a shard: another one tells its size from now on."""
         if shard in self._shards:
             self._shards.discard(shard)
-            for gauge in (self.registry.index_documents, self.registry.index_bytes, self.registry.recovery):
-                gauge.remove(self.role, str(shard))
+            registry = self.registry
+            for gauge in (registry.index_documents, registry.index_bytes, registry.recovery, registry.oldest):
+                with suppress(KeyError):  # not all are told of each
+                    gauge.remove(self.role, str(shard))
 
     def waited(self, seconds: Iterable[float]) -> None:
         """Documents have waited so long for their verdicts."""

@@ -16,14 +16,18 @@ import base64
 import binascii
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.index.logtime import LogTime, begun
 from stream_lsh.wire.envelope import OLDER
-from stream_lsh.wire.frames import CONTINUES, JUMPS
+from stream_lsh.wire.frames import CONTINUES, JUMPS, Places
 
 _VERSION = 2
 
@@ -42,7 +46,8 @@ class Decision:
     """What to do with a frame.
 
     after: the positions behind it. documents: how many count; a frame without any is not passed on. mask: which ones,
-    bool[n], or None for all. gaps: segments that were ignored. repeats: documents that were accepted before.
+    bool[n], or None for all. gaps: segments that were ignored. repeats: documents that were accepted before. log: where
+    there is a window, log times int64[n].
     """
 
     after: Accepted
@@ -50,6 +55,7 @@ class Decision:
     mask: NDArray[np.bool_] | None
     gaps: tuple[Gap, ...]
     repeats: int
+    log: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +63,34 @@ class Accepted:
     """What the sequencer has accepted: of each source partition the position behind it; a value, never changed.
 
     key: of the index, made at the very first start. last: offset of the last frame that was passed on, -1 before the
-    first. documents: how many have been accepted.
+    first. documents: how many have been accepted. log: where there is a window, what log time goes on from
+    (`LogTime.facts`).
     """
 
     key: bytes
     positions: Mapping[int, int] = field(default_factory=dict)
     last: int = -1
     documents: int = 0
+    log: Mapping[str, Any] | None = None
 
-    def accept(
-        self, segments: NDArray[np.int64], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
-    ) -> Decision:
-        """Judge a frame: its segments int64[s, 4] (PARTITION, FROM, TO, FIRST), and where its n documents came from.
+    def accept(self, frame: Places) -> Decision:
+        """Judge a frame.
 
         Raises:
             FormatError: a segment that ends before it begins.
         """
+        decision = self._accept(frame.segments, frame.partitions, frame.offsets)
+        if frame.times is None or not decision.documents:
+            return decision
+        time = LogTime(self.log)
+        log = begun(
+            time.advance(frame.times if decision.mask is None else np.where(decision.mask, frame.times, NO_TIME))
+        )
+        return replace(decision, after=replace(decision.after, log=time.facts), log=log)
+
+    def _accept(
+        self, segments: NDArray[np.int64], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
+    ) -> Decision:
         known = self.positions
         moved: dict[int, int] = {}
         taken: list[tuple[int, int, int]] = []  # partition, from where, to where
@@ -114,9 +132,11 @@ class Accepted:
     def metadata(self) -> str:
         """As text for the metadata of an offset commit: `2:`, then in base64 the key (16 bytes) and numbers of variable
         length: last, documents, and for each source partition, ascending, how many were left out before it and how much
-        further than the one before it is.
+        further than the one before it is. With a window `:` follows, and in base64 log time and the last event times,
+        oldest first, each as the difference from the one before.
 
-        Some 4 bytes a source partition of about equal length; brokers take 4,096 (offset.metadata.max.bytes).
+        Some 4 bytes a source partition of about equal length, some 300 for the times; brokers take 4,096
+        (offset.metadata.max.bytes).
         """
         out = bytearray(self.key)
         _write(out, self.last)
@@ -126,7 +146,14 @@ class Accepted:
             _write(out, partition - before - 1)
             _write(out, ends - position)
             before, position = partition, ends
-        return f"{_VERSION}:{base64.b64encode(out).decode('ascii')}"
+        text = f"{_VERSION}:{base64.b64encode(out).decode('ascii')}"
+        if self.log is None:
+            return text
+        out, before = bytearray(), 0
+        for time in (self.log["time"], *self.log["last"]):
+            _write(out, time - before)
+            before = time
+        return f"{text}:{base64.b64encode(out).decode('ascii')}"
 
     @classmethod
     def of(cls, metadata: str) -> Accepted:
@@ -145,6 +172,7 @@ class Accepted:
                 "upgrade this worker if another version wrote it; otherwise rebuild under another topic_prefix"
             )
         try:
+            text, timed, times = text.partition(":")
             data = base64.b64decode(text, validate=True)
             key, numbers = data[:KEY_BYTES], _read(data[KEY_BYTES:])
             last, documents = next(numbers), next(numbers)
@@ -154,11 +182,15 @@ class Accepted:
                 partition += skipped + 1
                 position += next(numbers)
                 positions[partition] = position
+            log = None
+            if timed:
+                time, *last_times = accumulate(_read(base64.b64decode(times, validate=True)))
+                log = {"last": last_times, "time": time}
         except (binascii.Error, StopIteration, ValueError):
             raise FormatError(
                 "the metadata of the sequencer's committed offset is damaged; rebuild under another topic_prefix"
             ) from None
-        return cls(key, positions, last, documents)
+        return cls(key, positions, last, documents, log)
 
 
 def _write(out: bytearray, number: int) -> None:

@@ -14,10 +14,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
 from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
 
+from stream_lsh.documents.times import moment
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.index.logtime import BEFORE, LogTime, jumps
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.group.decided import DecisionLog, Judged, told_with
 from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
@@ -28,7 +32,7 @@ from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Sequenced, places
+from stream_lsh.wire.frames import Places, Sequenced
 
 SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
 READING = Reading(
@@ -87,6 +91,8 @@ class SequenceStage(Stage):
         self._done = -1  # offset of the last frame that every shard had answered when this life began
         self._log: DecisionLog | None = None  # where several shards keep
         self._told = asyncio.Event()
+        if settings.window is not None:
+            LogTime().advance(np.empty(0, np.int64))  # compiled before it is a member, which has heartbeats to send
 
     async def run(self, stop: asyncio.Event) -> None:
         following = [self._follow] if self.settings.late else []
@@ -160,7 +166,7 @@ class SequenceStage(Stage):
     async def _decide(self, record: ConsumerRecord) -> Decision:
         """What a frame is worth after those before it."""
         try:
-            return self._accepted.accept(*places(record.value or b"", self.settings))
+            return self._accepted.accept(Places.of(record.value or b"", self.settings))
         except FormatError as error:
             await self._unreadable.pass_over(record.topic, 0, record.offset, error)
             return Decision(self._accepted, 0, None, (), 0)
@@ -177,7 +183,8 @@ class SequenceStage(Stage):
         after, copies = decision.after, []
         if decision.documents:
             if offset > self._done:
-                frame = Sequenced(offset, after.last, after.documents, after.key, decision.mask, memoryview(value))
+                place = offset, after.last, after.documents, after.key
+                frame = Sequenced(*place, decision.mask, memoryview(value), log=decision.log)
                 same = frame.encode(self.settings)
                 copies = [
                     (shard, replace(frame, decisions=decisions).encode(self.settings) if decisions else same)
@@ -185,11 +192,24 @@ class SequenceStage(Stage):
                 ]
                 self._window.sent(offset, decision.documents)
             after = after.passed_on(offset, decision.documents)
+            if decision.log is not None:
+                self._tell_time(decision.log)
         self._accepted = after
         self._link.positions[0] = offset + 1
         await self._link.send(copies, {0: (offset + 1, after)}, decision.documents)
         if copies:
             self.watch.batch(decision.documents, time.monotonic() - began)
+
+    def _tell_time(self, log: NDArray[np.int64]) -> None:
+        """What time it is after the documents of a frame."""
+        before = self._accepted.log["time"] if self._accepted.log is not None else BEFORE
+        found = jumps(log, before, self.settings.window_ms)
+        if found:
+            self._link.member.log.warning(
+                "the times of the documents went on by more than the window of %s at once: all before %s is forgotten; "
+                "look at what sends such times, or set max_ahead lower", self.settings.window, moment(int(log[-1])),
+            )  # fmt: skip
+        self.watch.log_time(int(log[-1]), found)
 
     async def _to_be_told(self, offset: int, decision: Decision) -> list[bytes]:
         """What a frame tells each shard: with which a block of the log begins, what was dropped of the block before the

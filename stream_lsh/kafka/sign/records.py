@@ -28,6 +28,7 @@ def fields_of(settings: KafkaSettings) -> Fields:
         match_within=settings.match_within,
         deleted_field=settings.deleted_field,
         source_field=settings.source_field,
+        timed=settings.window is None,
     )
 
 
@@ -35,6 +36,7 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
     """The documents of n records, each in its place even when it is refused.
 
     The event time is that of `time_field`, else the record's own (NO_TIME if it has none in the years 1970 to 2199).
+    With a window it is the record's own where a document has none, too.
     Under `id_field` = LINE_ID the id is "topic:partition:offset". With `key_is_id` a record without a value deletes the
     id that is its key; with a `time_field` it has no time.
     """
@@ -62,7 +64,11 @@ def _objects(
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     columns = parse_lines(b"".join(values), starts, ends, fields_of(settings), rejected=rejected)
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
-    times = columns.times if settings.time_field is not None else _timestamps(records)
+    times = columns.times
+    if settings.time_field is None:
+        times = _timestamps(records)
+    elif settings.window is not None:
+        times = np.where(times == NO_TIME, _timestamps(records), times)
     return replace(columns, ids=ids, times=times)
 
 

@@ -73,6 +73,11 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
             f"--from-changelog needs verify = exact: with verify = {settings.verify} the index has no texts to make "
             "other shards of"
         )
+    if settings.window is not None:
+        raise UsageError(
+            f"--from-changelog is not for indexes with a window so far (window = {settings.window}): rebuild from the "
+            "documents topic, which has to reach back as far (without --from-changelog)"
+        )
     topics = Topics.of(settings)
     async with admin(settings) as client:
         places = await partitions_of(client, topics.changelog)

@@ -22,7 +22,7 @@ from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
-from stream_lsh.wire.frames import places
+from stream_lsh.wire.frames import Places
 
 log = logging.getLogger("stream_lsh.kafka.tools.reindex")
 
@@ -165,7 +165,7 @@ async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, si
     if not found:
         raise errors.KafkaTimeoutError(f"the topic {signatures.topic} cannot be read")
     try:
-        places(found[0].value, settings)
+        Places.of(found[0].value, settings)
     except FormatError as error:
         raise StateError(
             f"the prefix {settings.topic_prefix} is in use: {error}. Give another --to-prefix, or delete the "

@@ -19,7 +19,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.reindex import reading
-from stream_lsh.wire.frames import Sequenced, places
+from stream_lsh.wire.frames import Places, Sequenced
 from stream_lsh.wire.replies import head
 
 READ_SECONDS = 30.0
@@ -88,7 +88,7 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
 
 
 _READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
-    "signatures": lambda record, settings: places(record.value or b"", settings),
+    "signatures": lambda record, settings: Places.of(record.value or b"", settings),
     "frames": lambda record, settings: Sequenced.decode(record.value or b"", settings),
     "matches": lambda record, settings: head(record.value or b"", settings),
     "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),

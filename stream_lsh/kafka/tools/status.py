@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from stream_lsh.index.logtime import BEFORE
 from stream_lsh.kafka.tools.seen import Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer
 from stream_lsh.wording import count, duration
@@ -70,7 +71,8 @@ class Trouble:
 class Report:
     """undecided: documents without a verdict; oldest: seconds since the first of them came. under_way: from the
     sequencer to the judge, of at most `window`. unread: why frames cannot be read, so that waiting is counted in them.
-    paused: seconds since which the signers read nothing; None: they read.
+    paused: seconds since which the signers read nothing; None: they read. behind: with a window, seconds that log time
+    is behind the clock.
     """
 
     time: float
@@ -84,6 +86,7 @@ class Report:
     workers: Sequence[Answer] | None
     unread: str | None
     paused: float | None = None
+    behind: float | None = None
     troubles: Sequence[Trouble] = ()
 
     @property
@@ -111,12 +114,18 @@ def report(seen: Seen, window: int) -> Report:
         workers=seen.answers,
         unread=seen.unread,
         paused=_age(seen, seen.pause.since / 1000) if seen.pause else None,
+        behind=_behind(seen),
     )
     return replace(found, troubles=sorted(_troubles(seen, found), key=lambda trouble: not trouble.critical))
 
 
 def _age(seen: Seen, since: float | None) -> float:
     return 0.0 if since is None else max(0.0, seen.now - since)
+
+
+def _behind(seen: Seen) -> float | None:
+    log = seen.accepted.log if seen.accepted is not None else None
+    return None if log is None or log["time"] == BEFORE else seen.now - log["time"] / 1000
 
 
 def _role(seen: Seen, name: str, shards: Sequence[Shard]) -> Role:

@@ -32,13 +32,13 @@ class Shard:
     shard = 3
 
     def __init__(self) -> None:
-        self.confirmed: list[int] = []
+        self.confirmed: list[tuple[int, int]] = []
         self.matched: list[bytes] = []
         self.lost: StateError | None = None
         self.free = asyncio.Event()
         self.free.set()
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[int]) -> list[Matched]:
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int, int]]) -> list[Matched]:
         self.confirmed += confirmed
         self.matched += values
         await self.free.wait()
@@ -105,7 +105,7 @@ def test_acknowledged_in_order_when_change_and_reply_are_confirmed() -> None:
         assert p.acknowledged == [10, 11, 12]
         assert p.flow.idle
 
-    assert play(scenario).shard.confirmed == [100, 102, 104]
+    assert play(scenario).shard.confirmed == [(0, 100), (0, 102), (0, 104)]
 
 
 def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn() -> None:
@@ -120,6 +120,21 @@ def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn() -> Non
         assert p.acknowledged == [10, 11, 12]
 
     assert play(scenario).shard.confirmed == []
+
+
+def test_the_shard_is_told_what_is_confirmed_though_no_frame_comes() -> None:
+    async def scenario(p: Play) -> None:
+        p.offer(10, b"a")
+        await p.settle()
+        p.futures[0].set_result(Place(100))
+        p.futures[1].set_result(Place(7))
+        await p.settle()
+        assert p.shard.confirmed == []
+        await p.flow.tell()
+        await p.flow.tell()
+        assert p.shard.confirmed == [(0, 100)]
+
+    assert play(scenario).shard.confirmed == [(0, 100)]
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -18,6 +18,7 @@ from match_play import documents, frames
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import store
 from stream_lsh.kafka.match import held as module
+from stream_lsh.kafka.match import replica as replica_module
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.lives import Failed
@@ -194,7 +195,7 @@ def test_a_folder_that_has_all_though_it_counts_less(tmp_path: Path, whole: Whol
         held = Held(settings, 0)
         await opened(held, 0, 0)
         await held.activate()
-        await held.match(log[:10], [0, 1, 3, 4, 5, 6, 7, 8, 9, 10])  # 2 was another's
+        await held.match(log[:10], list(enumerate([0, 1, 3, 4, 5, 6, 7, 8, 9, 10])))  # 2 was another's
         await held.close()
         held = Held(settings, 0)
         start = 8 if left == "some" else 11
@@ -203,7 +204,7 @@ def test_a_folder_that_has_all_though_it_counts_less(tmp_path: Path, whole: Whol
             assert await held.take(offset, changes[offset - 1], more=False)
         await held.activate()
         assert all(matched.answer is not None for matched in await held.match(log[10:], ()))
-        await held.match((), [11])
+        await held.match((), [(10, 11)])
         await held.close()
 
     asyncio.run(scenario())
@@ -396,3 +397,96 @@ def test_a_copy_of_a_folder_is_a_start(tmp_path: Path, whole: Whole) -> None:
         await held.close()
 
     asyncio.run(scenario())
+
+
+LONG = 70  # frames: 56 minutes, of which the window has 16
+WINDOW: dict[str, Any] = {"window": "16m", "decided_after": 4, "generation_documents": 400}
+
+
+@pytest.fixture
+def windowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], list[bytes], list[bytes], int]:
+    """Frames of a shard with a window, its changes and replies, and from which offset on the changelog is needed."""
+    monkeypatch.setattr(replica_module, "KEPT_FRAMES", 5)
+    monkeypatch.setattr(replica_module, "MOST_ROWS", 0)
+    settings = settings_of(tmp_path / "whole", **WINDOW)
+    log = frames(settings, documents(SIZE * LONG), SIZE)
+    replica = Replica(settings, 0, settings.data_folder / "shard-0")
+    replica.activate()
+    changes, replies = [], []
+    for number, data in enumerate(log):
+        answer = replica.match(data)
+        assert answer is not None and answer.change is not None and answer.reply is not None
+        changes.append(answer.change)
+        replies.append(answer.reply)
+        if number == LONG - 6:
+            for offset in range(number + 1):
+                replica.confirmed(offset, offset)
+    assert replica.forgetting is not None and replica.forgetting.needed is not None
+    needed = replica.forgetting.needed
+    replica.close()
+    assert LONG // 3 < needed < LONG - 20
+    return log, changes, replies, needed
+
+
+@pytest.mark.parametrize("disk", ["none", "damaged", "behind"])
+def test_with_a_window_what_is_left_of_the_changelog_is_enough(
+    tmp_path: Path, windowed: tuple[list[bytes], list[bytes], list[bytes], int], disk: str, caplog: Any
+) -> None:
+    """A folder that is of no use is deleted without leave."""
+    log, changes, replies, start = windowed
+    settings, end = settings_of(tmp_path, **WINDOW), LONG - 5
+
+    async def life() -> list[bytes | None]:
+        held = Held(settings, 0)
+        try:
+            await opened(held, start, end)
+            await followed(held, changes, start, end)
+            await held.activate()
+            return [matched.answer and matched.answer.reply for matched in await held.match(log[end:], ())]
+        finally:
+            await held.close()
+
+    async def scenario() -> None:
+        if disk != "none":
+            await kept(settings, changes, 5)
+        if disk == "damaged":
+            (settings.data_folder / "shard-0" / "db" / "CURRENT").unlink()
+        if disk == "behind":
+            with pytest.raises(Failed, match="begins again"):
+                await life()
+        assert await life() == replies[end:]
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    assert ("has left the window; deleting" in caplog.text) == (disk == "behind")
+    assert "knows nothing of" not in caplog.text
+
+
+@pytest.mark.parametrize("disk", ["none", "behind"])
+def test_with_a_window_a_changelog_that_has_lost_more_is_no_whole_one(
+    tmp_path: Path, windowed: tuple[list[bytes], list[bytes], list[bytes], int], disk: str, caplog: Any
+) -> None:
+    log, changes, _, start = windowed
+    settings, end = settings_of(tmp_path, **WINDOW), LONG - 5
+
+    async def life() -> None:
+        held = Held(settings, 0)
+        try:
+            await opened(held, start + 12, end)
+            await followed(held, changes, start + 12, end)
+            await held.activate()
+            assert all(matched.answer is not None for matched in await held.match(log[end:], ()))
+        finally:
+            await held.close()
+
+    async def scenario() -> None:
+        if disk == "behind":
+            await kept(settings, changes, 5)
+            with pytest.raises(StateError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
+                await life()
+        else:
+            await life()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert ("documents before, which are within the window" in caplog.text) == (disk == "none")

@@ -315,7 +315,7 @@ def test_what_died_before_a_trimmed_changelog_begins(tmp_path: Path) -> None:
     changes = [change_of(answer(source, data)) for data in log]
     half = len(log) // 2
     first = Change.decode(changes[half], settings).first
-    copy.apply(list(enumerate(changes))[half:], trimmed=True)
+    copy.apply(list(enumerate(changes))[half:], start=half)
     assert marks(copy) == [(row, mark) for row, mark in marks(source) if row >= first] != []
     copy.activate()  # and what is there says how many they are
     copy.close()
@@ -352,10 +352,10 @@ def test_a_lost_change_is_a_gap_until_it_comes(tmp_path: Path) -> None:
 
 def test_confirmed_counts_only_without_a_hole(tmp_path: Path) -> None:
     replica = Replica(settings_of(), 0, tmp_path / "a")
-    replica.confirmed(1)
+    replica.confirmed(8, 1)
     assert replica.changelog_offset is None
-    replica.confirmed(0)
-    replica.confirmed(2)
+    replica.confirmed(7, 0)
+    replica.confirmed(9, 2)
     assert replica.changelog_offset == 0
     replica.close()
     replica = Replica(settings_of(), 0, tmp_path / "a")
@@ -376,7 +376,7 @@ def test_a_trimmed_changelog_begins_where_it_begins(tmp_path: Path) -> None:
     source.activate()
     half, most = len(log) // 3, 2 * len(log) // 3
     changes = [change_of(answer(source, data)) for data in log[:most]]
-    copy.apply(list(enumerate(changes))[half:], trimmed=True)
+    copy.apply(list(enumerate(changes))[half:], start=half)
     assert copy.last == source.last and copy.count == source.count
     begin = Sequenced.decode(log[half], settings).offset << ROW_BITS
     expected: set[tuple[int, int, int]] = set()

@@ -13,22 +13,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.errors import FormatError, StateError
+from stream_lsh.index.logtime import BEFORE, LAST, LogTime
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
-from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
+from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS, Places
 
 KEY = bytes(range(16))
 Segment = tuple[int, int, int, int]
 
 
-def accept(accepted: Accepted, *segments: Segment, missing: frozenset[tuple[int, int]] = frozenset()) -> Decision:
+def accept(
+    accepted: Accepted, *segments: Segment, missing: frozenset[tuple[int, int]] = frozenset(),
+    times: list[int] | None = None,
+) -> Decision:  # fmt: skip
     """Judge a frame of these segments, with a document at every offset but the missing ones."""
     rows = [(p, o) for p, begin, end, _ in segments for o in range(begin, end) if (p, o) not in missing]
     return accepted.accept(
-        np.array(segments, np.int64).reshape(-1, 4),
-        np.array([p for p, _ in rows], np.int32),
-        np.array([o for _, o in rows], np.int64),
-    )
+        Places(
+            np.array(segments, np.int64).reshape(-1, 4), np.array([p for p, _ in rows], np.int32),
+            np.array([o for _, o in rows], np.int64), None if times is None else np.array(times, np.int64),
+        )
+    )  # fmt: skip
 
 
 def counted(decision: Decision, *segments: Segment) -> list[tuple[int, int]]:
@@ -86,19 +92,19 @@ def test_positions_move_over_offsets_without_documents() -> None:
 def test_a_damaged_segment_is_refused() -> None:
     for begins, ends in ((5, 4), (-1, 4)):
         with pytest.raises(FormatError):
-            Accepted(KEY).accept(
-                np.array([[0, begins, ends, STARTS]], np.int64), np.empty(0, np.int32), np.empty(0, np.int64)
-            )
+            accept(Accepted(KEY), (0, begins, ends, STARTS))
 
 
 @given(
     st.binary(min_size=16, max_size=16), st.dictionaries(st.integers(0, 5000), st.integers(0, 2**62)),
     st.integers(-1, 2**60), st.integers(0, 2**60),
+    st.none() | st.lists(st.integers(0, LAST_TIME - 1), max_size=LAST),
 )  # fmt: skip
 def test_the_metadata_says_the_same_when_it_is_read_again(
-    key: bytes, positions: dict[int, int], last: int, documents: int
+    key: bytes, positions: dict[int, int], last: int, documents: int, times: list[int] | None
 ) -> None:
-    accepted = Accepted(key, positions, last, documents)
+    log = None if times is None else {"last": times, "time": max(times, default=BEFORE)}
+    accepted = Accepted(key, positions, last, documents, log)
     assert Accepted.of(accepted.metadata()) == accepted
 
 
@@ -106,6 +112,36 @@ def test_the_positions_of_hundreds_of_partitions_fit_into_a_commit() -> None:
     numbers = random.Random(1)
     accepted = Accepted(KEY, {p: 10**10 + numbers.randrange(10**6) for p in range(700)}, 10**9, 10**12)
     assert len(accepted.metadata()) < 4096
+    positions = {p: accepted.positions[p] for p in range(600)}
+    times = [1_700_000_000_000 + numbers.randrange(10**6) for _ in range(LAST)]  # within a quarter of an hour
+    assert len(replace(accepted, positions=positions, log={"last": times, "time": max(times)}).metadata()) < 4096
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.lists(st.sampled_from((NO_TIME, 0, LAST_TIME - 1)) | st.integers(10_000, 10_400), max_size=200))
+def test_log_times_are_those_of_what_counts_whatever_the_frames_are_and_whoever_goes_on(
+    data: st.DataObject, times: list[int]
+) -> None:
+    """As of the documents in their order: of those that come again, or that are ignored for now, no time counts."""
+    accepted, found, at = Accepted(KEY), list[int](), 0
+    while at < len(times):
+        begin = data.draw(st.integers(max(0, at - 5), at), "begin")
+        end = data.draw(st.integers(begin, min(len(times), at + 60)), "end")
+        first = data.draw(st.sampled_from((CONTINUES, STARTS)), "first") if at else STARTS
+        segments, seen = ((0, begin, end, first), (1, 3, 5, CONTINUES)), [*times[begin:end], 5, LAST_TIME - 1]
+        decision = accept(accepted, *segments, times=seen)
+        assert decision.mask is not None  # of the second partition nothing counts
+        if decision.documents:
+            assert decision.log is not None and len(decision.log) == len(seen) and (np.diff(decision.log) >= 0).all()
+            found += decision.log[decision.mask].tolist()
+            at = end
+        accepted = decision.after
+        if data.draw(st.booleans(), "another goes on"):
+            accepted = Accepted.of(accepted.metadata())
+    log = LogTime().advance(np.array(times, np.int64))
+    timed = log[log != BEFORE]
+    assert found[len(found) - len(timed) :] == timed.tolist()
+    assert all(time in (BEFORE, *timed[:1]) for time in found[: len(found) - len(timed)])
 
 
 def test_the_count_is_that_of_what_was_passed_on() -> None:
@@ -119,7 +155,21 @@ WHOLE = Accepted(KEY, {0: 70}).metadata()
 
 
 @pytest.mark.parametrize(
-    "metadata", ["", "hello", "3:AQ==", "2:", "2:A", "2:gA==", "2:AQI=", WHOLE[:20], '{"last": 3}']
+    "metadata",
+    [
+        "",
+        "hello",
+        "3:AQ==",
+        "2:",
+        "2:A",
+        "2:gA==",
+        "2:AQI=",
+        WHOLE[:20],
+        WHOLE + ":",
+        WHOLE + ":gA==",
+        WHOLE + ":A",
+        '{"last": 3}',
+    ],
 )
 def test_metadata_of_somebody_else_is_refused(metadata: str) -> None:
     with pytest.raises(FormatError, match="topic_prefix"):

@@ -16,7 +16,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Pending, Signed
 from stream_lsh.kafka.sign.records import columns_of
 from stream_lsh.text.settings import SigningSettings
-from stream_lsh.wire.frames import CONTINUES, FIRST, FROM, PARTITION, STARTS, TO, Frame, places
+from stream_lsh.wire.frames import CONTINUES, FIRST, FROM, PARTITION, STARTS, TO, Frame, Places
 
 NUMBERS = np.random.default_rng(1)
 
@@ -52,7 +52,7 @@ def framed(settings: KafkaSettings, chunks: list[Chunk], largest: int = 2**26) -
 def all_accepted(settings: KafkaSettings, frames: list[Signed], accepted: Accepted) -> Accepted:
     """The positions behind frames of which every document has to count."""
     for frame in frames:
-        decision = accepted.accept(*places(frame.data, settings))
+        decision = accepted.accept(Places.of(frame.data, settings))
         assert decision.documents == frame.documents and decision.mask is None and not decision.gaps
         accepted = decision.after
         assert all(accepted.positions[p] == position for p, position in frame.positions.items())
@@ -166,7 +166,7 @@ def test_a_chunk_without_records_moves_positions() -> None:
     settings = KafkaSettings()
     [frame] = framed(settings, [Chunk(2, (), 5, 5, STARTS), Chunk(1, (), 3, 9)])
     assert (frame.documents, frame.positions) == (0, {2: 5, 1: 9})
-    decision = Accepted(bytes(16), {1: 3}).accept(*places(frame.data, settings))
+    decision = Accepted(bytes(16), {1: 3}).accept(Places.of(frame.data, settings))
     assert (decision.documents, decision.after.positions) == (0, {1: 9, 2: 5})
 
 

@@ -234,6 +234,15 @@ def test_many_hosts_do_not_make_the_screen_wide() -> None:
     assert "forward   10.0.0.9  10.0.0.0 (2), 10.0.0.1 (2), 10.0.0.2 (2) and 3 more" in text
 
 
+def test_log_time_is_told_beside_the_clock() -> None:
+    for time, words in ((int(NOW - 90) * 1000, "1 min 30 s  behind"), (int(NOW + 9) * 1000, "9 s  ahead of")):
+        accepted = Accepted(bytes(16), {0: 90}, 49, 185, {"last": [time], "time": time})
+        assert words + " the clock" in screen(report(seen(accepted=accepted), 1))
+    assert "log time" not in screen(report(seen(), 1))
+    begun = Accepted(bytes(16), {0: 90}, 49, 185, {"last": [], "time": -1})
+    assert report(seen(accepted=begun), 1).behind is None
+
+
 def test_a_report_is_json() -> None:
     found = json.loads(json.dumps(asdict(report(seen(), 16384))))
     assert found["roles"][0]["working"] == ["10.0.0.1"] and found["workers"][0]["version"] == "0.1.0"

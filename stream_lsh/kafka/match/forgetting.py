@@ -1,0 +1,133 @@
+"""What a shard that follows a changelog remembers of a window: its generations, and from where on the changelog is
+needed. Pure.
+
+Every frame goes to every shard, so a generation begins with the same frame in all changelogs. Once it is forgotten, and
+no answer is kept that has rows of it, the changelog is needed from the frame on with which the next one began.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.index.window import Window
+from stream_lsh.settings import Settings
+from stream_lsh.wire.changes import Change, Seen
+
+First = tuple[int, int]
+"""A generation's number and its first row."""
+
+
+@dataclass(slots=True)
+class Begin:
+    """With which frame a generation began (offset in signatures), and where its change stands in the changelog, None if
+    that is not known."""
+
+    frame: int
+    place: int | None = None
+
+
+class Forgetting:
+    """The window up to some frame.
+
+    Args:
+        known: as `facts` gave it; None = no frame yet. last: offset of the last frame.
+
+    Attributes:
+        seen: the first row that who comes can see. needed: offset from which on the changelog is needed, None if it is
+        not known; a number, so any thread may look at it.
+    """
+
+    def __init__(self, settings: Settings, known: Mapping[str, Any] | None, last: int) -> None:
+        known = known or {"window": None, "begins": {}, "seen": 0, "ahead": None}
+        self.window = Window(settings, known["window"])
+        self.seen: int = known["seen"]
+        self.needed: int | None = None
+        self._begins = {int(number): Begin(*begin) for number, begin in known["begins"].items()}
+        # Where the changelog begins: the first row of the change there if it does not fit, and `seen` of the latest.
+        self._ahead: list[int] | None = known["ahead"]
+        # What was forgotten is told by the change of a frame, which has to be there first; and what is left then.
+        self._told: deque[tuple[int, int]] = deque()
+        self._tell(last)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it goes on from, ready for JSON."""
+        begins = {str(number): [begin.frame, begin.place] for number, begin in self._begins.items()}
+        return {"window": self.window.facts, "begins": begins, "seen": self.seen, "ahead": self._ahead}
+
+    def cut(self, frame: int, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Generations int64[n] of the documents of the next frame."""
+        numbers = self.window.cut(log, places)
+        self._begun(frame, np.unique(numbers).tolist())
+        return numbers
+
+    def _begun(self, frame: int, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._begins.setdefault(number, Begin(frame))
+
+    def behind(self, generations: NDArray[np.int64], firsts: Iterable[First], count: int) -> Seen:
+        """What the change of a frame says, whose documents belong to these generations; firsts: of those that the shard
+        has rows of, ascending; count: its rows."""
+        gone = set(self.window.gone)
+        self.seen = next((first for number, first in firsts if number not in gone), count)
+        return Seen(self.seen, self.window.since(int(generations[0])))
+
+    def follow(self, change: Change, place: int) -> None:
+        """A change was applied, which stands there in the changelog."""
+        if change.seen is not None:
+            self.window.follow(change.seen.spans)
+            self.seen = change.seen.first
+            self._begun(change.offset, [span.number for span in change.seen.spans])
+        self.placed(change.offset, place)
+
+    def ignored(self, change: Change, *, first: bool) -> None:
+        """A change could not be applied; first: the changelog begins with it."""
+        if change.seen is None:
+            return
+        if first:
+            self._ahead = [change.first, change.seen.first]
+        elif self._ahead is not None:
+            self._ahead[1] = max(self._ahead[1], change.seen.first)
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the changelog, which does not begin before what is here has ended, has all that can still be seen."""
+        return self._ahead is not None and self._ahead[1] >= self._ahead[0]
+
+    def placed(self, frame: int, place: int) -> None:
+        """The change of a frame stands there in the changelog."""
+        for begin in self._begins.values():
+            if begin.frame == frame and begin.place is None:
+                begin.place = place
+        while self._told and self._told[0][0] <= frame:
+            oldest = self._begins.get(self._told.popleft()[1])
+            if oldest is not None and oldest.place is not None:
+                self.needed = oldest.place
+
+    def forget(self, firsts: Iterable[First], ready: Callable[[int, int], bool], last: int) -> list[int]:
+        """Let generations go that nobody sees any more; their numbers.
+
+        ready: whether one may go, behind which rows begin with that one. last: offset of the last frame.
+        """
+        firsts, gone = list(firsts), list[int]()
+        for number in self.window.gone:
+            behind = next((first for later, first in firsts if later > number), None)
+            if behind is None or not ready(number, behind):
+                break
+            self.window.forget(number)
+            gone.append(number)
+        if gone:
+            self._begins = {number: begin for number, begin in self._begins.items() if number > gone[-1]}
+            self._tell(last)
+        return gone
+
+    def _tell(self, frame: int) -> None:
+        """The change of this frame tells what is left."""
+        if self.window.spans:
+            self._told.append((frame, self.window.spans[0].number))

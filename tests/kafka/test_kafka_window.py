@@ -1,0 +1,86 @@
+"""A window on Kafka: the changelog becomes no longer than what lives, and whoever begins with that says the same."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaos import WINDOW, slowly
+from feeding import Record, records_of
+from harness import Pipeline, until
+from match_play import documents, log_ends
+
+from stream_lsh.index.generation import FOLDER
+from stream_lsh.wire.changes import Change
+
+pytestmark = pytest.mark.long
+
+FIRST, MORE = 4800, 500
+OLD = (("sign", "sequence", "judge", "forward"), "one")
+
+
+def records(partitions: int) -> list[Record]:
+    """480 in a window, a little out of order, some of them absurd; every third with no time but its timestamp."""
+    given = documents(FIRST + 2 * MORE)
+    values = [b'{"id": %d, "title": "", "text": "%b"}' % (int(d.id), str(d.text).encode()) for d in given]
+    return slowly(records_of(values, partitions, 3))
+
+
+@pytest.mark.parametrize(("shards", "against"), [(1, "unique"), (3, "unique"), (2, "any")])
+def test_the_changelog_is_as_long_as_what_lives(
+    broker: Any, prefix: str, tmp_path: Path, shards: int, against: str
+) -> None:
+    feed = records(2)
+    with Pipeline(
+        broker.bootstrap, prefix, tmp_path, partitions=2, shards=shards, against=against, window=WINDOW,
+        time_field="ts", decided_after=300, frame_documents=10, memory_documents=500, generation_documents=400,
+        session_timeout_ms=10_000,
+    ) as pipeline:  # fmt: skip
+        pipeline.worker(*OLD, name="others")
+        away = pipeline.worker(("match",), name="away")
+
+        def begins() -> list[tuple[int, int]]:
+            return pipeline.run(log_ends(pipeline.settings, pipeline.topics.changelog, shards))
+
+        assert pipeline.produce(feed[:MORE]) == MORE
+        pipeline.finish()
+        away.terminate()
+        assert away.wait() == 0, pipeline.report()
+        first = pipeline.worker(("match",), name="first")
+        pipeline.produce(feed[MORE:FIRST])
+        pipeline.finish()
+        # Of some 480 frames and more: those of a window, and the 301 that may be asked for again.
+        until(lambda: min(begin for begin, _ in begins()) > 60, why=f"the changelogs are {begins()}")
+        for shard in range(shards):
+            there = sorted(int(path.name) for path in (pipeline.data(first) / f"shard-{shard}" / FOLDER).iterdir())
+            assert there[0] > 10, there
+        first.kill()
+        shutil.rmtree(pipeline.data(first))
+
+        # One that has nothing, then one whose disk ends before what is left: both begin with that.
+        begun = begins()
+        first.start()
+        pipeline.produce(feed[FIRST : FIRST + MORE])
+        pipeline.finish()
+        first.terminate()
+        assert first.wait() == 0, pipeline.report()
+        assert "knows nothing of" not in first.said(10**7)
+        away.start()
+        pipeline.produce(feed[FIRST + MORE :])
+        pipeline.finish()
+        assert "has left the window" in away.said(10**7) and "knows nothing of" not in away.said(10**7)
+        until(lambda: all(now > before for (now, _), (before, _) in zip(begins(), begun, strict=True)))
+        assert len(pipeline.check().documents) == len(feed)
+        assert rows_left(pipeline) < FIRST
+
+
+def rows_left(pipeline: Pipeline) -> int:
+    """Rows of the changelogs, each of which has all that can be seen."""
+    found: dict[int, list[Change]] = {shard: [] for shard in range(pipeline.settings.shards)}
+    for record in pipeline.read("changelog", isolation="read_uncommitted")["changelog"]:
+        found[record.partition].append(Change.decode(record.value or b"", pipeline.settings))
+    for changes in found.values():
+        assert changes[-1].seen is not None and changes[-1].seen.first >= changes[0].first
+    return sum(changes[-1].last - changes[0].first for changes in found.values())
