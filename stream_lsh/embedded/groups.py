@@ -57,7 +57,7 @@ class Groups:
         self._departures: dict[bytes, bytes] = {}
         self._ending = None
         if window:
-            self._ending = Ending(window, fact.get("slots"), fact.get("ended", 0))
+            self._ending = Ending(window, fact.get("slots"), fact.get("ended", 0), fact.get("last", -1))
         self._cleared: int = fact.get("cleared", 0)  # of smaller numbers nothing is in the store any more
 
     @property
@@ -153,7 +153,9 @@ class Groups:
         shelf.committed()
         self._members, self._departures = [], {}
         if (ending := self._ending) is not None:
-            self._fact |= {"slots": ending.slots, "ended": ending.reached, "cleared": self._cleared}
+            self._fact |= {
+                "slots": ending.slots, "ended": ending.reached, "last": ending.last, "cleared": self._cleared
+            }  # fmt: skip
         return {FACT: self._fact}, values, ranges
 
     def _chunks(self, reached: int) -> Iterator[tuple[bytes, bytes]]:

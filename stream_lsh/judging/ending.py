@@ -1,7 +1,8 @@
 """Which groups end under a window, and when: a function of the log, whatever the batches are.
 
 Nobody joins a group whose founder has left the window, and a window later its last member has left it too. That is
-looked at in slots of log time, and a few numbers with every document: a feed that was dense is no pause when it goes.
+looked at in slots of log time, and a few numbers for each that the log goes on by: a feed that was dense is no pause
+when it goes. (With every document, where each number is one's; on Kafka a frame takes 4,096, however few it has.)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from stream_lsh.index.window import slot_of
 
 AT_ONCE = 4
-"""Numbers of documents that may have founded a group, with every document: what has to go is caught up with."""
+"""Numbers of documents that may have founded a group, for each number: what has to go is caught up with."""
 
 
 class Ending:
@@ -24,19 +25,21 @@ class Ending:
         window: ms. slots: as it told them; None = no document yet.
 
     Attributes:
-        reached: groups with a smaller number have ended.
+        reached: groups with a smaller number have ended. last: number of the last document, -1 before the first.
     """
 
-    def __init__(self, window: int, slots: Sequence[Sequence[int]] | None = None, reached: int = 0) -> None:
+    def __init__(
+        self, window: int, slots: Sequence[Sequence[int]] | None = None, reached: int = 0, last: int = -1
+    ) -> None:
         self._slot = slot_of(window)
         self._slots = 2 * -(-window // self._slot)  # of two windows
         # From that of the oldest group on that may be there.
         self._marks = np.array(slots or [[-1, 0]], np.int64)
-        self.reached = reached
+        self.reached, self.last = reached, last
 
     @property
     def slots(self) -> list[list[int]]:
-        """What it goes on from beside `reached`: slots, and the number of the first document of each."""
+        """What it goes on from beside `reached` and `last`: slots, and the number of the first document of each."""
         marks: list[list[int]] = self._marks.tolist()
         return marks
 
@@ -54,9 +57,9 @@ class Ending:
             marks[:1, 1] = 0
         self._marks = np.concatenate([self._marks, marks])
         oldest = np.searchsorted(self._marks[:, 0], slots - self._slots)
-        steps = AT_ONCE * np.arange(1, len(log) + 1)
+        steps = AT_ONCE * (seqs - self.last)
         reached = steps + np.minimum(self.reached, np.minimum.accumulate(self._marks[oldest, 1] - steps))
         if len(log):
             self._marks = self._marks[oldest[-1] :]
-            self.reached = int(reached[-1])
+            self.reached, self.last = int(reached[-1]), int(seqs[-1])
         return reached

@@ -34,13 +34,22 @@ def test_it_is_a_function_of_the_log(
         end = at + data.draw(st.integers(1, 100))
         found += ending.enter(np.array(log[at:end]), np.array(seqs[at:end])).tolist()
         assert len(ending.slots) <= 2 * SHARE + 3
-        ending = Ending(window, ending.slots, ending.reached)
+        ending = Ending(window, ending.slots, ending.reached, ending.last)
         at = end
     assert found == expected
     assert ending.reached == expected[-1] <= ending.due
     for end, now in zip(found, log, strict=True):  # who founded a group that has ended came two windows ago
         before = log[: bisect_left(seqs, end)]
         assert not before or now - before[-1] > 2 * window - 1
+
+
+def test_few_documents_with_many_numbers_catch_up() -> None:
+    """On Kafka a frame has 4,096 numbers, be there one document in it."""
+    ending, many = Ending(MINUTE), 1000
+    seqs = np.arange(0, 2 * many) * 4096
+    log = np.where(np.arange(2 * many) < many, 10**12, 10**12 + 10 * MINUTE)
+    found = ending.enter(log, seqs)
+    assert found[many - 1] == 0 and found[many + many // 4] == seqs[many] == ending.due < seqs[-1]
 
 
 def test_what_was_rejected_before_the_first_time() -> None:

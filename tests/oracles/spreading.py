@@ -141,7 +141,7 @@ def reached(log: Sequence[int], seqs: Sequence[int], window: int) -> list[int]:
     for i, now in enumerate(log):
         old = now // slot - 2 * -(-window // slot)
         due = next(seq for seq, time in zip(seqs, log, strict=True) if time // slot >= old)
-        reached = min(reached + AT_ONCE, max(reached, due))
+        reached = min(reached + AT_ONCE * (seqs[i] - (seqs[i - 1] if i else -1)), max(reached, due))
         assert reached <= seqs[i]
         out.append(reached)
     return out
