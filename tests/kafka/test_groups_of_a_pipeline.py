@@ -25,17 +25,23 @@ BEGIN = int(time.time() * 1000) - 3_600_000  # what is old is deleted soon
 OUTLETS = ["wire", "herald", "radio", 7, None]
 
 
-def feed(number: int, begin: int = 0) -> list[Record]:
-    """Some hundred stories, which outlets tell with a word of their own, one of them always the wire's."""
+def feed(number: int, begin: int, *, changes: bool) -> list[Record]:
+    """Some stories, which outlets tell with a word of their own; changes: of an id there may come another version, or a
+    tombstone."""
     chance, found = random.Random(begin), []
     for i in range(begin, begin + number):
-        story = random.Random(chance.randrange(60))
+        if changes and i > 100 and chance.random() < 0.25:
+            k = chance.randrange(i)
+            found.append(Record(k % PARTITIONS, b"d%d" % k, None, (), BEGIN + 1000 * i))
+            continue
+        id = chance.randrange(i // 2, i) if changes and i > 100 and chance.random() < 0.2 else i
+        story = random.Random(chance.randrange(200 if changes else 60))
         words = [f"w{story.randrange(10**6)}" for _ in range(60)]
         words[chance.randrange(60)] = f"own{i}"
-        document = {"id": f"d{i}", "text": " ".join(words)}
+        document = {"id": f"d{id}", "text": " ".join(words)}
         outlet = chance.choice(OUTLETS)
         document |= {"outlet": outlet} if outlet is not None else {}
-        found.append(Record(i % PARTITIONS, b"%d" % i, orjson.dumps(document), (), BEGIN + 1000 * i))
+        found.append(Record(id % PARTITIONS, b"d%d" % id, orjson.dumps(document), (), BEGIN + 1000 * i))
     return found
 
 
@@ -47,19 +53,24 @@ def shown(pipeline: Pipeline, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_groups_and_alerts_are_as_embedded(broker: Any, prefix: str, tmp_path: Path, shards: int) -> None:
+UPDATED = {"on_same_id": "update", "key_is_id": "string"}
+
+
+@pytest.mark.parametrize(("shards", "more"), [(1, {}), (3, {}), (1, UPDATED)])
+def test_groups_and_alerts_are_as_embedded(
+    broker: Any, prefix: str, tmp_path: Path, shards: int, more: dict[str, Any]
+) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
     given = {
         "against": "unique", "decided_after": 400, "frame_documents": 100, "groups": True, "source_field": "outlet",
-        "text_field": ("text",), "alerts": rules, "transaction_timeout_ms": 6000,
+        "text_field": ("text",), "alerts": rules, "transaction_timeout_ms": 6000, **more,
     }  # fmt: skip
     with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=PARTITIONS, shards=shards, **given) as pipeline:
         pipeline.worker(("sign", "sequence", "match", "judge", "forward"), "groups")
         first, second = pipeline.worker(("group",)), pipeline.worker(("group",))
         for number in range(4):
-            pipeline.produce(feed(NUMBER // 4, number * NUMBER // 4))
+            pipeline.produce(feed(NUMBER // 4, number * NUMBER // 4, changes=bool(more)))
             pipeline.wait_for((number + 1) * NUMBER // 4)
             victim = (first, second)[number % 2]
             victim.kill()
@@ -68,13 +79,16 @@ def test_groups_and_alerts_are_as_embedded(broker: Any, prefix: str, tmp_path: P
         assert drained.exit_code == 0, drained.output + pipeline.report()
         pipeline.finish()
         found = pipeline.check()
-        assert len(found.groups) > 300 and len(found.alerts) > 5
+        assert len(found.groups) > 300 and len(found.alerts) > (0 if more else 5)
 
-        events = [json.loads(record.value or b"") for record in found.groups]
+        events = [json.loads(record.value or b"") for record in found.groups if record.value is not None]
         assert shown(pipeline, "tail", "groups", "--from-beginning", "--until-end") == events
         alerts = [json.loads(record.value or b"") for record in found.alerts]
         assert shown(pipeline, "tail", "alerts", "--from-beginning", "--until-end") == alerts
-        rows = {event["group"]: event for event in events}
+        if more:
+            assert {"updated", "left", "inherited", "ended"} <= {event["event"] for event in events}
+        last = {event["group"]: event for event in events}
+        rows = {group: event for group, event in last.items() if event["event"] != "ended"}
         table = shown(pipeline, "groups", "--json")
         assert {row["group"]: row for row in table} == {
             group: {name: row[name] for name in row if name not in ("event", "seq", "id")}
@@ -82,7 +96,10 @@ def test_groups_and_alerts_are_as_embedded(broker: Any, prefix: str, tmp_path: P
         }
         largest = table[0]
         members = shown(pipeline, "groups", str(largest["group"]))
-        assert len(members) == largest["living"] == max(row["living"] for row in table)
+        living = sum("went" not in member for member in members)
+        assert living == largest["living"] == max(row["living"] for row in table)
+        if more:
+            return
         assert Counter(member["kind"] for member in members)["unique"] == 1
         grown = shown(pipeline, "groups", "--order", "growing", "--since", "5m", "--limit", "1")
         assert grown[0]["grown"] == max(

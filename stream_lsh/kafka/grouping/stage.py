@@ -144,8 +144,12 @@ class GroupStage(Stage):
         """Read some of the changelog: all of it may take longer than a group waits for who takes over."""
         copy = self._copy
         assert copy is not None
-        lacking = end - copy.changelog and await copy.read(consumer, self._changelog, end, self._position)
+        before = lacking = end - copy.changelog
+        if before:
+            lacking = await copy.read(consumer, self._changelog, end, self._position)
         self.watch.recovery(0, lacking)
+        if lacking < before:
+            self.watch.idle()  # that is life, too
         if lacking:
             return
         self._restoring = None
