@@ -69,13 +69,17 @@ def was_deleted(rows, row):  # type: ignore[no-untyped-def]
 @njit
 def stands(row, work):  # type: ignore[no-untyped-def]
     """Whether a version was kept, from the beginning or as an heir; under `any` of several shards nobody knows."""
-    rows, memory, scratch = work.rows, work.memory, work.scratch
+    rows = work.rows
     if not work.limits.unique:
         kind = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
         return kind in (UNIQUE, UNKNOWN)
-    if not word(rows, row, FLAGS) & np.uint64(DROPPED):
-        return True
-    group = word(rows, row, GROUP)
+    return not word(rows, row, FLAGS) & np.uint64(DROPPED) or _last_heir(word(rows, row, GROUP), work) == row
+
+
+@njit
+def _last_heir(group, work):  # type: ignore[no-untyped-def]
+    """Who was the last to stand for a group that it was dropped into, or -1."""
+    rows, memory, scratch = work.rows, work.memory, work.scratch
     key = key_behind(group, HEIRS)
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
@@ -84,8 +88,8 @@ def stands(row, work):  # type: ignore[no-untyped-def]
         for k in range(n):
             newest = scratch.out[k]
             if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(HEIR):
-                return np.int64(word(rows, newest, OF)) == row
-    return False
+                return np.int64(word(rows, newest, OF))
+    return NOBODY
 
 
 @njit
@@ -93,11 +97,10 @@ def heir_of(row, work):  # type: ignore[no-untyped-def]
     """The heir of a kept version, or -1; the caller has seen to room for HEIRS_AMONG rows."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     group = word(rows, row, GROUP)
+    first = max(rows.seen, _last_heir(group, work) + 1)  # whoever is older than the last heir was dead by then
     key = key_behind(group, FOLLOWERS)
     probe(key, work.runs, scratch.hits)
-    n = earliest(
-        key, find(memory, key), scratch.hits, work.runs, memory, rows.seen, HEIRS_AMONG, scratch.room, scratch.out
-    )
+    n = earliest(key, find(memory, key), scratch.hits, work.runs, memory, first, HEIRS_AMONG, scratch.room, scratch.out)
     for k in range(n):
         member = scratch.out[k]
         if member == row or mark_of(rows.dead, member) != LIVES:

@@ -106,6 +106,16 @@ def test_a_long_history(tmp_path: Path, seed: int, against: Any, shards: int, wi
     assert facts["health"]["problems"] == []
 
 
+def test_a_crowd_whose_members_go_in_their_order(tmp_path: Path) -> None:
+    """Many more than are looked at for an heir."""
+    text = "one text of nine words that all of them have"
+    documents = [Document(str(i), text) for i in range(600)] + [Document(str(i), deleted=True) for i in range(600)]
+    settings = Settings(**SURE, **UNIQUE, on_same_id="update", memory_documents=64)
+    found = in_pieces(documents, settings, tmp_path / "index", random.Random(1))
+    same(*(comparable(side, settings) for side in (found, modelled(documents, settings))))
+    assert sum(verdict[7] is not None for verdict in found) == 599
+
+
 @pytest.mark.long
 def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Path) -> None:
     """Each crawl is an update of its page; some pages are taken down, or come late."""

@@ -133,6 +133,16 @@ def test_of_256_members_one_must_live() -> None:
         assert feed.deletes("kept").heir == heir
 
 
+def test_a_group_whose_members_go_in_their_order_always_has_an_heir() -> None:
+    feed = Told()
+    feed.says("0", BASE)
+    for i in range(1, 600):
+        feed.says(str(i), BASE)
+    for i in range(599):
+        assert feed.deletes(str(i)).heir == (str(i + 1), i + 1)
+    assert feed.deletes("599").heir is None
+
+
 def test_an_id_that_comes_again_founds_another_group() -> None:
     feed = Told()
     feed.says("a", BASE)

@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import median_low
 from typing import Any, NamedTuple
 
-HEIRS = 256  # of a group so many members, the oldest that are seen, are looked at for an heir
+HEIRS = 256  # of a group so many members, the oldest that are seen, are looked at for an heir, behind the last one
 
 
 class Verdict(NamedTuple):
@@ -66,6 +66,7 @@ class Model:
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.stored: list[Seen] = []  # oldest first
         self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
+        self.heirs: dict[int | None, int] = {}  # by group the number of the last one
         self.times: list[int] = []
         self.log = -1
 
@@ -130,9 +131,12 @@ class Model:
         if not (self.unique and old.kept):
             return None
         group = [m for m in self.stored if m.verdict.group == old.verdict.group and m.verdict.kind != "unique"]
-        heir = next((m for m in [m for m in group if self._sees(m.log)][:HEIRS] if m.living), None)
+        behind = self.heirs.get(old.verdict.group, -1)
+        group = [m for m in group if self._sees(m.log) and m.seq > behind]
+        heir = next((m for m in group[:HEIRS] if m.living), None)
         if heir is None:
             return None
+        self.heirs[old.verdict.group] = heir.seq
         heir.kept = True
         return heir.id, heir.seq
 
