@@ -354,9 +354,12 @@ def run(
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
     """
     records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
-    given: dict[str, Any] = {"decided_after": 1000 if against == "unique" and shards > 1 else 4000}
-    if window:  # so that generations go while things happen, and so do the answers that keep them
-        records, given = slowly(records), {"decided_after": 400, "window": WINDOW, "time_field": "ts"}
+    given: dict[str, Any] = {
+        "decided_after": 1000 if against == "unique" and shards > 1 else 4000, "frame_documents": 200,
+    }  # fmt: skip
+    if window:  # so that generations go while things happen, and so do the answers that keep them: those of 301 frames
+        records = slowly(records)
+        given = {"decided_after": 300, "frame_documents": 10, "window": WINDOW, "time_field": "ts"}
     if updates:
         records = changing(records, seed, timed=True)
         given |= {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string", "time_field": "ts"}
@@ -365,7 +368,7 @@ def run(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
         partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
-        memory_documents=2000, frame_documents=200, give_up_seconds=300, against=against,
+        memory_documents=2000, give_up_seconds=300, against=against,
         standbys=seed % 2, delivery=delivery, **given,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
