@@ -169,8 +169,6 @@ class KafkaSettings(Settings):
     def _grouped(self) -> KafkaSettings:
         if self.groups and self.against != "unique":
             raise ValueError("groups: only under against = 'unique' there are any: what was dropped for one document")
-        if self.groups and self.window is not None:
-            raise ValueError(f"window = {self.window!r}: on Kafka groups know no window so far; leave one of them out")
         for name in ("source_field", "alerts"):
             if not self.groups and getattr(self, name) is not None:
                 raise ValueError(

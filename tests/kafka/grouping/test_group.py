@@ -155,7 +155,7 @@ def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path) -> None:
     half = len(said) // 2
 
     async def body() -> None:
-        zombie = Victim("group", settings, "freeze", "commit", 3)
+        zombie = Victim("group", settings, "freeze", "commit", 2)  # 1 is that of the beginning
         try:
             await until_folded(settings, 0)
             await say(settings, said[:half])
