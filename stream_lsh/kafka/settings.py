@@ -157,11 +157,10 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _embedded(self) -> KafkaSettings:
-        if self.window is not None and (self.groups or self.updates):
-            name = "groups = True" if self.groups else "on_same_id = 'update'"
+        if self.window is not None and self.updates:
             raise ValueError(
-                f"window = {self.window!r}: on Kafka not together with {name} so far; leave one of them out, or use "
-                "stream-lsh dedup, which has both"
+                f"window = {self.window!r}: on Kafka not together with on_same_id = 'update' so far; leave one of them "
+                "out, or use stream-lsh dedup, which has both"
             )
         return self
 

@@ -7,7 +7,7 @@ Sections ("M", version 2) of the n documents of a frame that count, little endia
  0 offset, predecessor, int64
  1 places in the frame uint16[n]; 2 kinds uint8[n]; 3 groups int64[n]; 4 similarities float64[n]
  5 what each was dropped for, by name, int32[n], -1 for nothing; 6 ends of the names uint32; 7 names, as JSON text
- 8 event times int64[n], none of what cannot be compared; 9 log times int64[n], or empty
+ 8 event times int64[n], none of what cannot be compared; 9 log times int64[n], or empty without a window
 10 ends of the ids uint32[n]; 11 ids; 12 ends of the sources uint32[n], or empty; 13 sources
 14 its number int64[n], -1 for nothing
 15 versions that went: places among the n uint16[w]; 16 int64[w, 4], of each number, whether it was kept, its group, and
@@ -66,10 +66,10 @@ class Memberships:
 
     @classmethod
     def encoded(
-        cls, offset: int, predecessor: int, judgement: Judgement, source: Source, rows: NDArray[np.int64],
-        settings: Settings,
+        cls, offset: int, predecessor: int, judgement: Judgement, source: Source, log: NDArray[np.int64] | None,
+        rows: NDArray[np.int64], settings: Settings,
     ) -> bytes:  # fmt: skip
-        """The record of a frame's judgement. rows: of the frame, those that count."""
+        """The record of a frame's judgement. log: log times, with a window. rows: those that count."""
         j, found = judgement, dict[bytes, int]()
         kinds = j.kinds[rows]
         of = np.full(len(rows), -1, np.int32)
@@ -87,8 +87,9 @@ class Memberships:
             b"M", VERSION, settings.fingerprint,
             [
                 _HEAD.pack(offset, predecessor), rows.astype(np.uint16), kinds, j.groups[rows], j.similarities[rows],
-                of, *join(list(found)), times, b"", *join([source.ids[i] for i in rows.tolist()]), *sources,
-                j.of_seqs[rows], went.astype(np.uint16), facts.astype(np.int64), np.array(heirs, np.int32),
+                of, *join(list(found)), times, b"" if log is None else log[rows],
+                *join([source.ids[i] for i in rows.tolist()]), *sources, j.of_seqs[rows],
+                went.astype(np.uint16), facts.astype(np.int64), np.array(heirs, np.int32),
             ],
         )  # fmt: skip
 
@@ -111,7 +112,7 @@ class Memberships:
         went = column(s[15], np.uint16).astype(np.int64)
         facts, heirs = column(s[16], np.int64, len(went), 4), column(s[17], np.int32, len(went)).astype(np.int64)
         most = max(of.max(initial=-1), heirs.max(initial=-1))
-        if len(ids) != n or len(sources) not in (0, n) or len(log) not in (0, n):
+        if len(ids) != n or len(sources) not in (0, n) or len(log) != (0 if settings.window is None else n):
             raise _damaged()
         if most >= len(names) or went.max(initial=-1) >= n:
             raise _damaged()

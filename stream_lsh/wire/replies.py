@@ -16,7 +16,7 @@ name is its number among them.
 22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64
 Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, and groups; uint8 whether kept; heirs:
 places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets. Then the columns of the frame's documents,
-as there; missing unless it is this shard's turn to send them.
+as there, and with a window their log times int64[n]; missing unless it is this shard's turn to send them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Reply:
     `known`, of a redelivered document that of its first match; `row_of` says nothing. Where several shards keep,
     `of_seq` is of such a document its own number. In `went`, too, a name's number stands for the heir's row. source,
     accepted: the frame's documents, from the shard whose turn it is (`carries`), else None. heirs: source partition and
-    offset of those heirs, by document.
+    offset of those heirs, by document. log: log times int64[n] of the frame's documents, where these are, if there is a
+    window.
     """
 
     shard: int
@@ -64,10 +65,12 @@ class Reply:
     source: Source | None
     accepted: NDArray[np.bool_] | None
     heirs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    log: NDArray[np.int64] | None = None
 
     def encode(self, settings: Settings) -> bytes:
         m = self.matches
         source = [] if self.source is None else self.source.sections(settings)
+        source += [] if self.source is None or self.log is None else [self.log]
         accepted: Section = b"" if self.accepted is None else self.accepted.astype(np.uint8)
         known, of = m.known >= 0, m.of >= 0
         groups: Section = m.group if (m.group != NO_GROUP).any() else b""
@@ -105,7 +108,8 @@ class Reply:
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
         columns = _COLUMNS + settings.late + _MORE * settings.updates
-        if len(s) not in (columns, columns + Source.count(settings)) or len(s[0]) != _HEAD.size:
+        behind = columns + Source.count(settings)  # the documents' columns
+        if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")
         shard, offset, predecessor = _HEAD.unpack(s[0])
         names = split(s[1], s[2])
@@ -131,10 +135,11 @@ class Reply:
             went=went,
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
-        source = Source.of(s[columns:]) if len(s) > columns else None
+        source = Source.of(s[columns:behind]) if len(s) > columns else None
         if (m and int(document.max()) >= n) or (source is not None and len(source) != n):
             raise _unfit()
-        return cls(shard, offset, predecessor, matches, names, source, accepted, heirs)
+        log = column(s[behind], np.int64, n) if len(s) > behind else None
+        return cls(shard, offset, predecessor, matches, names, source, accepted, heirs, log)
 
 
 def _read_went(

@@ -48,16 +48,17 @@ cooldown = "1h"
 class Teller:
     """The embedded engine's groups and alerts, batch by batch."""
 
-    def __init__(self, folder: Path, source_field: str | None, rules: Sequence[Rule]) -> None:
+    def __init__(self, folder: Path, source_field: str | None, rules: Sequence[Rule], window: int = 0) -> None:
         folder.mkdir(parents=True)
         self._store = Store(folder / "db", sync=False)
-        self._groups = Groups(self._store, 0, {"source_field": source_field, "latest": None})
-        self._alerts = Alerts(self._store, self._groups, rules, {}, window=False)
+        self._groups = Groups(self._store, window, {"source_field": source_field, "latest": None})
+        self._alerts = Alerts(self._store, self._groups, rules, {}, window=bool(window))
         self.events: list[bytes] = []
         self.alerts: list[bytes] = []
 
-    def add(self, judgement: Judgement, times: np.ndarray, valid: np.ndarray, sources: list[bytes]) -> None:
-        log = np.empty(0, np.int64)
+    def add(
+        self, judgement: Judgement, times: np.ndarray, valid: np.ndarray, log: np.ndarray, sources: list[bytes]
+    ) -> None:
         events = self._groups.add(judgement, times, log, sources)
         self.events += b"".join(events.lines(judgement.ids, judgement.seqs)).splitlines()
         found = self._alerts.add(judgement, np.where(valid, times, NO_TIME), log, sources, events)
@@ -84,6 +85,6 @@ def told(
     for value in said:
         found = Memberships.decode(value, settings)
         every = np.ones(len(found.times), np.bool_)
-        teller.add(found.judgement, found.times, every, found.sources)
+        teller.add(found.judgement, found.times, every, found.log, found.sources)
     teller.close()
     return teller.events, teller.alerts

@@ -97,7 +97,9 @@ def answers(
     places: dict[int, Source] = {}
     topic = Topics.of(settings).documents
     rules = () if settings.alerts is None else read_rules(settings.alerts)
-    teller = Teller(folder / "groups", settings.source_field, rules) if settings.groups else None
+    teller = None
+    if settings.groups:
+        teller = Teller(folder / "groups", settings.source_field, rules, settings.window_ms)
     index = Index(settings, folder, durable=False)
     try:
         for sequenced, frame in frames:
@@ -118,7 +120,7 @@ def answers(
             judgement = judge(matches, columns.ids, seqs, settings.max_matches, index)
             if teller is not None:
                 valid = signed.documents.what & np.uint8(VALID | DELETION) != 0
-                teller.add(judgement, frame.source.times[rows], valid, columns.sources)
+                teller.add(judgement, frame.source.times[rows], valid, signed.documents.log, columns.sources)
             if index.full:
                 index.commit({})
             found = verdict_lines(judgement).splitlines()

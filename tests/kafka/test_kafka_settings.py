@@ -100,7 +100,6 @@ def test_what_a_window_goes_with() -> None:
     assert settings.fingerprint == Settings(window="7d", max_ahead="10m", shards=2).fingerprint
     assert KafkaSettings(window="7d", max_ahead="1d").max_ahead == "1d"
     assert KafkaSettings().max_ahead is None and "window" not in KafkaSettings().answers
-    assert "not together with groups = True so far" in refused(window="7d", groups=True)
     assert "not together with on_same_id = 'update' so far" in refused(window="7d", on_same_id="update")
 
 

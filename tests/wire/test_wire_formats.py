@@ -54,6 +54,12 @@ def test_sources_come_back_where_there_is_a_field_for_them() -> None:
     found = Reply.decode(said.encode(settings), settings).source
     assert found is not None and found.sources == sources
     assert Frame.decode(made.encode(SETTINGS), SETTINGS).source.sources == []
+    timed = Settings(shards=2, against="any", window="1h", time_field="t", source_field="outlet")
+    log = np.array([3, 3, 4, 5])
+    told = Reply.decode(replace(said, log=log).encode(timed), timed)
+    assert told.log is not None and told.log.tolist() == log.tolist()
+    assert told.source is not None and told.source.sources == sources
+    assert Reply.decode(replace(said, source=None, accepted=None).encode(timed), timed).log is None
     with pytest.raises(FormatError, match="parts"):
         Frame.decode(made.encode(SETTINGS), settings)
     with pytest.raises(FormatError, match="3 sources of 4"):

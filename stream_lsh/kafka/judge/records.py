@@ -82,7 +82,8 @@ class Records:
             self.size += len(value) + len(key) + carried.get(i, 0)
         if settings.groups:
             offset, predecessor = replies[0].offset, replies[0].predecessor
-            self.memberships.append(Memberships.encoded(offset, predecessor, judgement, source, rows, settings))
+            log = next((reply.log for reply in replies if reply.log is not None), None)
+            self.memberships.append(Memberships.encoded(offset, predecessor, judgement, source, log, rows, settings))
             self.size += len(self.memberships[-1])
         self.incomplete += int(judgement.incomplete.sum())
         kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]

@@ -432,7 +432,7 @@ class Replica:
         mine = carries(self.number, sequenced.offset, self.settings.shards)
         return Reply(
             self.number, sequenced.offset, sequenced.predecessor, matches, names, frame.source if mine else None,
-            sequenced.accepted if mine else None, heirs,
+            sequenced.accepted if mine else None, heirs, sequenced.log if mine else None,
         )  # fmt: skip
 
     def _place(self, row: int) -> tuple[int, int]:

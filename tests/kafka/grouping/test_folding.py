@@ -111,11 +111,15 @@ def test_versions_that_went_come_back() -> None:
     places = np.arange(4)
     source = Source(places.astype(np.int32), places, list(j.ids), np.full(4, 99), 1, {}, {}, [b"1"] * 4)
     rows = np.arange(n)
-    found = Memberships.decode(Memberships.encoded(5, 4, j, source, rows, SETTINGS), SETTINGS).judgement
+    found = Memberships.decode(Memberships.encoded(5, 4, j, source, None, rows, SETTINGS), SETTINGS).judgement
     for name in ("kinds", "of_seqs", "replaces", "stood", "left", "heir_seqs"):
         assert getattr(found, name).tolist() == getattr(j, name)[:n].tolist(), name
     assert [found.oldest(i) for i in range(n)] == [b"", b"", b'"row 7"']
     assert [found.heir(i) for i in range(n)] == [b"", b'"row 8"', b""]
+    timed = KafkaSettings(groups=True, window="1h")
+    log = np.array([7, 8, 9, 9])
+    said = Memberships.encoded(5, 4, j, replace(source, sources=[]), log, np.array([0, 3]), timed)
+    assert Memberships.decode(said, timed).log.tolist() == [7, 9]
 
 
 class Named:
