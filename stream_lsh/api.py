@@ -279,7 +279,7 @@ class Deduplicator:
                 values["facts"] = orjson.loads(encoded)
             self._torn = True
             more, rows, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
-            self._index.commit({**values, **more}, rows, ranges)
+            self._index.commit({**values, **more}, rows, ranges, now=time.time())
             self._torn = False
             self._facts = encoded or self._facts
             self._committed = time.monotonic()
@@ -308,6 +308,7 @@ class Deduplicator:
             try:
                 if self._automatic and not (self._read_only or self._torn):
                     self.commit()
+                    self._index.erase(time.time())
             finally:
                 self._closed = True
                 self._index.close()

@@ -14,6 +14,7 @@ COMMANDS = {
     "pairs": "Report the pairs of near-duplicates in a feed.",
     "query": "Show what is similar to a text, without adding it.",
     "delete": "Take documents out of an index.",
+    "erase": "Erase from the disk what was deleted or replaced.",
     "groups": "Show which documents spread: groups of copies, and how many sources have them.",
     "alerts": "Send alerts to a receiver, or show what rules would have told of an index.",
     "tune": "Choose signature size, bands and rows for a threshold and a recall.",

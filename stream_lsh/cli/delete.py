@@ -19,6 +19,7 @@ from stream_lsh.cli.options import (
     KAFKA,
     KAFKA_SECTIONS,
     OUTPUTS,
+    erase_option,
     load_settings,
     quiet_option,
     settings_options,
@@ -51,7 +52,8 @@ without it, on Kafka, deletions are sent to the documents topic, and their verdi
 ID is an id of the feed. 17 is the number, '"17"' with quotes of its own the text; what is neither an integer nor a JSON
 text is a text as it is. - reads ids from standard input, one a line. An id that is not there is no error.
 
-Nobody else may be writing to the index in DIR; a feed deletes by itself, with --deleted-field.""",
+What they said is erased from the disk after --erase-hours, by whatever writes to the index then, or by the command
+erase. Nobody else may be writing to the index in DIR; a feed deletes by itself, with --deleted-field.""",
 )
 @click.argument("ids", nargs=-1, metavar="ID ...")
 @with_options(
@@ -66,6 +68,7 @@ Nobody else may be writing to the index in DIR; a feed deletes by itself, with -
             help="the events of groups that dedup has written: what becomes of groups is added",
         ),
         state_option(),
+        erase_option(),
         *settings_options(SETTINGS, KafkaSettings),
         quiet_option(),
     ]
@@ -73,7 +76,7 @@ Nobody else may be writing to the index in DIR; a feed deletes by itself, with -
 @click.pass_context
 def delete(
     context: click.Context, /, ids: tuple[str, ...], unique: str | None, groups: str | None, state: Path | None,
-    quiet: bool, **_: Any,
+    erase_hours: float | None, quiet: bool, **_: Any,
 ) -> None:  # fmt: skip
     if not ids:
         raise UsageError("no ID: name documents, or - for ids from standard input, one a line")
@@ -84,20 +87,22 @@ def delete(
             raise UsageError(f"{option} - goes where the verdicts go; give the file that dedup has written")
         if path is not None and state is None:
             raise UsageError(f"{option} is a file that dedup has written: it needs --state")
+    if erase_hours is not None and state is None:
+        raise UsageError("--erase-hours is for an index on this machine: it needs --state")
     if state is None:
         _send(context, map(id_of, chosen(ids)), quiet=quiet)
         return
     for name in (*SETTINGS, "config"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name.replace('_', '-')} is for Kafka, --state for an index on this machine: give one")
-    stored_settings(state)  # there is one
+    settings = stored_settings(state, **({} if erase_hours is None else {"erase_hours": erase_hours}))
 
     # Here, because they take numba and RocksDB with them.
     from stream_lsh.embedded.deleting import delete as deleted
     from stream_lsh.judging.verdicts import verdict_lines
 
     asked = there = 0
-    for judgement in deleted(map(id_of, chosen(ids)), state, unique, groups):
+    for judgement in deleted(map(id_of, chosen(ids)), state, unique, groups, settings.erase_hours):
         asked += len(judgement.ids)
         there += int((judgement.replaces >= 0).sum())
         click.echo(verdict_lines(judgement), nl=False)

@@ -31,12 +31,13 @@ SECTIONS = {
     ),
     INDEX: (
         "on_same_id", "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents",
-        "memory_documents",
+        "memory_documents", "erase_hours",
     ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
-COMMON = (*SETTINGS, "source_field")
+EMBEDDED = ("erase_hours",)  # what there is not on Kafka yet
+COMMON = (*(name for name in SETTINGS if name not in EMBEDDED), "source_field")
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
     KAFKA: (
@@ -121,6 +122,15 @@ def state_option(*, required: bool = False) -> Option:
     return Option(
         ["--state"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", required=required, section=INDEX,
         help=text,
+    )  # fmt: skip
+
+
+def erase_option() -> Option:
+    """`--erase-hours N`, for a command that has no other settings."""
+    field = Settings.model_fields["erase_hours"]
+    return Option(
+        ["--erase-hours"], type=float, metavar="N", section=INDEX,
+        help=f"{field.description} (default: {field.default})",
     )  # fmt: skip
 
 

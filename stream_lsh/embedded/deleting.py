@@ -24,19 +24,19 @@ BATCH = 2048
 
 
 def delete(
-    ids: Iterable[str | int], state: Path, unique: str | None = None, groups: str | None = None
+    ids: Iterable[str | int], state: Path, unique: str | None = None, groups: str | None = None, erase_hours: float = 24
 ) -> Iterator[Judgement]:
     """Delete documents from the index in a folder; what became of them, as soon as it is committed.
 
     Args:
         unique: output of the kept documents, which gets a line for each that goes. groups: that of the events of
-            groups, which gets what becomes of them.
+            groups, which gets what becomes of them. erase_hours: as in `Settings`.
 
     Raises:
         StreamLshError: what was told before is deleted; likewise KeyboardInterrupt.
     """
     with ExitStack() as stack:
-        index = Index(Settings(), state, now=time.time())
+        index = Index(Settings(erase_hours=erase_hours), state, now=time.time())
         stack.callback(index.close)
         if index.settings.on_same_id != "update":
             raise UsageError(
@@ -56,6 +56,7 @@ def delete(
             yield deleting.take(some)
         if outputs:
             deleting.finish()
+        index.erase(time.time())
 
 
 class _Deleting:
@@ -93,4 +94,4 @@ class _Deleting:
     def _commit(self) -> None:
         self._job |= {"outputs": self._sink.checkpoint(True), "time": int(time.time())}
         more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
-        self._index.commit({"job": self._job, **more}, values, ranges)
+        self._index.commit({"job": self._job, **more}, values, ranges, now=time.time())

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from stream_lsh.documents.times import moment
+from stream_lsh.embedded.erasure import Erasure, erasure, remains
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.index.dead import DEAD_ROWS, Dead
+from stream_lsh.index.erased import erased_of
 from stream_lsh.index.files import looking
 from stream_lsh.index.generation import FOLDER, folder_of
 from stream_lsh.index.index import TRIES, check_format, disk_bytes
@@ -49,6 +51,7 @@ class _Stored:
     inputs: list[Mapping[str, Any]]
     window: Mapping[str, Any] | None
     settings: Settings
+    erasure: Erasure
 
 
 def information(state: Path, check: bool = False) -> dict[str, object]:
@@ -98,7 +101,7 @@ def _stored(store: Store, state: Path) -> _Stored:
         store.named(f"shard/{number}") or {"rows": 0, "generations": []} for number in range(settings.shards)
     ]  # fmt: skip
     inputs = [value for _, value in store.items("input/")]
-    return _Stored(index, store.named("job") or {}, shards, inputs, store.named("window"), settings)
+    return _Stored(index, store.named("job") or {}, shards, inputs, store.named("window"), settings, erasure(store))
 
 
 def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]:
@@ -106,9 +109,10 @@ def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]
     if store is not None and (problem := store.verify()) is not None:
         yield problem
     for number, shard in enumerate(found.shards):
-        for generation in shard["generations"]:
+        for generation, later in zip_longest(shard["generations"], shard["generations"][1:]):
             try:
-                yield from _of_generation(state, found, store, number, generation)
+                end = shard["rows"] if later is None else later["first"]
+                yield from _of_generation(state, found, store, number, generation, end)
             except StreamLshError as error:
                 yield str(error)
         if store is not None:
@@ -120,7 +124,7 @@ def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]
 
 
 def _of_generation(
-    state: Path, found: _Stored, store: Store | None, shard: int, known: Mapping[str, Any]
+    state: Path, found: _Stored, store: Store | None, shard: int, known: Mapping[str, Any], end: int
 ) -> Iterator[str]:
     folder, runs = folder_of(state, known["number"]), known["runs"]
     for item in runs:
@@ -138,7 +142,8 @@ def _of_generation(
     rows = RowFile(folder / f"rows-{shard}.bin", Shape(found.settings), flushed, read_only=True)
     try:
         if store is not None:
-            rows.verify(store, shard, known["number"])
+            rows.verify(store, shard, known["number"], erased_of(store, shard, known["number"]) - known["first"])
+            yield from remains(store, shard, found.settings, known["number"], known["first"], end, rows)
     finally:
         rows.close()
 
@@ -158,6 +163,7 @@ def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> di
         "bytes": {**bytes_on_disk, "total": total, "per_document": round(total / rows, 1) if rows else None},
         "generations": {"number": len(generations), "latest": generations[-SHOWN:]},
         **_remembered(found),
+        **_erased(found, problems if check else None),
         "age": {
             "created": _when(created),
             "last_commit": _when(committed),
@@ -197,6 +203,20 @@ def _remembered(found: _Stored) -> dict[str, object]:
             "jumps": known["jumps"],
         }
     }  # fmt: skip
+
+
+def _erased(found: _Stored, problems: list[str] | None) -> dict[str, object]:
+    """How many versions were erased, and how many wait for it; nothing where none ever went. problems: of a check,
+    which has looked for what is left of them."""
+    erased, left, oldest, due = found.erasure
+    if not erased and not left:
+        return {}
+    said: dict[str, object] = {"erased": erased, "waiting": left}
+    if oldest is not None and due is not None:
+        said |= {"oldest_went": _when(oldest), "seconds_waiting": max(0, int(time.time()) - oldest), "due": _when(due)}
+    if problems is not None:
+        said["left_of_the_erased"] = "see the problems" if problems else "nothing"
+    return {"erasing": said}
 
 
 def _generations(state: Path, found: _Stored) -> list[dict[str, Any]]:

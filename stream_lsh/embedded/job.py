@@ -110,6 +110,7 @@ class Job:
                 summary = _Run(index, groups, watch, feed, sink, job, progress, sync=persistent).go(self._state)
             finally:
                 sink.close()
+            index.erase(time.time())  # what commits have not come to
         sink.done(self._state)  # only now: a run that is killed while it closes the index can be run again
         return summary
 
@@ -257,7 +258,7 @@ class _Run:
             more.update(self._alerts.take())
         if self._places is not None:
             values |= self._places.take()
-        self._index.commit({**facts, **more}, values, ranges)
+        self._index.commit({**facts, **more}, values, ranges, now=time.time())
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()

@@ -15,10 +15,8 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index import layout
 from stream_lsh.index.keys import Hashes, ends_of
-from stream_lsh.index.texts import TextFrame, compress
+from stream_lsh.index.texts import COMPRESSION, TextFrame, compress
 from stream_lsh.settings import Settings
-
-COMPRESSION = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.hashing.structs import Bytes, Number, Struct, Words
+from stream_lsh.hashing.structs import Bytes, Number, Numbers2, Struct, Words
 from stream_lsh.index.store import DEAD, Store, parts_of, rows_key
 
 DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
@@ -36,7 +36,8 @@ class Dead(Struct):
     """The marks of the rows from `first` on, which begins a chunk; rows behind the last one live.
 
     changed: the chunks that were written to since the last commit. count: how many are dead of the rows that are there.
-    aside: a row that counts as dead for the moment, -1 = none.
+    aside: a row that counts as dead for the moment, -1 = none. went: the `gone` versions that died since then, to be
+    erased: row, the row by which it was met in its group or -1, and the number of rows there were.
     """
 
     marks: Words
@@ -44,12 +45,17 @@ class Dead(Struct):
     first: Number
     count: Number
     aside: Number
+    went: Numbers2  # [room, 3]
+    gone: Number
 
     @classmethod
     def of(cls, row: int) -> Self:
         """Of a shard whose rows begin with this one: nobody is dead, and there is no room for anybody."""
         none = np.empty(0, np.uint64), np.empty(0, np.uint8)
-        return cls(marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE)
+        return cls(
+            marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE,
+            went=np.empty((0, 3), np.int64), gone=0,
+        )  # fmt: skip
 
     def reach(self, row: int, oldest: int) -> None:
         """Have room for the rows before this one; those before the oldest are not there any more."""
@@ -63,6 +69,19 @@ class Dead(Struct):
         marks, changed = np.zeros(chunks * _WORDS, np.uint64), np.zeros(chunks, np.uint8)
         marks[: kept * _WORDS], changed[:kept] = self.marks[gone * _WORDS :], self.changed[gone:]
         self.marks, self.changed, self.first = marks, changed, first
+
+    def room_for(self, versions: int) -> None:
+        """So many may die before the next commit."""
+        if (least := int(self.gone) + versions) > len(self.went):
+            went = np.empty((2 * least, 3), np.int64)
+            went[: self.gone] = self.went[: self.gone]
+            self.went = went
+
+    def took_leave(self) -> NDArray[np.int64]:
+        """Those in `went`, which is empty afterwards."""
+        found = self.went[: self.gone].copy()
+        self.gone = 0
+        return found
 
     def forget(self, row: int) -> None:
         """The rows before this one are not there any more."""
@@ -173,3 +192,11 @@ def bury(dead, row, mark):  # type: ignore[no-untyped-def]
     dead.count += mark_of(dead, row) == LIVES
     dead.marks[place >> 5] |= mark << np.uint64(2 * (place & _ROW))
     dead.changed[place >> 12] = 1
+
+
+@njit
+def leave(dead, row, met_by, rows):  # type: ignore[no-untyped-def]
+    """A version dies: it is buried, and to be erased; there is room."""
+    bury(dead, row, DIED)
+    dead.went[dead.gone, 0], dead.went[dead.gone, 1], dead.went[dead.gone, 2] = row, met_by, rows
+    dead.gone += 1

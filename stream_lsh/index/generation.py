@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from stream_lsh.index.erased import Keyed
 from stream_lsh.index.files import looking, make_folder
-from stream_lsh.index.keys import Hashes, Keys
-from stream_lsh.index.layout import CERTAIN, FLAGS, ID, TEXT
+from stream_lsh.index.layout import CERTAIN, FLAGS
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.rows import RowFile, Shape
@@ -70,11 +70,11 @@ class Generation:
                 self.postings.sweep()
             self._opened = opened.pop_all()
 
-    def rebuild(self, memory: Memory, hashes: Hashes, room: int) -> None:
+    def rebuild(self, memory: Memory, keyed: Keyed, room: int) -> None:
         """Make the postings again from the rows, with an empty memory segment that takes `room` rows."""
         first = at = 0
         for block in self._blocks():
-            post_rows(block, at, memory, hashes, self._shape)
+            post_rows(block, self.first + at, self.first, memory, keyed, self._shape)
             at += len(block)
             if at == self.rows.flushed or at - first + BLOCK > room:
                 keys, rows = memory.sorted()
@@ -97,21 +97,17 @@ class Generation:
         self._opened.close()
 
 
-def post_rows(block: Any, first: int, memory: Memory, hashes: Hashes, shape: Shape) -> None:
-    """Post rows uint64[n, width] in memory, which are those from `first` on of the generation."""
-    keys, starts = _keys(block, hashes, shape)
-    replay(np.ascontiguousarray(block), first, shape.mask_words, keys, starts, memory)
+def post_rows(block: Any, first: int, begin: int, memory: Memory, keyed: Keyed, shape: Shape) -> None:
+    """Post rows uint64[n, width] in memory, which are those from `first` on of the shard, whose generation begins with
+    the row `begin`."""
+    keys, starts = keyed.keys(block, first)
+    replay(np.ascontiguousarray(block), first - begin, shape.mask_words, keys, starts, memory)
 
 
-def post_undecided_rows(block: Any, first: int, table: Memory, hashes: Hashes, shape: Shape) -> None:
+def post_undecided_rows(block: Any, first: int, table: Memory, keyed: Keyed) -> None:
     """Post rows uint64[n, width] where the undecided ones are, which are those from `first` on of the shard."""
     certain = (block[:, FLAGS] & np.uint64(CERTAIN) != 0).astype(np.uint8)
-    post_again(table, *_keys(block, hashes, shape), first, certain)
-
-
-def _keys(block: Any, hashes: Hashes, shape: Shape) -> Keys:
-    texts, ids = (np.ascontiguousarray(block[:, at : at + 2]) for at in (TEXT, ID))
-    return hashes.keys(shape.signatures(block), texts, ids)
+    post_again(table, *keyed.keys(block, first), first, certain)
 
 
 def folder_of(state: Path, number: int) -> Path:

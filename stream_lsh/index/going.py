@@ -14,7 +14,7 @@ from stream_lsh.documents import times
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import word
 from stream_lsh.index.buckets import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
-from stream_lsh.index.dead import DIED, LIVES, STANDS, bury, mark_of
+from stream_lsh.index.dead import DIED, LIVES, STANDS, bury, leave, mark_of
 from stream_lsh.index.layout import (
     DELETED,
     DROPPED,
@@ -39,7 +39,7 @@ from stream_lsh.index.layout import (
     UNIQUE,
     UNKNOWN,
 )
-from stream_lsh.index.memory import append, find
+from stream_lsh.index.memory import append, find, posting_key
 from stream_lsh.index.work import DONE, HEIR_STANDS, NOBODY
 
 HEIRS_AMONG = np.int64(256)
@@ -68,17 +68,21 @@ def was_deleted(rows, row):  # type: ignore[no-untyped-def]
 
 @njit
 def stands(row, work):  # type: ignore[no-untyped-def]
-    """Whether a version was kept, from the beginning or as an heir; under `any` of several shards nobody knows."""
+    """The row by which a version is met that was kept: its own, or that of an heir; -1 if it was not kept. Under `any`
+    of several shards nobody knows."""
     rows = work.rows
     if not work.limits.unique:
         kind = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
-        return kind in (UNIQUE, UNKNOWN)
-    return not word(rows, row, FLAGS) & np.uint64(DROPPED) or _last_heir(word(rows, row, GROUP), work) == row
+        return row if kind in (UNIQUE, UNKNOWN) else NOBODY
+    if not word(rows, row, FLAGS) & np.uint64(DROPPED):
+        return row
+    newest = _newest_heir(word(rows, row, GROUP), work)
+    return newest if newest >= 0 and np.int64(word(rows, newest, OF)) == row else NOBODY
 
 
 @njit
-def _last_heir(group, work):  # type: ignore[no-untyped-def]
-    """Who was the last to stand for a group that it was dropped into, or -1."""
+def _newest_heir(group, work):  # type: ignore[no-untyped-def]
+    """The row by which the last heir of a group is met, or -1."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     key = key_behind(group, HEIRS)
     probe(key, work.runs, scratch.hits)
@@ -88,8 +92,26 @@ def _last_heir(group, work):  # type: ignore[no-untyped-def]
         for k in range(n):
             newest = scratch.out[k]
             if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(HEIR):
-                return np.int64(word(rows, newest, OF))
+                return newest
     return NOBODY
+
+
+@njit
+def went_since(row, work):  # type: ignore[no-untyped-def]
+    """Whether the version that a row was dropped for was replaced or deleted since: there is a newer row of that id."""
+    rows, memory, scratch = work.rows, work.memory, work.scratch
+    if not word(rows, row, FLAGS) & np.uint64(DROPPED):
+        return False
+    hashed = word(rows, row, OF)
+    key = posting_key(hashed)
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another id has the key, by accident
+        n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
+        for k in range(n):
+            if word(rows, scratch.out[k], ID) == hashed:
+                return scratch.out[k] > row
+    return False
 
 
 @njit
@@ -97,7 +119,9 @@ def heir_of(row, work):  # type: ignore[no-untyped-def]
     """The heir of a kept version, or -1; the caller has seen to room for HEIRS_AMONG rows."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     group = word(rows, row, GROUP)
-    first = max(rows.seen, _last_heir(group, work) + 1)  # whoever is older than the last heir was dead by then
+    newest, first = _newest_heir(group, work), rows.seen
+    if newest >= 0:  # whoever is older than the last heir was dead by then
+        first = max(first, np.int64(word(rows, newest, OF)) + 1)
     key = key_behind(group, FOLLOWERS)
     probe(key, work.runs, scratch.hits)
     n = earliest(key, find(memory, key), scratch.hits, work.runs, memory, first, HEIRS_AMONG, scratch.room, scratch.out)
@@ -138,7 +162,7 @@ def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
     been deleted before, and its heir, if it has one, is to be posted."""
     if stays >= 0:
         work.results.columns[i, STOOD] = 1
-        _bury(i, row, work)
+        _bury(i, row, stands(row, work), work)
         return DONE
     heir = _go(i, row, work)
     if heir < 0:
@@ -151,21 +175,22 @@ def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
 def _go(i, row, work):  # type: ignore[no-untyped-def]
     """A version goes by document i; its heir, or -1."""
     rows, columns, heir = work.rows, work.results.columns, NOBODY
-    columns[i, STOOD] = stands(row, work)
-    if columns[i, STOOD] and work.limits.unique:
+    met_by = stands(row, work)
+    columns[i, STOOD] = met_by >= 0
+    if met_by >= 0 and work.limits.unique:
         heir = heir_of(row, work)
-    _bury(i, row, work)
+    _bury(i, row, met_by, work)
     if heir >= 0:
         columns[i, HEIR_OF], columns[i, HEIR_SEQ] = heir, np.int64(word(rows, heir, SEQ))
     return heir
 
 
 @njit
-def _bury(i, row, work):  # type: ignore[no-untyped-def]
-    """A version is seen no more, by document i."""
+def _bury(i, row, met_by, work):  # type: ignore[no-untyped-def]
+    """A version is seen no more, by document i; met_by: the row by which it was."""
     columns, rows = work.results.columns, work.rows
     columns[i, REPLACES], columns[i, LEFT] = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
-    bury(rows.dead, row, DIED)
+    leave(rows.dead, row, met_by, rows.total)
 
 
 @njit
@@ -194,3 +219,12 @@ def _store(i, heir, row, time, work):  # type: ignore[no-untyped-def]
     rows.notes[at & (len(rows.notes) - 1)] = FOLLOWS
     rows.total = at + 1
     bury(rows.dead, at, STANDS if heir >= 0 else DIED)
+
+
+@njit(allocates=True)
+def oldest_members(group, row, most, runs, memory):  # type: ignore[no-untyped-def]
+    """The oldest members of a group from a row on, at most so many."""
+    key, hits = key_behind(group, FOLLOWERS), np.zeros((1, (len(runs) + 63) >> 6), np.uint64)
+    room, out = np.empty(512, np.uint64), np.empty(most, np.int64)
+    probe(key, runs, hits)
+    return out[: earliest(key, find(memory, key), hits, runs, memory, row, most, room, out)]

@@ -4,7 +4,7 @@ earlier ones read from the store."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -62,10 +62,25 @@ class Ids:
             while self._generation_of(end - 1) != number:  # a value belongs to one generation
                 end -= 1
             named = self._recent[at - self._base : end - self._base]
-            names = [name for pair in named for name in pair]
-            ends = ends_of(names).astype(np.uint32)
-            values[rows_key(IDS, self._shard, number, at)] = b"".join((_COUNT.pack(len(named)), ends.tobytes(), *names))
+            values[rows_key(IDS, self._shard, number, at)] = _value([name for pair in named for name in pair])
             at = end
+        return values
+
+    def without(self, rows: Collection[int], named: Collection[int]) -> dict[bytes, bytes]:
+        """The values of the store without the ids of some rows, and without those that other rows were dropped for;
+        they are committed."""
+        values, end, gone = {}, 0, set(rows)
+        for row in sorted({*rows, *named}):
+            if row >= self._base:
+                self._recent[row - self._base] = (b"null" if row in gone else self._recent[row - self._base][0]), b""
+            if row >= end:
+                first, value, ends, body = self._open(row)
+                names, end = _taken_apart(value, ends, body), first + len(ends) // 2
+                key = rows_key(IDS, self._shard, self._generation_of(row), first)
+            at = 2 * (row - first)
+            names[at : at + 2] = b"null" if row in gone else names[at], b""
+            values[key] = _value(names)
+        self._stored.cache_clear()
         return values
 
     def forget(self, before: int) -> None:
@@ -78,8 +93,7 @@ class Ids:
         self._base, self._recent = first, []
         while first < last:
             start, value, ends, body = self._open(first)
-            bounds = [body, *(ends + np.uint32(body)).tolist()]
-            names = [value[a:b] for a, b in pairwise(bounds)]
+            names = _taken_apart(value, ends, body)
             named = list(zip(names[::2], names[1::2], strict=True))
             self._recent.extend(named[first - start :][: last - first])
             first = start + len(named)
@@ -117,3 +131,14 @@ class Ids:
                 "restore the folder from a backup"
             )
         return first, value, ends, body
+
+
+def _value(names: list[bytes]) -> bytes:
+    """The value of some rows: of each its id, and that of its first match."""
+    ends = ends_of(names).astype(np.uint32)
+    return b"".join((_COUNT.pack(len(names) // 2), ends.tobytes(), *names))
+
+
+def _taken_apart(value: bytes, ends: NDArray[np.uint32], body: int) -> list[bytes]:
+    """The names that `_value` was given, by where they end, and where they begin in it."""
+    return [value[a:b] for a, b in pairwise([body, *(ends + np.uint32(body)).tolist()])]

@@ -22,6 +22,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
+from stream_lsh.index.erasing import Erasing
 from stream_lsh.index.files import looking, make_folder, raise_limit
 from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
@@ -100,6 +101,10 @@ class Index:
             self._leaving = Leaving(self.folder, store, self._workers.deletes) if self._workers else None
             if self._leaving is not None and self.window is not None and self.window.spans:
                 self._leaving.sweep(self.window.spans[0].number)
+            self._erasing = None
+            if self._workers is not None:
+                after = round(3600 * self.settings.erase_hours)
+                self._erasing = Erasing(self.folder, store, self.shards, after, self._workers.deletes)
             self._settling = Settling()
             if self.settings.late:
                 self._settling.restore(Fates.joined([shard.late.fates() for shard in self.shards]))
@@ -288,10 +293,12 @@ class Index:
         facts: Mapping[str, Any],
         more: Mapping[bytes, bytes | None] = MappingProxyType({}),
         ranges: Sequence[Range] = (),
+        *,
+        now: float = 0,
     ) -> None:
         """Make everything up to now durable, together with the given facts (JSON by name), and more keys of the store
         with their values (None: the key goes), in one atomic write; ranges of keys of the store, without their ends,
-        are deleted.
+        are deleted. now: seconds since 1970, for what is to be erased.
 
         Raises:
             StateError: an earlier commit was broken off.
@@ -306,6 +313,8 @@ class Index:
         gone = self._forgotten()
         if self.window is not None:
             facts = {**facts, "window": self.window.facts}
+        if self._erasing is not None:
+            facts = {**facts, **self._erasing.enter(now)}
         values: dict[bytes, bytes | None] = {
             **more,
             **{name_key(name): orjson.dumps(value) for name, value in facts.items()},
@@ -313,6 +322,8 @@ class Index:
         self._write(values, list(ranges), [shard.take() for shard in self.shards])
         if self._leaving is not None:
             self._leaving.add(gone)
+        if self._erasing is not None:
+            self._erasing.step(now)
         for shard in self.shards:
             if shard.full:
                 shard.flush()
@@ -353,8 +364,15 @@ class Index:
         finally:
             self._release()
 
+    def erase(self, now: float) -> None:
+        """Erase all that is due (seconds since 1970), which was committed."""
+        if self._erasing is not None:
+            self._erasing.run(now)
+
     def _write_manifest(self) -> None:
         """Let what the background threads have finished count."""
+        if self._erasing is not None:
+            self._erasing.finish()
         for shard in self.shards:
             shard.finish()
         if any(shard.changed for shard in self.shards):

@@ -21,8 +21,9 @@ SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
 # DELETED: not a document, but that its id was deleted; TIME is the first event time that is not older, and it is posted
-# under the id. HEIR: it stands besides where a document is met that was dropped at first and is kept now.
-DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, HEIR = _numbers(1, 2, 4, 8, 16, 32)
+# under the id. HEIR: it stands besides where a document is met that was dropped at first and is kept now. ERASED: it
+# is dead, and what it said of its id and text is not there any more (`erased`).
+DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, HEIR, ERASED = _numbers(1, 2, 4, 8, 16, 32, 64)
 KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
 NO_GROUP = -1
@@ -30,6 +31,7 @@ NO_GROUP = -1
 # A document: it is not rejected; this shard is the one that stores it. Or a record that an id is deleted.
 VALID, OWNED, DELETION = _numbers(1, 2, 4)
 NEW, REDELIVERED, ID_REUSED, INVALID, GONE, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # what became of it
+WENT_SINCE = np.int64(-2)
 
 # Columns of the table of generations.
 FIRST_ROW, ROW_FILE, ROWS_AT = _numbers(0, 1, 2)
@@ -39,9 +41,11 @@ FILTER, WORDS, DIRECTORY, BITS, FILE, POSTINGS, FIRST, LAST = _numbers(*range(8)
 COLUMNS = 8
 # Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1. KIND, OLDEST,
 # OLDEST_SEQ, GROUP_OF: the verdict as far as the shard knows it, and the first one of a redelivered document; row and
-# number are -1 where there is none. MORE: matches that are not listed; of those decided late, what was not compared of
-# the undecided. INCOMPLETE: what was not compared. REPLACES: number of the version that went, or -1; STOOD: whether it
-# was kept; HEIR_OF, HEIR_SEQ: row and number of who was posted in its place, or -1; LEFT: the group that it was in.
+# number are -1 where there is none. OLDEST of a redelivered document is WENT_SINCE if the version that it was dropped
+# for is not there any more: that one's id is not said again. MORE: matches that are not listed; of those decided late,
+# what was not compared of the undecided. INCOMPLETE: what was not compared. REPLACES: number of the version that went,
+# or -1; STOOD: whether it was kept; HEIR_OF, HEIR_SEQ: row and number of who was posted in its place, or -1; LEFT: the
+# group that it was in.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
 REPLACES, STOOD, HEIR_OF, HEIR_SEQ, LEFT = _numbers(9, 10, 11, 12, 13)
 RESULTS = 14

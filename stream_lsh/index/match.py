@@ -24,7 +24,7 @@ from stream_lsh.index.access import agreement_with, living, same_hash, see, word
 from stream_lsh.index.buckets import empty, nowhere, read
 from stream_lsh.index.candidates import ENTRIES, forget, gather, gather_undecided, leader, nominate, rank
 from stream_lsh.index.dead import any_dead
-from stream_lsh.index.going import HEIRS_AMONG, delete, older, replace, stands, was_deleted
+from stream_lsh.index.going import HEIRS_AMONG, delete, older, replace, stands, was_deleted, went_since
 from stream_lsh.index.layout import (
     DELETION,
     EXACT,
@@ -52,6 +52,7 @@ from stream_lsh.index.layout import (
     UNIQUE,
     UNKNOWN,
     VALID,
+    WENT_SINCE,
 )
 from stream_lsh.index.memory import find
 from stream_lsh.index.storing import store
@@ -153,17 +154,19 @@ def with_text(i, work):  # type: ignore[no-untyped-def]
 def _answered(i, row, work):  # type: ignore[no-untyped-def]
     """Whether what is known of the id of document i, its newest row, decides; if it has the same text, the first
     verdict on it is said again."""
-    rows, results = work.rows, work.results
+    rows, results, limits = work.rows, work.results, work.limits
     columns, deleted = results.columns, was_deleted(rows, row)
     if deleted and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this document, for which an heir was posted
         return False
     same = not deleted and same_hash(rows, row, TEXT, work.batch, i)
-    if not same and (deleted or work.limits.update):
+    if not same and (deleted or limits.update):
         columns[i, STATUS] = OUTDATED
         return older(i, row, work)
     columns[i, STATUS] = REDELIVERED if same else ID_REUSED
     columns[i, KNOWN] = row
-    if work.limits.late:
+    if limits.update and limits.unique and not limits.late and went_since(row, work):
+        columns[i, OLDEST] = WENT_SINCE
+    if limits.late:
         columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
         if row >= work.older.first:  # its first verdict is for others to say
             columns[i, KIND], columns[i, GROUP_OF], results.similarity[i] = UNKNOWN, NO_GROUP, 0.0
@@ -179,7 +182,7 @@ def _stays(i, old, work):  # type: ignore[no-untyped-def]
     """Whether document i, which nothing matches, is similar to the version that it replaces, and that one was kept:
     DONE or what is missing, and that version or -1."""
     limits, signatures = work.limits, work.batch.signatures
-    if not stands(old, work):
+    if stands(old, work) < 0:
         return DONE, NOBODY
     if agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
         return DONE, NOBODY  # nor does anybody match whom it must not match within

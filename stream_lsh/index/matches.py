@@ -17,10 +17,10 @@ class Matches:
     arrays of n.
 
     kind, of, of_seq, of_similarity, group: the verdict as this shard alone would give it, and the first one of a
-    redelivered document (`layout.UNKNOWN` if it is not known); of, of_seq: row and number, -1 if there is none. known:
-    row with the same id, or -1. more: matches that were not listed; incomplete: what was not compared. went [n, WENT]:
-    number of the version that was deleted or replaced, whether it was kept, row and number of its heir, the group that
-    it was in; -1 where there is none.
+    redelivered document (`layout.UNKNOWN` if it is not known); of, of_seq: row and number, -1 if there is none
+    (`layout.WENT_SINCE`: not any more). known: row with the same id, or -1. more: matches that were not listed;
+    incomplete: what was not compared. went [n, WENT]: number of the version that was deleted or replaced, whether it
+    was kept, row and number of its heir, the group that it was in; -1 where there is none.
     """
 
     document: NDArray[np.int64]

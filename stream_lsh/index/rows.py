@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ from stream_lsh.settings import Settings
 
 FORMAT = 2
 REMEDY = "restore the folder from a backup or start a new one"
+NONE = np.empty(0, np.int64)
 _VALUE = struct.Struct("<II")  # rows, width
+_BLOCK = 4096  # rows read at a time
+_BELOW_SIZE = (np.uint64(1) << layout.SIZE_BITS) - np.uint64(1)
 
 
 class Shape:
@@ -73,6 +77,8 @@ class RowFile:
         try:
             with plainly(path):
                 self._check()
+                if not read_only:  # what a crash has left behind them may be rows that are erased elsewhere
+                    os.ftruncate(self.file, self._place(flushed))
         except BaseException:
             self.close()
             raise
@@ -113,6 +119,17 @@ class RowFile:
         self.flushed += len(rows)
         return crc
 
+    def patch(self, places: NDArray[np.int64], rows: NDArray[np.uint64]) -> None:
+        """Write other rows in the place of some of the generation; durable when it returns."""
+        try:
+            for place, row in zip(places.tolist(), rows, strict=True):
+                os.pwrite(self.file, row.tobytes(), self._place(place))
+            os.fdatasync(self.file)
+        except OSError as error:
+            raise OutputError(
+                f"{self.path} cannot be written: {error.strerror}; {remedy(error)} and start again to go on"
+            ) from None
+
     def sync(self) -> None:
         os.fdatasync(self.file)
 
@@ -127,23 +144,51 @@ class RowFile:
             raise DamagedError(f"{self.path} has become shorter; {REMEDY}")
         return out
 
-    def checksum(self, first: int, last: int) -> int | None:
-        """CRC-32 of the rows [first, last), as `append` returned it; None if it does not hold them."""
-        return checksum(self.file, self._place(first), (last - first) * self.shape.width * 8)
+    def checksum(self, first: int, last: int, erased: NDArray[np.int64] = NONE) -> int | None:
+        """CRC-32 of the rows [first, last), as `append` returned it; None if it does not hold them. Of those erased, as
+        if they were blank: it may be that they are not yet."""
+        begin, end = np.searchsorted(erased, (first, last)).tolist()
+        if begin == end:
+            return checksum(self.file, self._place(first), (last - first) * self.shape.width * 8)
+        crc = 0
+        for at in range(first, last, _BLOCK):
+            try:
+                block = self.read(at, min(at + _BLOCK, last))
+            except DamagedError:
+                return None
+            mine = erased[begin:end]
+            mine = mine[(mine >= at) & (mine < at + len(block))] - at
+            block[mine] = blank(block[mine], self.shape.signature_at)
+            crc = zlib.crc32(block.data.cast("B"), crc)
+        return crc
 
-    def verify(self, store: Store, shard: int, generation: int) -> None:
-        """Compare it with the checksums of its flushes, each of which begins where the one before ends. (The store may
-        have others: of flushes that were never committed.)
+    def flushes(self, store: Store, shard: int, generation: int) -> Iterator[tuple[int, int, int]]:
+        """Its flushes: the first row of each, the one after its last, and the checksum. Each begins where the one
+        before ends. (The store may have others: of flushes that were never committed.)
 
         Raises:
-            DamagedError: it has other rows than were written.
+            DamagedError: one is missing.
         """
         first = 0
         while first < self.flushed:
             flush = store.named(flush_name(shard, generation, first))
-            if flush is None or self.checksum(first, flush["last"]) != flush["crc"]:
-                raise DamagedError(f"{self.path} is damaged in the rows from {first}; {REMEDY}")
+            if flush is None:
+                raise self._damaged(first)
+            yield first, flush["last"], flush["crc"]
             first = flush["last"]
+
+    def verify(self, store: Store, shard: int, generation: int, erased: NDArray[np.int64] = NONE) -> None:
+        """Compare it with the checksums of its flushes. erased: places, ascending.
+
+        Raises:
+            DamagedError: it has other rows than were written.
+        """
+        for first, last, crc in self.flushes(store, shard, generation):
+            if self.checksum(first, last, erased) != crc:
+                raise self._damaged(first)
+
+    def _damaged(self, first: int) -> DamagedError:
+        return DamagedError(f"{self.path} is damaged in the rows from {first}; {REMEDY}")
 
     def close(self) -> None:
         if self.file >= 0:
@@ -154,6 +199,17 @@ class RowFile:
 def flush_name(shard: int, generation: int, first: int) -> str:
     """The name in the store of a flush into a row file, from the row `first` on: its `last` row and `crc`."""
     return f"flush/{shard}/{generation}/{first}"
+
+
+def blank(rows: NDArray[np.uint64], signature_at: int) -> NDArray[np.uint64]:
+    """Rows uint64[n, width] without what their documents said. What says that an id was deleted stays, for what comes
+    of it later; of what stands for an heir only the heir's text goes."""
+    out, versions = rows.copy(), np.flatnonzero(rows[:, layout.FLAGS] & np.uint64(layout.DELETED) == 0)
+    out[:, layout.TEXT : layout.TEXT + 2] = out[:, signature_at:] = 0
+    out[:, layout.SIMILARITY] = 0
+    out[versions, layout.TIME] = out[versions, layout.ID] = out[versions, layout.ID + 1] = 0
+    out[:, layout.FLAGS] = out[:, layout.FLAGS] & _BELOW_SIZE | np.uint64(layout.ERASED)
+    return out
 
 
 def packed(rows: NDArray[np.uint64]) -> bytes:

@@ -21,6 +21,7 @@ from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.dead import DEAD_ROWS, Dead
+from stream_lsh.index.erased import Keyed, erased_of
 from stream_lsh.index.generation import Generation, post_rows
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
@@ -83,6 +84,7 @@ class Shard:
         self.sets = Sets.of(power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact else 0)
         self._store = store
         self._hashes = hashes
+        self.keyed = Keyed(store, number, shape, hashes, self.generation_of)
         self._workers = workers
         known = store.named(f"shard/{number}") or {"rows": base, "generations": []}
         self._committed: int = known["rows"]
@@ -189,7 +191,7 @@ class Shard:
             if self._at + 1 < len(self.generations):
                 stop = min(last, self.generations[self._at + 1].first)
             block = self.rows.recent[first - self._base : stop - self._base]
-            post_rows(block, first - generation.first, self.memory, self._hashes, self.shape)
+            post_rows(block, first, generation.first, self.memory, self.keyed, self.shape)
             first = self._done = stop
             self._advance()
 
@@ -210,11 +212,12 @@ class Shard:
         """Post the last row, which the kernel has left to the caller."""
         row, generation = self.count - 1, self.generations[self._at]
         block = self.rows.recent[row - self._base : row - self._base + 1]
-        post_rows(block, row - generation.first, self.memory, self._hashes, self.shape)
+        post_rows(block, row, generation.first, self.memory, self.keyed, self.shape)
 
     def make_room_for_the_dead(self, documents: int) -> None:
         """So many documents may replace or delete rows, and come to twice as many."""
         self.rows.dead.reach(self.count + 2 * documents, self.generations[0].first)
+        self.rows.dead.room_for(documents)
 
     @property
     def begins(self) -> list[tuple[int, int]]:
@@ -251,6 +254,13 @@ class Shard:
             end = generation.first
         raise DamagedError(f"row {row} of shard {self.number} is in no generation; restore the folder from a backup")
 
+    def stored(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Rows uint64[n, width], one by one."""
+        out = np.empty((len(rows), self.shape.width), np.uint64)
+        for i, row in enumerate(rows.tolist()):
+            out[i] = unpacked(self.value_of(row, row + 1))
+        return out
+
     # -- durability -------------------------------------------------------------------------------------------------
 
     def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
@@ -263,6 +273,7 @@ class Shard:
         dead = self.rows.dead.take(self.number, self.begins, self.count)
         values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending(), **self._told, **dead}
         self._told = {}
+        self.rows.dead.took_leave()  # who erases has asked before
         self.ids.forget(self._base)
         self._committed, self._dead = self.count, int(self.rows.dead.count)
         self._waiting = self.late.facts
@@ -312,8 +323,7 @@ class Shard:
         if self.limits.late:
             facts["undecided"] = self._waiting
         values = {name_key(f"shard/{self.number}"): orjson.dumps(facts)}
-        values.update(self._values)  # also when closing: a run that counts has the checksum of its rows
-        self._values = {}
+        values.update(self.flushed())  # also when closing: a run that counts has the checksum of its rows
         ranges, self._left = self._left, []
         in_files = _in_files(known, 0)
         if self.limits.late:  # what is undecided may stand in one value with the last of them
@@ -324,6 +334,11 @@ class Shard:
             end = rows_key(ROWS, self.number, number, in_files)
             ranges.append((rows_key(ROWS, self.number, 0, 0), end))
         return values, ranges
+
+    def flushed(self) -> dict[bytes, bytes]:
+        """The checksums of flushes since it was asked last; the store may have those of flushes that do not count."""
+        values, self._values = self._values, {}
+        return values
 
     def lets_go(self, number: int) -> bool:
         """Whether generation `number` may go: all of it is in files and committed, and another one has begun."""
@@ -437,8 +452,9 @@ class Shard:
             generation.postings.rows = last - generation.first
             if generation.lost:
                 # Postings of changed rows would be wrong for good.
-                generation.rows.verify(self._store, self.number, generation.number)
-                generation.rebuild(self.memory, self._hashes, self._room)
+                erased = erased_of(self._store, self.number, generation.number) - generation.first
+                generation.rows.verify(self._store, self.number, generation.number, erased)
+                generation.rebuild(self.memory, self.keyed, self._room)
             flushed = generation.first + generation.rows.flushed
             if self._base == self.count:
                 if flushed > self.count:
@@ -481,7 +497,7 @@ class Shard:
             return
         self._lay_over(generation, row, min(self.late.first, self.count))
         self._decide()
-        self.late.post_again(row, self._hashes, self.shape)
+        self.late.post_again(row, self.keyed)
 
     def _lay_over(self, generation: Generation, row: int, last: int) -> None:
         """Have in the rows up to `last`, which are in memory again, what others have told of them since."""

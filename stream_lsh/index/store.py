@@ -2,9 +2,11 @@
 
 Keys are a letter for the kind, the shard (uint16), the generation (uint32) and the first row of the value's rows
 (uint64), big endian, so that a value is found by seeking backwards from a row; other facts are JSON under `m/NAME`.
-Values are blobs of many rows. A generation has a column family of its own, and so have the rows that no file has yet,
-which come and go, the answers that a replica keeps for a while, and what is known of groups, whose keys are a letter
-and what `embedded.group_store` puts behind it.
+Values are blobs of many rows. A generation has column families of its own: one for the ids of each shard, one for its
+texts, one for all else. So each of them is written from the front to the back, its files need no merging, and what is
+erased (`purge`) takes the rewriting of the one or two files that it is in, however large the index is. The rows that no
+file has yet, which come and go, have one too, and so have the answers that a replica keeps for a while, and what is
+known of groups, whose keys are a letter and what `embedded.group_store` puts behind it.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import seal
 from stream_lsh.index.refusals import plainly, refusal, refused, remedy
 
-ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"a"
+ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
 GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), "groups")}
-_GENERATION = "generation-"  # and its number: the name of its column family
+_GENERATION = "generation-"  # and its number: the name of its column family; what it has alone, and the shard, follow
+_ALONE = {IDS: "ids", TEXTS: "texts"}
 _KEY = struct.Struct(">cHIQ")
 _ROW_BYTES = 8
 _DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
@@ -43,6 +46,7 @@ _BUFFER = 8 << 20  # bytes of a column family in memory before they are written 
 _ROWS_BUFFER = 32 << 20  # those of a memory segment: most are deleted before they would be written
 _LOG_BYTES = 128 << 20
 _BLOB_BYTES = 1024  # values from this size on lie in files of their own, which merges of keys do not copy
+_BLOBS_ANEW = {"enable_blob_garbage_collection": "true", "blob_garbage_collection_age_cutoff": "1.0"}
 _OPEN_FILES = 512
 _TRIES = 20  # to look at what somebody is writing
 
@@ -81,6 +85,8 @@ class Store:
                 # what was there before and after we may have missed something.
                 self._db.close()
             self._families = {name: self._db.get_column_family(name) for name in names if name != "default"}
+            # Generations that an older revision has made, everything of which is in one family.
+            self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
         except Exception as error:
             raise _state_error(path, error) from None
@@ -105,7 +111,7 @@ class Store:
         batch = WriteBatch(raw_mode=True)
         try:
             for begin, end in ranges:
-                if (family := _family_of(begin)) == "default" or family in self._handles:
+                if (family := self._family_of(begin)) == "default" or family in self._handles:
                     batch.delete_range(begin, end, self._handles.get(family))
             for key in deleted:
                 batch.delete(key, self._handle(key))
@@ -118,8 +124,18 @@ class Store:
         except Exception as error:
             raise _output_error(self.path, error) from None
 
+    def _family_of(self, key: bytes) -> str:
+        """The column family that a key belongs to."""
+        if key.startswith(b"m/"):
+            return "default"
+        if (passing := _PASSING.get(key[:1])) is not None:
+            return passing
+        kind, shard, generation, _ = _KEY.unpack(key)
+        name = f"{_GENERATION}{generation}"
+        return name if kind not in _ALONE or name in self._joint else f"{name}-{_ALONE[kind]}-{shard}"
+
     def _handle(self, key: bytes) -> ColumnFamily | None:
-        name = _family_of(key)
+        name = self._family_of(key)
         if name == "default":
             return None
         if name not in self._handles:
@@ -129,27 +145,64 @@ class Store:
 
     def generations(self) -> list[int]:
         """The numbers of the generations that it has values of."""
-        return [int(name.removeprefix(_GENERATION)) for name in self._families if name.startswith(_GENERATION)]
+        names = [name for name in self._families if name.startswith(_GENERATION)]
+        return sorted({int(name.split("-")[1]) for name in names})
 
     def drop(self, generation: int) -> None:
         """Let go of all values of a generation, with their files; nobody reads or writes them any more."""
         name = f"{_GENERATION}{generation}"
-        if name not in self._handles:
-            return
-        del self._handles[name]
-        family = self._families.pop(name)
-        with suppress(AttributeError):
-            family.close()
-        try:
-            self._db.drop_column_family(name)
-        except Exception as error:
-            raise _state_error(self.path, error) from None
+        for name in [known for known in list(self._handles) if known == name or known.startswith(f"{name}-")]:
+            del self._handles[name]
+            family = self._families.pop(name)
+            with suppress(AttributeError):
+                family.close()
+            try:
+                self._db.drop_column_family(name)
+            except Exception as error:
+                raise _state_error(self.path, error) from None
 
-    def shorten(self) -> None:
+    def shorten(self, *, wait: bool = False) -> None:
         """Have everything written to files, beside the work, so that the log goes, which has what was dropped too."""
         try:
             for family in (self._db, *list(self._families.values())):
-                family.flush(False)
+                family.flush(wait)
+        except Exception as error:
+            raise _state_error(self.path, error) from None
+
+    def settle(self, keys: Iterable[bytes]) -> None:
+        """Have what was written of the families of some keys in files: what is written next is in files of its own."""
+        try:
+            for name in sorted({self._family_of(key) for key in keys}):
+                if name in self._families:
+                    self._families[name].flush(True)
+        except Exception as error:
+            raise _output_error(self.path, error) from None
+
+    def purge(self, keys: Iterable[bytes]) -> None:
+        """Write the files that have these keys anew, without what was there before; each of their families was settled
+        before the keys were written, and after. It may run beside the work."""
+        spans: dict[str, tuple[bytes, bytes]] = {}
+        for key in sorted(keys):
+            name = self._family_of(key)
+            spans[name] = spans.get(name, (key,))[0], key + b"\0"
+        try:
+            for name, (begin, end) in spans.items():
+                if name in self._joint:  # its values are in blob files, which are written anew only all together
+                    begin, end = b"", b"\xff"
+                    self._families[name].set_options(_BLOBS_ANEW)
+                if name in self._families:
+                    self._families[name].compact_range(begin, end)
+        except Exception as error:
+            raise _state_error(self.path, error) from None
+
+    def sweep(self) -> None:
+        """Let nothing of what was written over be left: in the log, among facts, among the latest rows. It may run
+        beside the work."""
+        self.shorten(wait=True)
+        try:
+            for family in (self._db, self._families.get(_PASSING[ROWS])):
+                if family is not None:
+                    family.compact_range(None, None)
         except Exception as error:
             raise _state_error(self.path, error) from None
 
@@ -176,17 +229,18 @@ class Store:
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All keys that begin with `prefix`, which says the column family, from `start` on, in order, and their
         values."""
-        cursor = self._cursor(_family_of(prefix))
+        cursor = self._cursor(self._family_of(prefix))
         if cursor is not None:
             cursor.seek(max(prefix, start))
             while cursor.valid() and cursor.key().startswith(prefix):
                 yield cursor.key(), cursor.value()
                 cursor.next()
 
-    def rows_of(self, kind: bytes, shard: int, generation: int) -> Iterator[tuple[int, bytes]]:
-        """All values of a kind that a generation has of a shard: their first rows, ascending, and their bytes."""
-        begin = rows_key(kind, shard, generation, 0)
-        cursor = self._cursor(_family_of(begin))
+    def rows_of(self, kind: bytes, shard: int, generation: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
+        """All values of a kind that a generation has of a shard from the row `first` on: their first rows, ascending,
+        and their bytes."""
+        begin = rows_key(kind, shard, generation, first)
+        cursor = self._cursor(self._family_of(begin))
         if cursor is not None:
             cursor.seek(begin)
             while cursor.valid() and cursor.key().startswith(begin[:-_ROW_BYTES]):
@@ -222,7 +276,7 @@ class Store:
     def last(self, key: bytes) -> tuple[bytes, bytes] | None:
         """The last key of the same column family that is this one or before it, and its value."""
         try:
-            cursor = self._cursor(_family_of(key))
+            cursor = self._cursor(self._family_of(key))
             if cursor is not None:
                 cursor.seek_for_prev(key)
                 if cursor.valid():
@@ -235,7 +289,7 @@ class Store:
         """The numbers (first rows, offsets) under which a shard has values of a kind that is in no generation,
         ascending."""
         found: list[int] = []
-        cursor = self._cursor(_family_of(_KEY.pack(kind, shard, 0, 0)))
+        cursor = self._cursor(self._family_of(_KEY.pack(kind, shard, 0, 0)))
         if cursor is not None:
             cursor.seek(_KEY.pack(kind, shard, 0, 0))
             while cursor.valid() and cursor.key().startswith(_KEY.pack(kind, shard, 0, 0)[:3]):
@@ -250,7 +304,7 @@ class Store:
 
     def value(self, key: bytes) -> bytes | None:
         """The value of a key, or None."""
-        name = _family_of(key)
+        name = self._family_of(key)
         family = self._db if name == "default" else self._families.get(name)
         try:
             value: bytes | None = None if family is None else family.get(key)
@@ -311,7 +365,10 @@ def _family_options(name: str) -> Options:
     options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
     options.set_write_buffer_size(_ROWS_BUFFER if name == _PASSING[ROWS] else _BUFFER)
     options.set_max_write_buffer_number(2)
-    if name not in ("default", _PASSING[ROWS], _PASSING[GROUP]):
+    alone = name.startswith(_GENERATION) and name.count("-") > 1
+    if alone:
+        options.set_target_file_size_base(_BUFFER)
+    elif name not in ("default", _PASSING[ROWS], _PASSING[GROUP]):
         options.set_enable_blob_files(True)
         options.set_min_blob_size(_BLOB_BYTES)
     if name == _PASSING[ANSWERS]:
@@ -324,11 +381,13 @@ def _family_options(name: str) -> Options:
     return options
 
 
-def _family_of(key: bytes) -> str:
-    """The column family that a key belongs to."""
-    if key.startswith(b"m/"):
-        return "default"
-    return _PASSING.get(key[:1]) or f"{_GENERATION}{_KEY.unpack(key)[2]}"
+def _has_ids(name: str, family: Rdict) -> bool:
+    """Whether a column family has all that there is of a generation."""
+    if not name.startswith(_GENERATION) or name.count("-") > 1:
+        return False
+    cursor = family.iter(ReadOptions())
+    cursor.seek(IDS)
+    return bool(cursor.valid()) and cursor.key().startswith(IDS)
 
 
 def rows_key(kind: bytes, shard: int, generation: int, first: int) -> bytes:

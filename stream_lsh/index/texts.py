@@ -4,7 +4,7 @@ not in memory."""
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from stream_lsh.index.store import TEXTS, Store, rows_key
 
 FRAME_DOCUMENTS = 32
 FRAME_BYTES = 65536
+COMPRESSION = 1
 CACHED_BYTES = 16 << 20
 _HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
 _NOTHING = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
@@ -91,6 +92,19 @@ def _opened(
     return slots, ends, decompressor.decompress(payload, max_output_size=size)
 
 
+def _together(texts: Sequence[bytes]) -> TextFrame:
+    """Texts, which are few, in one frame."""
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION, write_checksum=True)
+    ends = np.cumsum([len(text) for text in texts]).astype(np.uint32)
+    return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
+
+
+def _value(slots: NDArray[np.uint16], frame: TextFrame) -> bytes:
+    """A frame as a value of the store, some rows of which have the texts at `slots`."""
+    header = _HEADER.pack(len(slots), len(frame.ends), int(frame.ends[-1]))
+    return b"".join((header, slots.tobytes(), frame.ends.tobytes(), frame.payload))
+
+
 def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     first, filled = 0, 0
     for i, size in enumerate(sizes.tolist()):
@@ -120,13 +134,16 @@ class Texts:
         for frame in frames:
             stored = np.flatnonzero(row_of[frame.documents] >= 0)
             if len(stored):
-                rows, size = row_of[frame.documents[stored]], int(frame.ends[-1])
+                rows = row_of[frame.documents[stored]]
+                if len(stored) < len(frame.documents):  # what became no row would be there when its id is erased
+                    texts = decompress(frame)
+                    frame, stored = _together([texts[i] for i in stored.tolist()]), np.arange(len(stored))
                 first = int(rows[0])
-                slots = np.zeros(int(rows[-1]) - first + 1, np.int64)  # rows between that are no documents: nobody asks
+                slots = np.zeros(
+                    int(rows[-1]) - first + 1, np.uint16
+                )  # rows between that are no documents: nobody asks
                 slots[rows - first] = stored
-                header = _HEADER.pack(len(slots), len(frame.ends), size)
-                value = b"".join((header, slots.astype(np.uint16).tobytes(), frame.ends.tobytes(), frame.payload))
-                self._pending.append((first, value))
+                self._pending.append((first, _value(slots, frame)))
 
     def take(self) -> dict[bytes, bytes]:
         """What is to be committed; afterwards it is read from the store."""
@@ -134,6 +151,24 @@ class Texts:
         return {
             rows_key(TEXTS, self._shard, self._generation_of(first), first): value for first, value in pending
         }  # fmt: skip
+
+    def without(self, rows: Sequence[int]) -> dict[bytes, bytes]:
+        """The values of the store in which these documents' texts are empty; they are committed."""
+        values, at = {}, 0
+        while at < len(rows):
+            number = self._generation_of(rows[at])
+            first, value = self._store.holding(TEXTS, self._shard, number, rows[at])
+            slots, ends, data = self._open(first, value)
+            end = bisect_left(rows, first + len(slots), at + 1)
+            bounds = [0, *ends.tolist()]
+            texts = [data[a:b] for a, b in pairwise(bounds)]
+            for row in rows[at:end]:
+                texts[int(slots[row - first])] = b""
+            values[rows_key(TEXTS, self._shard, number, first)] = _value(slots, _together(texts))
+            if first in self._cache:
+                self._cached -= len(self._cache.pop(first)[2])
+            at = end
+        return values
 
     def read(self, rows: Iterable[int], most: int) -> list[memoryview]:
         """The UTF-8 texts of rows, ascending: of the first one, and of those behind it while they have together fewer

@@ -55,7 +55,8 @@ class Judgement:
         ids: the documents' ids as JSON text. seqs: int64[n], their numbers.
         kinds: uint8[n] of `Kind`; first_kinds: of redelivered documents those of their first verdicts, else UNKNOWN.
         of: int64[n, 2], shard and row of the oldest match, -1 if there is none; of a redelivered document shard and row
-            of itself. of_seqs: int64[n], number of that match. similarities: float64[n], with that match. groups:
+            of itself, unless what it was dropped for has gone since. of_seqs: int64[n], number of that match.
+            similarities: float64[n], with that match. groups:
             int64[n], -1 if there is none.
         starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
             and similarities of m matches.
@@ -103,9 +104,9 @@ class Judgement:
     def oldest(self, i: int) -> bytes:
         """The id that the verdict on document i names as `of`, b"" if it names none."""
         shard, row = self.of[i].tolist()
-        if self.kinds[i] == Kind.REDELIVERED:
-            return b"" if self.first_kinds[i] == layout.UNKNOWN else self.names.first_of(shard, row)
-        return b"" if row < 0 else self.names.id_of(shard, row)
+        if row < 0 or (self.first_kinds[i] == layout.UNKNOWN and self.kinds[i] == Kind.REDELIVERED):
+            return b""
+        return (self.names.first_of if self.kinds[i] == Kind.REDELIVERED else self.names.id_of)(shard, row)
 
     def heir(self, i: int) -> bytes:
         """The id of who stands in the place of the version that went with document i, b"" if nobody does."""
@@ -144,6 +145,7 @@ def judge(
         for shard, matches in enumerate(found):
             theirs = again & (owner == shard)
             first_kinds[theirs], groups[theirs] = matches.kind[theirs], matches.group[theirs]
+            of[theirs & (matches.of == layout.WENT_SINCE)] = -1
             similarities[theirs] = matches.of_similarity[theirs]
 
     numbers = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])

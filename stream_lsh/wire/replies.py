@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
 from stream_lsh.index.ids import Ids
-from stream_lsh.index.layout import NO_GROUP, REDELIVERED, WENT
+from stream_lsh.index.layout import NO_GROUP, REDELIVERED, WENT, WENT_SINCE
 from stream_lsh.index.matches import Matches
 from stream_lsh.settings import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
@@ -196,7 +196,7 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
     mine, numbers, others = np.split(numbers, [len(matches.row), len(rows) - int((heirs >= 0).sum())])
     of[of >= 0], heirs[heirs >= 0] = numbers, others
     for i in np.flatnonzero(known >= 0).tolist():
-        again = matches.status[i] == REDELIVERED
+        again = matches.status[i] == REDELIVERED and matches.of[i] != WENT_SINCE
         known[i] = number(ids.named(int(known[i]))[1] if again else b"")
     return replace(matches, row=mine, of=of, known=known, went=went), list(found)
 

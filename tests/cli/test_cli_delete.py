@@ -141,10 +141,10 @@ def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch:
 
     commit, count = job.Index.commit, iter(range(10**6))
 
-    def failing(index: Any, *given: Any) -> None:
+    def failing(index: Any, *given: Any, **named: Any) -> None:
         if next(count) == 2:
             raise StreamLshError("enough")
-        commit(index, *given)
+        commit(index, *given, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(job.Index, "commit", failing)

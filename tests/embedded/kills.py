@@ -42,9 +42,9 @@ def break_commits(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """Have one commit in so many fail, with the error "enough"."""
     commit, count = Index.commit, iter(range(1, 10**6))
 
-    def failing(index: Index, *given: Any) -> None:
+    def failing(index: Index, *given: Any, **more: Any) -> None:
         if next(count) % every == 0:
             raise StreamLshError("enough")
-        commit(index, *given)
+        commit(index, *given, **more)
 
     monkeypatch.setattr(Index, "commit", failing)

@@ -312,3 +312,19 @@ def test_damage_of_where_an_heir_stood_is_told(tmp_path: Path) -> None:
     (tmp_path / "next").write_text(json.dumps(deletion("a")) + "\n")
     with pytest.raises(DamagedError, match="where rows of generation 0 stood in the inputs is damaged"):
         run(tmp_path, [str(tmp_path / "next")])
+
+
+def test_a_run_erases_what_is_due(tmp_path: Path) -> None:
+    """What it deletes itself, and what another one has deleted, also if there is nothing to read."""
+    dedup(tmp_path, document("one", TEXT, 10), document("two", OTHER, 11), deletion("one"), arguments=CHANGING)
+    assert stream_lsh("delete", "two", "--state", str(tmp_path / "index"), "--erase-hours", "0").exit_code == 0
+    facts: Any = information(tmp_path / "index", check=True)
+    assert (facts["erasing"]["erased"], facts["erasing"]["waiting"]) == (1, 1)
+    more = (document("three", TEXT, 12), deletion("three"))
+    dedup(tmp_path, *more, name="more", arguments=(*CHANGING, "--erase-hours", "0"))
+    facts = information(tmp_path / "index", check=True)
+    assert (facts["erasing"]["erased"], facts["erasing"]["waiting"]) == (2, 1)
+    with Deduplicator(Settings(erase_hours=0), tmp_path / "index") as deduplicator:
+        list(deduplicator.process([Document("four", OTHER), Document("four", deleted=True)]))
+    facts = information(tmp_path / "index", check=True)
+    assert (facts["erasing"]["erased"], facts["erasing"]["waiting"]) == (3, 1)

@@ -94,6 +94,10 @@ def test_what_deleting_by_a_key_needs() -> None:
     assert "shards = 1 so far" in refused(on_same_id="update", shards=2)
 
 
+def test_nothing_is_erased_yet() -> None:
+    assert "erase_hours = 1: on Kafka nothing is erased before its generation goes" in refused(erase_hours=1)
+
+
 def test_what_a_window_goes_with() -> None:
     settings = KafkaSettings(window="P7D", shards=2)
     assert (settings.window, settings.max_ahead) == ("7d", MAX_AHEAD)

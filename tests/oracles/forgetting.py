@@ -34,7 +34,8 @@ class Verdict(NamedTuple):
 class Seen:
     """A version of a document in the log: id, text, event time (None: it has none); log time, number and verdict.
 
-    kept: it stands for its group, from the beginning or as an heir. living: neither replaced nor deleted.
+    kept: it stands for its group, from the beginning or as an heir. living: neither replaced nor deleted. dropped_for:
+    the version that its verdict names.
     """
 
     id: Any
@@ -45,6 +46,7 @@ class Seen:
     verdict: Verdict = field(default=Verdict("unique"))
     kept: bool = False
     living: bool = True
+    dropped_for: Seen | None = None
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -77,8 +79,11 @@ class Model:
         self._go_on(time)
         old = self._known(id)
         if isinstance(old, Seen) and old.text == text:
-            kind, _, *first = old.verdict[:5]
-            return Verdict("redelivered", kind, *first)
+            kind, _, of, similarity, group = old.verdict[:5]
+            # Another version has come under the id that it names, or a deletion.
+            if self.unique and self.update and self._known(of) not in (None, old.dropped_for):
+                of = similarity = None
+            return Verdict("redelivered", kind, of, similarity, group)
         if isinstance(old, Seen) and not self.update:
             return Verdict("rejected")
         if old is not None and _before(time, old.time):
@@ -151,6 +156,7 @@ class Model:
             return Verdict("unique", group=new.seq if self.unique else None)
         kind = "exact_duplicate" if any(other.text == new.text for other, _ in similar) else "near_duplicate"
         oldest, value = similar[0]
+        new.dropped_for = oldest
         matches = sorted((-value, other.seq, other.id) for other, value in similar)
         listed = tuple((id, seq, -value) for value, seq, id in matches)
         return Verdict(kind, None, oldest.id, value, oldest.verdict.group, listed)

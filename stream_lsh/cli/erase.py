@@ -1,0 +1,51 @@
+"""`stream-lsh erase`: what was deleted leaves the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import INDEX, quiet_option, state_option, with_options
+from stream_lsh.cli.stored import stored_settings
+from stream_lsh.errors import StateError
+from stream_lsh.wording import count
+
+EXAMPLES = """
+stream-lsh erase --state index
+stream-lsh erase --state index --now
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Erase from an index what versions that were deleted or replaced said: ids, texts, signatures. A run that
+feeds the index does so by itself, after --erase-hours; this is for an index that nobody feeds. No answer changes.
+
+Nobody else may be writing to the index. Files that dedup has written (unique documents, verdicts, pairs) are yours.""",
+)
+@with_options(
+    [
+        state_option(required=True),
+        Option(["--now"], is_flag=True, section=INDEX, help="also what is not due yet"),
+        quiet_option(),
+    ]
+)
+def erase(state: Path, now: bool, quiet: bool) -> None:
+    stored_settings(state)  # there is one
+
+    # Here, because it takes numba and RocksDB with it.
+    from stream_lsh.embedded import erasure
+    from stream_lsh.embedded.information import reading
+
+    with reading(state) as store:
+        before = erasure.erasure(store)
+    after = erasure.erase(state, everything=now)
+    if now and after.waiting:
+        raise StateError(f"somebody checks the files of {state}: erase again when that is done")
+    if not quiet:
+        left = f", {count(after.waiting, 'version')} not due yet" if after.waiting else ""
+        complain(f"{count(after.erased - before.erased, 'version')} erased{left}")

@@ -1,0 +1,80 @@
+"""What was deleted or replaced, and is still on the disk: what there is of it, and having it erased."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_lsh.index.erased import erased_of
+from stream_lsh.index.erasing import DONE, waiting
+from stream_lsh.index.ids import Ids
+from stream_lsh.index.index import Index
+from stream_lsh.index.layout import DELETED, FLAGS
+from stream_lsh.index.rows import NONE, RowFile, blank, unpacked
+from stream_lsh.index.store import ROWS, Store
+from stream_lsh.index.texts import Texts
+from stream_lsh.settings import Settings
+
+
+class Erasure(NamedTuple):
+    """erased, waiting: numbers of versions, so far and now. oldest, due: seconds since 1970, when the oldest of those
+    that wait went, and when the first of them is due; None if none waits."""
+
+    erased: int
+    waiting: int
+    oldest: int | None
+    due: int | None
+
+
+def erasure(store: Store) -> Erasure:
+    """How erasing stands in an index."""
+    left = list(waiting(store))
+    return Erasure(
+        store.named(DONE) or 0, sum(item.versions for item in left), min((item.since for item in left), default=None),
+        min((item.due for item in left), default=None),
+    )  # fmt: skip
+
+
+def remains(
+    store: Store, shard: int, settings: Settings, generation: int, first: int, end: int, rows: RowFile
+) -> Iterator[str]:
+    """What is left of erased versions of a generation with the rows [first, end), but for those that wait to be; rows:
+    its file."""
+    exact, signature_at = settings.verify == "exact", rows.shape.signature_at
+    waits = [item.rows for item in waiting(store) if item.shard == shard]
+    erased = np.setdiff1d(erased_of(store, shard, generation), np.concatenate([NONE, *waits]))
+    ids, texts = Ids(store, shard, lambda _: generation), Texts(store, shard, lambda _: generation)
+    ids.forget(end)  # all are to be read
+    for row in erased[erased < end].tolist():
+        if row - first < rows.flushed:
+            block = rows.read(row - first, row - first + 1)
+        else:
+            begin, value = store.holding(ROWS, shard, generation, row)
+            block = unpacked(value)[row - begin : row - begin + 1]
+        version = not int(block[0, FLAGS]) & DELETED
+        found = [] if np.array_equal(block, blank(block, signature_at)) else ["row"]
+        if version and ids.read(row) != b"null":
+            found.append("id")
+        if version and exact and len(texts.read([row], 1)[0]):
+            found.append("text")
+        if found:
+            what = " and ".join(found)
+            yield f"row {row} of shard {shard} was erased, but its {what} can still be read in {store.path}"
+
+
+def erase(state: Path, *, everything: bool = False) -> Erasure:
+    """Erase what is due from the index in a folder; everything: also what is not due yet.
+
+    Raises:
+        StateError: another process has it, or it cannot be read. OutputError: it cannot be written.
+    """
+    index = Index(Settings(), state, now=time.time())
+    try:
+        index.erase(float("inf") if everything else time.time())
+        return erasure(index.store)
+    finally:
+        index.close()

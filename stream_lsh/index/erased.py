@@ -1,0 +1,97 @@
+"""What is left of a version that was erased: a row without what its document said, and the keys it is posted under.
+
+Postings of the dead stay until their generation goes, as how many of a bucket are read is part of the rule. They are
+keyed hashes, which nobody makes of a blank row again, so they are values of the store: postings can be rebuilt from
+rows that were erased, too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.keys import Hashes, Keys
+from stream_lsh.index.layout import ERASED, FLAGS, ID, TEXT
+from stream_lsh.index.rows import NONE, Shape
+from stream_lsh.index.store import ERASED as ERASED_ROWS
+from stream_lsh.index.store import Store, rows_key
+
+PAGE = 1 << 14  # rows: a value has only such of one page
+_HEAD = struct.Struct("<II")  # rows, keys of each
+
+
+class Keyed:
+    """The keys that the rows of a shard are posted under. generation_of: the number of the generation that a row
+    belongs to."""
+
+    def __init__(
+        self, store: Store, shard: int, shape: Shape, hashes: Hashes, generation_of: Callable[[int], int]
+    ) -> None:
+        self._store = store
+        self._shard = shard
+        self._shape = shape
+        self._hashes = hashes
+        self._generation_of = generation_of
+
+    def keys(self, block: NDArray[np.uint64], row: int) -> Keys:
+        """Of rows uint64[n, width] of one generation, which are those from `row` on.
+
+        Raises:
+            DamagedError: those of a row that was erased are missing.
+        """
+        keys, starts = self.said(block)
+        erased = row + np.flatnonzero(block[:, FLAGS] & np.uint64(ERASED))
+        if len(erased):
+            table = keys.reshape(len(block), -1)
+            for rows, theirs in kept(self._store, self._shard, self._generation_of(row), int(erased[0])):
+                if rows[0] >= row + len(block):
+                    break
+                here = (rows >= row) & (rows < row + len(block))
+                table[rows[here] - row] = theirs[here]
+                erased = np.setdiff1d(erased, rows)
+            if len(erased):
+                raise _damaged(self._store, self._shard)
+        return keys, starts
+
+    def said(self, block: NDArray[np.uint64]) -> Keys:
+        """The same, of rows none of which was erased."""
+        texts, ids = (np.ascontiguousarray(block[:, at : at + 2]) for at in (TEXT, ID))
+        return self._hashes.keys(self._shape.signatures(block), texts, ids)
+
+
+def kept(store: Store, shard: int, generation: int, row: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+    """What was erased of a generation from about this row on: rows int64[n], ascending, and their keys uint64[n, k].
+
+    Raises:
+        DamagedError: it cannot be read.
+    """
+    for _, value in store.rows_of(ERASED_ROWS, shard, generation, row // PAGE * PAGE):
+        try:
+            n, k = _HEAD.unpack_from(value)
+            rows = np.frombuffer(value, np.int64, n, _HEAD.size)
+            keys = np.frombuffer(value, np.uint64, n * k, _HEAD.size + rows.nbytes)
+        except (struct.error, ValueError):
+            raise _damaged(store, shard) from None
+        yield rows, keys.reshape(n, k)
+
+
+def erased_of(store: Store, shard: int, generation: int, row: int = 0) -> NDArray[np.int64]:
+    """The rows of a generation from about this one on that were erased, ascending."""
+    return np.sort(np.concatenate([NONE, *(rows for rows, _ in kept(store, shard, generation, row))]))
+
+
+def keep(shard: int, generation: int, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> dict[bytes, bytes]:
+    """The value with the keys uint64[n, k] of rows of one page, at least one, ascending."""
+    value = b"".join((_HEAD.pack(*keys.shape), rows.tobytes(), keys.tobytes()))
+    return {rows_key(ERASED_ROWS, shard, generation, int(rows[0])): value}
+
+
+def _damaged(store: Store, shard: int) -> DamagedError:
+    return DamagedError(
+        f"{store.path}: the keys of rows of shard {shard} that were erased are damaged; restore the folder from a "
+        "backup"
+    )
