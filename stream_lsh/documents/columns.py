@@ -73,7 +73,8 @@ class Columns:
     ids: as JSON text (b'"abc"', b"17"). texts: all texts as UTF-8 ('surrogatepass'), ends: where each ends.
     times: ms since 1970, or NO_TIME. rejected: by place. sources: as JSON text, b"" for none; empty without a
     `source_field`. salts: uint64[n], equal where the values of the fields to match within are; empty without such.
-    deleted: the places of those that only say that their id is deleted.
+    deleted: the places of those that only say that their id is deleted. stamped: of those that have no time of their
+    own, but in `times` that of their record, which counts for log time and does not say which version is the newer one.
     """
 
     ids: list[bytes]
@@ -84,6 +85,7 @@ class Columns:
     sources: list[bytes] = field(default_factory=list)
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     deleted: list[int] = field(default_factory=list)
+    stamped: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -96,6 +98,7 @@ class Columns:
             self.ids[begin:end], self.texts[start:stop], self.ends[begin:end] - start, self.times[begin:end],
             {i - begin: why for i, why in self.rejected.items() if begin <= i < end}, self.sources[begin:end],
             self.salts[begin:end], [i - begin for i in self.deleted if begin <= i < end],
+            [i - begin for i in self.stamped if begin <= i < end],
         )  # fmt: skip
 
 

@@ -156,6 +156,11 @@ def marked(store: Store, shard: int, generations: Sequence[Place], dead: NDArray
     return values
 
 
+def dead_in(store: Store, shard: int, generation: int) -> int:
+    """How many rows of a generation are dead, by the store."""
+    return sum(int(_bits(value)[:, 0].sum()) for _, value in store.rows_of(DEAD, shard, generation))
+
+
 def _bits(marks: bytes) -> NDArray[np.uint8]:
     """Marks as bits [n, 2]."""
     return np.unpackbits(np.frombuffer(marks, np.uint8), bitorder="little").reshape(-1, 2)

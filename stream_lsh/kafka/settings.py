@@ -157,11 +157,6 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _embedded(self) -> KafkaSettings:
-        if self.window is not None and self.updates:
-            raise ValueError(
-                f"window = {self.window!r}: on Kafka not together with on_same_id = 'update' so far; leave one of them "
-                "out, or use stream-lsh dedup, which has both"
-            )
         if self.erase_hours != type(self).model_fields["erase_hours"].default:
             raise ValueError(
                 f"erase_hours = {self.erase_hours:g}: on Kafka nothing is erased before its generation goes; leave it "

@@ -10,7 +10,8 @@ Sections of a frame ("F", version 2) of n documents, little endian:
  7 sizes uint32[n]; 8 fingerprints uint64[n, 2]; 9 signatures [n, K] of one byte a component, or more with few rows
 10 texts: int64[t, 3], shard, documents and bytes of each compressed part; 11 places of the documents in the frame
    uint16; 12 ends of their texts uint32; 13 the compressed parts
-14 actions uint8[n]: 0 it is a document, 1 its id is deleted; empty if all are documents
+14 actions uint8[n], if ids are updated: 0 it is a document, 1 its id is deleted; and 2 more if its time is not its own,
+   but its record's; empty if all are 0
 
 Sections of a sequenced frame ("S", version 2):
  0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
@@ -47,8 +48,8 @@ ROW_BITS = 12
 MOST_ROWS = 1 << ROW_BITS
 """Documents of a frame: a document's number is the frame's offset << ROW_BITS | its row."""
 PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
-DELETE = 1
-"""An action: the id is deleted."""
+DELETE, STAMPED = 1, 2
+"""Bits of an action: the id is deleted; the time is the record's."""
 CONTINUES, STARTS, JUMPS = range(3)
 """Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
 
@@ -165,7 +166,8 @@ class Frame:
 
     segments int64[s, 4]: PARTITION, FROM, TO (positions, TO exclusive) and FIRST. sizes uint32[n]: 0 = nothing to
     compare. fingerprints uint64[n, 2], signatures [n, K]. texts: compressed, one list a shard. deleted: the rows of
-    those that only say that their id is deleted.
+    those that only say that their id is deleted. stamped: where ids are updated, those whose time is not their own and
+    says nothing of versions.
     Band keys are not carried: to compute them again (0.2 us) is cheaper than to send 8 bytes a band to every shard.
     """
 
@@ -176,6 +178,7 @@ class Frame:
     signatures: NDArray[np.unsignedinteger[Any]]
     texts: tuple[list[TextFrame], ...]
     deleted: NDArray[np.int64]
+    stamped: NDArray[np.int64]
 
     @classmethod
     def of(
@@ -187,13 +190,15 @@ class Frame:
         sizes[list(columns.rejected)] = 0
         texts = text_frames(settings, columns, sizes, owners(columns.ids, settings.shards))
         deleted = np.array([i for i in columns.deleted if i not in columns.rejected], np.int64)
-        return cls(segments, source, sizes, signed.fingerprints, signed.signatures, texts, deleted)
+        stamped = np.array(columns.stamped if settings.updates else [], np.int64)
+        return cls(segments, source, sizes, signed.fingerprints, signed.signatures, texts, deleted, stamped)
 
     def encode(self, settings: Settings) -> bytes:
         texts = [(shard, frame) for shard, frames in enumerate(self.texts) for frame in frames]
         heads = [(shard, len(frame.documents), len(frame.payload)) for shard, frame in texts]
-        actions = np.zeros(len(self.source) if len(self.deleted) else 0, np.uint8)
-        actions[self.deleted] = DELETE
+        actions = np.zeros(len(self.source) if len(self.deleted) or len(self.stamped) else 0, np.uint8)
+        actions[self.deleted] |= DELETE
+        actions[self.stamped] |= STAMPED
         return pack(
             b"F", VERSION, settings.fingerprint,
             [
@@ -218,15 +223,21 @@ class Frame:
         sizes, fingerprints, signatures, heads, documents, ends, payloads, acts = sections[columns:]
         n, k = len(source), settings.signing.signature_size
         kind = np.dtype(f"u{component_bytes(settings.signing.rows)}")
-        actions = column(acts, np.uint8, n if len(acts) else 0)
-        if int(actions.max(initial=0)) > DELETE:
-            raise FormatError("a frame has actions that only newer versions write: upgrade this worker")
+        actions = _actions(acts, n)
         return cls(
             column(sections[0], np.int64, width=4), source, column(sizes, np.uint32, n),
             column(fingerprints, np.uint64, n, 2), column(signatures, kind, n, k),
             _texts(column(heads, np.int64, width=3), documents, ends, payloads, settings.shards),
-            np.flatnonzero(actions),
+            np.flatnonzero(actions & DELETE), np.flatnonzero(actions & STAMPED),
         )  # fmt: skip
+
+
+def _actions(section: memoryview, n: int) -> NDArray[np.uint8]:
+    """Those of the n documents of a frame, or none."""
+    actions = column(section, np.uint8, n if len(section) else 0)
+    if int(actions.max(initial=0)) > DELETE | STAMPED:
+        raise FormatError("a frame has actions that only newer versions write: upgrade this worker")
+    return actions
 
 
 def _sections(data: bytes | memoryview, settings: Settings) -> list[memoryview]:
@@ -255,7 +266,8 @@ def _texts(
 
 class Places(NamedTuple):
     """What the sequencer looks at of a frame: its segments, and of its n documents partitions and offsets; times: where
-    there is a window, the event times int64[n] that count for log time, NO_TIME of what is rejected."""
+    there is a window, the event times int64[n] that count for log time, of documents and of deletions; NO_TIME of what
+    is rejected."""
 
     segments: NDArray[np.int64]
     partitions: NDArray[np.int32]
@@ -277,7 +289,9 @@ class Places(NamedTuple):
             times = column(sections[5], np.int64, n)
             if settings.max_ahead_ms is not None:
                 times = np.minimum(times, _facts(sections[6])["signed_at"] + settings.max_ahead_ms)
-            times = np.where(sizes > 0, times, NO_TIME)
+            counts = sizes > 0
+            counts[np.flatnonzero(_actions(sections[-1], n) & DELETE)] = True
+            times = np.where(counts, times, NO_TIME)
         return cls(segments, column(sections[1], np.int32, n), offsets, times)
 
 
@@ -413,6 +427,7 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     times = source.times.copy()
     if settings.updates and settings.time_field is None:  # the place in the log says which version is the newer one
         times[:] = NO_TIME
+    times[frame.stamped] = NO_TIME
     documents = batch_of(hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times)
     documents.words[:, SEQ] = sequenced.numbers(n)
     deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]

@@ -323,12 +323,12 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
 
 def slowly(records: list[Record]) -> list[Record]:
     """The same with four seconds from one to the next, up to now; some a little late, some absurd. Every third has no
-    time but its timestamp."""
+    time but its timestamp, and no tombstone has."""
     begin = time.time_ns() // 1_000_000 - STEP * len(records)
     out = []
     for i, record in enumerate(records):
-        stamp, value = begin + STEP * (i - i % 7), record.value or b""
-        if i % 3:
+        stamp, value = begin + STEP * (i - i % 7), record.value
+        if i % 3 and value is not None:
             ts = stamp + (10**10 if i % 50 == 49 else 0)
             value = value.replace(b"{", b'{"ts":%d,' % ts, 1)
         out.append(replace(record, timestamp=stamp, value=value))

@@ -14,12 +14,14 @@ import numpy as np
 import orjson
 from feeding import Record, Source
 from group_play import Teller
+from numpy.typing import NDArray
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.documents.columns import NO_TIME, Columns, Fields, Rejection
 from stream_lsh.documents.lines import parse_lines
+from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import DELETION, VALID
+from stream_lsh.index.layout import DELETION, TIME, VALID
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
@@ -100,7 +102,7 @@ def answers(
     teller = None
     if settings.groups:
         teller = Teller(folder / "groups", settings.source_field, rules, settings.window_ms)
-    index = Index(settings, folder, durable=False)
+    index = _Stamped(settings, folder, durable=False)
     try:
         for sequenced, frame in frames:
             n = len(frame.source)
@@ -113,6 +115,8 @@ def answers(
             columns = _parsed(settings, [records[source] for source in sources])
             seqs = sequenced.numbers(n)[rows]
             signed, clock = index.sign(columns), frame.source.signed_at
+            signed.documents.words[columns.stamped, TIME] = np.int64(NO_TIME).view(np.uint64)
+            index.times = columns.times
             matches = index.match(signed, seqs, count + np.arange(len(rows)), clock=clock)
             if index.window is not None:
                 assert sequenced.log is not None and index.window.now == sequenced.log[rows[-1]]
@@ -145,6 +149,19 @@ def answers(
             teller.close()
             expected.groups, expected.alerts = teller.events, teller.alerts
     return expected
+
+
+class _Stamped(Index):
+    """Its log time goes by times that are not all the documents' own."""
+
+    times: NDArray[np.int64]
+
+    def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
+        if self.window is None:
+            return super()._generations(batch, places, clock)
+        counts = batch.documents.what & np.uint8(VALID | DELETION) != 0
+        batch.documents.log[:], generations = self.window.enter(self.times, counts, places, clock)
+        return generations
 
 
 def _gone(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
@@ -186,8 +203,8 @@ def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
     found = parse_lines(b"".join(data), stops - lengths, stops, fields, rejected=without)
     if settings.window is None:
         return found
-    stamps = np.array([record.timestamp for record in records], np.int64)
-    return replace(found, times=np.where(found.times == NO_TIME, stamps, found.times))
+    stamps, stamped = np.array([record.timestamp for record in records], np.int64), found.times == NO_TIME
+    return replace(found, times=np.where(stamped, stamps, found.times), stamped=np.flatnonzero(stamped).tolist())
 
 
 def json_of(value: bytes | None) -> Any:

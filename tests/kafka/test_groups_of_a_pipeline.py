@@ -59,7 +59,9 @@ def shown(pipeline: Pipeline, *arguments: str) -> list[dict[str, Any]]:
 UPDATED = {"on_same_id": "update", "key_is_id": "string"}
 
 
-@pytest.mark.parametrize(("shards", "more"), [(1, {}), (3, {"window": "2m"}), (1, UPDATED)])
+@pytest.mark.parametrize(
+    ("shards", "more"), [(1, {}), (3, {"window": "2m"}), (1, UPDATED), (1, {**UPDATED, "window": "5m"})]
+)
 def test_groups_and_alerts_are_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, shards: int, more: dict[str, Any]
 ) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chaos import WINDOW, slowly
-from feeding import Record, records_of
+from feeding import Record, changing, records_of
 from harness import Pipeline, until
 from match_play import documents, log_ends
+from oracle import json_of
 
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.wire.changes import Change
@@ -21,22 +23,28 @@ FIRST, MORE = 4800, 500
 OLD = (("sign", "sequence", "judge", "forward"), "one")
 
 
-def records(partitions: int) -> list[Record]:
+UPDATES = {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
+
+
+def records(partitions: int, *, updates: bool) -> list[Record]:
     """480 in a window, a little out of order, some of them absurd; every third with no time but its timestamp."""
     given = documents(FIRST + 2 * MORE)
-    values = [b'{"id": %d, "title": "", "text": "%b"}' % (int(d.id), str(d.text).encode()) for d in given]
-    return slowly(records_of(values, partitions, 3))
+    values = [b'{"id": "%d", "title": "", "text": "%b"}' % (int(d.id), str(d.text).encode()) for d in given]
+    found = records_of(values, partitions, 3)
+    return slowly(changing(found, 3)[: len(found)] if updates else found)
 
 
-@pytest.mark.parametrize(("shards", "against"), [(1, "unique"), (3, "unique"), (2, "any")])
+@pytest.mark.parametrize(
+    ("shards", "against", "given"), [(1, "unique", {}), (3, "unique", {}), (2, "any", {}), (1, "unique", UPDATES)]
+)
 def test_the_changelog_is_as_long_as_what_lives(
-    broker: Any, prefix: str, tmp_path: Path, shards: int, against: str
+    broker: Any, prefix: str, tmp_path: Path, shards: int, against: str, given: dict[str, Any]
 ) -> None:
-    feed = records(2)
+    feed = records(2, updates=bool(given))
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=2, shards=shards, against=against, window=WINDOW,
         time_field="ts", decided_after=300, frame_documents=10, memory_documents=500, generation_documents=400,
-        session_timeout_ms=10_000,
+        session_timeout_ms=10_000, **given,
     ) as pipeline:  # fmt: skip
         pipeline.worker(*OLD, name="others")
         away = pipeline.worker(("match",), name="away")
@@ -72,7 +80,10 @@ def test_the_changelog_is_as_long_as_what_lives(
         pipeline.finish()
         assert "has left the window" in away.said(10**7) and "knows nothing of" not in away.said(10**7)
         until(lambda: all(now > before for (now, _), (before, _) in zip(begins(), begun, strict=True)))
-        assert len(pipeline.check().documents) == len(feed)
+        found = pipeline.check()
+        assert len(found.documents) == len(feed)
+        kinds = Counter(json_of(record.value)["kind"] for record in found.verdicts)
+        assert min(kinds["deleted"], kinds["outdated"]) > 20 or not given, kinds
         assert rows_left(pipeline) < FIRST
 
 

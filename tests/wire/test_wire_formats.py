@@ -296,9 +296,30 @@ def test_the_time_of_a_record_is_an_event_time_only_by_a_field() -> None:
     assert set(made.source.times.tolist()) == {5}
 
 
+def test_the_time_of_a_record_counts_for_log_time_but_does_not_say_which_version_is_newer() -> None:
+    """And that of a deletion counts, too, but not that of one that is refused."""
+    settings = Settings(on_same_id="update", time_field="ts", window="7d")
+    parsed = columns(
+        [Document("a", TEXTS[0], time=10**12), *(Document(id, deleted=True, time=10**12 + 7) for id in "bcd")]
+    )
+    parsed.rejected[2] = Rejection("too_large", "its headers")
+    for stamped in ([], [0], [1], [0, 1, 3]):
+        parsed.stamped[:] = stamped
+        source = Source(np.zeros(4, np.int32), np.arange(4), parsed.ids, parsed.times, 9)
+        data = Frame.of(SIGNER, settings, parsed, np.array([[0, 0, 4, 0]]), source).encode(settings)
+        assert Places.of(data, settings).times.tolist() == [10**12, 10**12 + 7, NO_TIME, 10**12 + 7]
+        frame = Frame.decode(data, settings)
+        assert (frame.deleted.tolist(), frame.stamped.tolist()) == ([1, 3], stamped)
+        place = Sequenced(9, 8, 70, KEY, None, memoryview(b""), log=np.zeros(4, np.int64))
+        batch = signed_batch(frame, place, settings, HASHES, SIGNER)
+        times = batch.documents.words[:, TIME].view(np.int64).tolist()
+        assert [i for i in (0, 1, 3) if times[i] == NO_TIME] == stamped
+        assert set(times) <= {10**12, 10**12 + 7, NO_TIME}
+
+
 def test_an_action_that_is_not_known_is_refused() -> None:
     sections: list[bytes | memoryview] = list(unpack(b"F", 2, CHANGING.fingerprint, changed_frame().encode(CHANGING)))
-    sections[-1] = bytes([0, 2, 0])
+    sections[-1] = bytes([0, 4, 0])
     with pytest.raises(FormatError, match="upgrade this worker"):
         Frame.decode(pack(b"F", 2, CHANGING.fingerprint, sections), CHANGING)
 

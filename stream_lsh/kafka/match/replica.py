@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError, ForeignError, FormatError, StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import parts
-from stream_lsh.index.dead import DEAD_ROWS, died, marked
+from stream_lsh.index.dead import DEAD_ROWS, dead_in, died, marked
 from stream_lsh.index.files import make_folder
 from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
@@ -264,6 +264,8 @@ class Replica:
         )  # fmt: skip
         if gone:
             manifest["generations"] = [item for item in known if item["number"] > gone[-1]]
+            if DEAD_ROWS in manifest:  # their marks go with the generations
+                manifest[DEAD_ROWS] -= sum(dead_in(self.store, self.number, number) for number in gone)
             ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
             values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
             self.store.write(values | self._facts(), ranges=ranges)
@@ -389,10 +391,12 @@ class Replica:
         values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DEAD)))
         self.count = shard.count
         late = (shard.late.block, shard.late.first, shard.late.second) if block else None
+        dead = died(local, self.store)
+        if seen is not None:  # a generation that nobody sees any more is still here, or not
+            dead = dead[dead >> 2 >= seen.first]
         change = Change(
             self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late,
-            died(local, self.store),
-            seen,
+            dead, seen,
         )  # fmt: skip
         deleted: list[bytes] = []
         kept = self._answered(change, deleted, {})

@@ -36,9 +36,9 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
     """The documents of n records, each in its place even when it is refused.
 
     The event time is that of `time_field`, else the record's own (NO_TIME if it has none in the years 1970 to 2199).
-    With a window it is the record's own where a document has none, too.
+    With a window it is the record's own where a document has none, too: it is `stamped`.
     Under `id_field` = LINE_ID the id is "topic:partition:offset". With `key_is_id` a record without a value deletes the
-    id that is its key; with a `time_field` it has no time.
+    id that is its key; with a `time_field` it has no time of its own.
     """
     values, rejected = _values(records, settings.max_document_bytes)
     columns = (_texts if settings.document_format == "text" else _objects)(records, values, rejected, settings)
@@ -64,12 +64,13 @@ def _objects(
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     columns = parse_lines(b"".join(values), starts, ends, fields_of(settings), rejected=rejected)
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
-    times = columns.times
+    times, stamped = columns.times, list[int]()
     if settings.time_field is None:
         times = _timestamps(records)
     elif settings.window is not None:
+        stamped = np.flatnonzero(times == NO_TIME).tolist()
         times = np.where(times == NO_TIME, _timestamps(records), times)
-    return replace(columns, ids=ids, times=times)
+    return replace(columns, ids=ids, times=times, stamped=stamped)
 
 
 def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, Headers]:

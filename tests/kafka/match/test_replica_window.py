@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from test_replica import DOCUMENTS, answer, change_of, frames, reply_of, verdict
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.index.dead import DEAD_ROWS, dead_in
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.index.index import Index
 from stream_lsh.index.logtime import LogTime, begun
@@ -44,6 +47,28 @@ def timed(number: int) -> Document:
 TIMED = [timed(number) for number in range(len(DOCUMENTS))]
 
 
+def changing() -> list[Document]:
+    """Documents of which many are replaced and deleted, also when they have left the window, by later and by earlier
+    versions; some changes have no time."""
+    chance, out = random.Random(4), list(TIMED)
+    for i in range(20, len(out)):
+        what, old, now = chance.random(), chance.choice(out[max(0, i - 220) : i]), 10**12 + i * STEP
+        time = chance.choice((None, now, now, now - 60 * STEP))
+        if what < 0.2:
+            out[i] = replace(out[i], id=old.id, time=time)
+        elif what < 0.4:
+            out[i] = Document(old.id, time=time, deleted=True)
+    return out
+
+
+UPDATES = {"on_same_id": "update", "time_field": "ts"}
+CHANGING = changing()
+
+
+def feed_of(settings: Settings) -> list[Document]:
+    return CHANGING if settings.updates else TIMED
+
+
 def settings_of(**given: object) -> Settings:
     return Settings(
         **{
@@ -60,7 +85,7 @@ def settings_of(**given: object) -> Settings:
 def sequenced(settings: Settings) -> list[bytes]:
     """Frames of these documents with the log times that a sequencer gives them."""
     out, time = [], LogTime()
-    for data in frames(settings, TIMED):
+    for data in frames(settings, feed_of(settings)):
         found = Sequenced.decode(data, settings)
         times = Places.of(found.frame, settings).times
         assert times is not None
@@ -77,7 +102,7 @@ def oracle(settings: Settings, log: list[bytes], folder: Path) -> bytes:
         found = Sequenced.decode(data, settings)
         source = Frame.decode(found.frame, settings).source
         chosen = np.flatnonzero(np.ones(len(source)) if found.accepted is None else found.accepted).tolist()
-        part = columns([TIMED[int(source.offsets[i])] for i in chosen])
+        part = columns([feed_of(settings)[int(source.offsets[i])] for i in chosen])
         seqs = found.numbers(len(source))[chosen]
         matches = index.match(index.sign(part), seqs, count + np.arange(len(chosen)))
         assert index.window is not None and found.log is not None
@@ -98,7 +123,7 @@ def generations(replica: Replica) -> list[int]:
 ANY = {"against": "any", "verify_matches": 0}
 
 
-@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 3}])
+@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 3}, UPDATES])
 def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, given: dict[str, object]) -> None:
     """And what has left the window leaves the disk."""
     settings = settings_of(**given)
@@ -108,6 +133,9 @@ def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, given: dict
         replica.activate()
     mine = verdicts([[reply_of(answer(replica, data)) for replica in replicas] for data in log], settings)
     assert mine == oracle(settings, log, tmp_path / "oracle")
+    kinds = Counter(json.loads(line)["kind"] for line in mine.splitlines() if b'"kind"' in line)
+    assert min(kinds[kind] for kind in ("deleted", "outdated")) > 5 or not settings.updates, kinds
+    assert not settings.updates or mine.count(b'"heir"') > 5
     for replica in replicas:
         replica.close()
         there = generations(replica)
@@ -117,7 +145,7 @@ def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, given: dict
         store.close()
 
 
-@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 2}])
+@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 2}, UPDATES])
 def test_whoever_takes_over_says_the_same_bytes(tmp_path: Path, given: dict[str, object]) -> None:
     """A copy that follows, a worker that begins with what is left of the changelog, each again and again; the changelog
     is as long as a window and what may be asked for."""
@@ -189,9 +217,10 @@ def test_a_changelog_that_has_lost_what_can_be_seen_is_no_window(tmp_path: Path)
     away.close()
 
 
-def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path) -> None:
-    """Rows in no file, too."""
-    settings = settings_of()
+@pytest.mark.parametrize("given", [{}, UPDATES])
+def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str, object]) -> None:
+    """Rows in no file, too, and what says that some were dead; how many are is what those are that are left."""
+    settings = settings_of(**given)
     log = sequenced(settings)
     source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     source.activate()
@@ -200,7 +229,13 @@ def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path) -> None:
     source.close()
     copy.close()
     store = Store(copy.folder / "db", read_only=True)
+    dead = sum(dead_in(store, 0, number) for number in store.generations())
+    assert (store.named("shard/0") or {}).get(DEAD_ROWS, 0) == dead
+    assert not settings.updates or 10 < dead < 200
     rows = {parts_of(key)[2] for key, _ in store.scan(b"r")}
     assert rows and min(rows) > 40 and len(rows) < 20
     assert set(store.generations()) == rows
     store.close()
+    again = Replica(settings, 0, copy.folder)
+    again.activate()
+    again.close()

@@ -118,6 +118,9 @@ def test_a_tombstone_deletes_the_id_that_is_its_key(
     )
     assert found.times.tolist() == [NO_TIME, 7_000_000, NO_TIME, NO_TIME]
     assert columns_of(records, KafkaSettings(**UPDATE, key_is_id=kind)).times.tolist() == [1_700_000_000_000] * 4
+    found = columns_of(records, KafkaSettings(**UPDATE, key_is_id=kind, time_field="ts", window="7d"))
+    assert found.times.tolist() == [1_700_000_000_000, 7_000_000, 1_700_000_000_000, 1_700_000_000_000]
+    assert found.stamped == [0, 2, 3] and found.part(1, 3).stamped == [1]
 
 
 def test_a_record_deletes_by_a_field_and_a_text_by_a_tombstone() -> None:
