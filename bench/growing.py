@@ -64,9 +64,9 @@ class Reporter:
     def commit(self, commit: Callable[..., None]) -> Callable[..., None]:
         """`Index.commit` with a clock."""
 
-        def clocked(*arguments: Any) -> None:
+        def clocked(*arguments: Any, **named: Any) -> None:
             start = time.perf_counter()
-            commit(*arguments)
+            commit(*arguments, **named)
             self._commit = max(self._commit, time.perf_counter() - start)
 
         return clocked

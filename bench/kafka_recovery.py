@@ -28,7 +28,7 @@ from bench.kafka_rig import PACKAGES, PATIENCE, Progress, Rig, Run, Worker, add_
 from bench.kafka_stages import AHEAD
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.tools.broker import free_port
-from stream_lsh.wire.frames import places
+from stream_lsh.wire.frames import Places
 from stream_lsh.wire.replies import head
 
 EXAMPLE = "python -m bench.kafka_recovery --documents 20000 --frame-documents 16 --out results"
@@ -228,7 +228,7 @@ async def prepare(run: Run, documents: Sequence[Post]) -> None:
 
     def sizes(found: Sequence[Any]) -> list[int]:
         """Documents of each frame that has any; the sequencer passes no others on."""
-        return [n for record in found if (n := len(places(record.value, settings)[2]))]
+        return [n for record in found if (n := len(Places.of(record.value, settings).offsets))]
 
     async with Progress(run, [topics.signatures, topics.matches]) as progress:
         frames = await progress.records(topics.signatures, lambda found: sum(sizes(found)) >= len(documents), 1)

@@ -24,7 +24,7 @@ from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import PACKAGES, Progress, Rig, Run, add_options, read_all, rig
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import largest_record
-from stream_lsh.wire.frames import Sequenced, places
+from stream_lsh.wire.frames import Places, Sequenced
 from stream_lsh.wire.replies import head
 
 EXAMPLE = "python -m bench.kafka_stages --documents 20000 --frame-documents 1000 16 --out results"
@@ -65,12 +65,12 @@ class Stages:
         settings, topics = self._run.settings, self._run.topics
         match stage:
             case "sign":
-                return topics.signatures, lambda record: float(len(places(record.value, settings)[2]))
+                return topics.signatures, lambda record: float(len(Places.of(record.value, settings).offsets))
             case "sequence":
 
                 def sequenced(record: ConsumerRecord) -> float:
                     frame = Sequenced.decode(record.value, settings).frame
-                    return len(places(frame, settings)[2]) / settings.shards
+                    return len(Places.of(frame, settings).offsets) / settings.shards
 
                 return topics.frames, sequenced
             case "match":
@@ -111,7 +111,7 @@ class Stages:
 async def capacity(rig: Rig, run: Run) -> dict[str, Any]:
     """What one partition takes: the frames that were signed, produced again into another topic, acks=all; and read."""
     values = [record.value for record in await read_all(run.settings, run.topics.signatures)]
-    documents = sum(len(places(value, run.settings)[2]) for value in values)
+    documents = sum(len(Places.of(value, run.settings).offsets) for value in values)
     name = f"{run.topics.prefix}.capacity"
     largest = largest_record(run.settings)
     await rig.topic(run.settings, name, 1, **{"max.message.bytes": str(largest)})
