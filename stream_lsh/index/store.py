@@ -58,6 +58,7 @@ class Store:
 
     Args:
         sync: writes are on the disk when they return. read_only: as it was committed last, beside whoever writes to it.
+        joint: ids and texts of a generation stand with all else, as revisions before have it; nothing is erased here.
 
     Raises:
         DamagedError: what it has stored is missing, cut off or changed.
@@ -65,8 +66,9 @@ class Store:
         message names the folder.
     """
 
-    def __init__(self, path: Path, *, sync: bool = True, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, sync: bool = True, read_only: bool = False, joint: bool = False) -> None:
         self.path = path
+        self._all_joint = joint
         self._sync = sync and not read_only
         self._read_only = read_only
         with plainly(path):
@@ -132,7 +134,8 @@ class Store:
             return passing
         kind, shard, generation, _ = _KEY.unpack(key)
         name = f"{_GENERATION}{generation}"
-        return name if kind not in _ALONE or name in self._joint else f"{name}-{_ALONE[kind]}-{shard}"
+        joint = self._all_joint or kind not in _ALONE or name in self._joint
+        return name if joint else f"{name}-{_ALONE[kind]}-{shard}"
 
     def _handle(self, key: bytes) -> ColumnFamily | None:
         name = self._family_of(key)

@@ -98,7 +98,7 @@ class Replica:
         self.folder = folder
         with plainly(folder):
             make_folder(folder)
-        self.store = Store(folder / "db", sync=False)  # what a power cut takes, the changelog brings back
+        self.store = Store(folder / "db", sync=False, joint=True)  # what a power cut takes, the changelog brings back
         try:
             facts = self._open_format()
             # Frames whose answers are kept, and the row after those of each: of the earlier ones at most this.
