@@ -24,8 +24,9 @@ from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import PACKAGES, Progress, Rig, Run, add_options, read_all, rig
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import largest_record
-from stream_lsh.wire.frames import Places, Sequenced
+from stream_lsh.wire.frames import Places
 from stream_lsh.wire.replies import head
+from stream_lsh.wire.sequenced import Sequenced
 
 EXAMPLE = "python -m bench.kafka_stages --documents 20000 --frame-documents 1000 16 --out results"
 STAGES = ("sign", "sequence", "match", "judge", "forward")

@@ -65,7 +65,8 @@ class Verdict:
         matches: best first; truncated: how many more there are.
         incomplete: how many things it was not compared with, although they might have matched.
         replaces: number of the version that was replaced or deleted; heir: id and number of the document that stands
-            for its group now.
+            for its group now. heirs: with several shards heirs are known later: group, id and number of each that
+            stands for its group from this document on.
     """
 
     id: str | int | None
@@ -82,6 +83,7 @@ class Verdict:
     verified: str
     replaces: int | None = None
     heir: tuple[str | int, int] | None = None
+    heirs: tuple[tuple[int, str | int, int], ...] = ()
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -358,6 +360,10 @@ class Deduplicator:
             verified=self.settings.verify,
             replaces=None if (replaces := int(judgement.replaces[i])) < 0 else replaces,
             heir=self._heir(judgement, i),
+            heirs=tuple(
+                (group, orjson.loads(self._index.id_of(shard, row)), seq)
+                for _, group, shard, row, seq in judgement.later[judgement.later[:, 0] == i].tolist()
+            ),
         )
 
     def _heir(self, judgement: Judgement, i: int) -> tuple[str | int, int] | None:

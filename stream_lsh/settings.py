@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding, choose
-from stream_lsh.text.settings import SigningSettings
+from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
+from stream_lsh.text.settings import SigningSettings, parse_shingles
 
-PREFIX = "STREAM_LSH_"
-_KAFKA = "stream_lsh.kafka.settings"  # by name, because it is made from this module
 STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
 # What an answer depends on: an index made with other values of these gives other answers.
 ANSWERS = (
@@ -186,8 +182,6 @@ class Settings(BaseSettings):
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
         if self.max_ahead is not None and self.window is None:
             raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
-        if self.updates and self.late:
-            raise ValueError("on_same_id = 'update' with against = 'unique' needs shards = 1 so far")
         if self.deleted_field is not None and not self.updates:
             raise ValueError(
                 "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
@@ -301,7 +295,7 @@ class Settings(BaseSettings):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise UsageError(_explain(error, values, sources, cls)) from None
+            raise UsageError(explain(error, values, sources, cls)) from None
         except ValueError as error:  # raised by `signing`
             raise UsageError(str(error)) from None
 
@@ -364,75 +358,9 @@ class Settings(BaseSettings):
         """
         sources: dict[str, str] = {}
         values: dict[str, Any] = dict(defaults or {})
-        file = _without_foreign(read_toml(config, "settings file"), cls) if config is not None else {}
-        for origin, found in ((f"{config}", file), ("environment", _environment(cls)), ("command line", given)):
+        file = without_foreign(read_toml(config, "settings file"), cls) if config is not None else {}
+        for origin, found in ((f"{config}", file), ("environment", environment(cls)), ("command line", given)):
             for name, value in found.items():
                 values[name] = value
                 sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
         return cls._made(values, sources)
-
-
-def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:
-    """`words:3`, `words:3/8`, `chars:9` -> kind, k, and k in scripts written without spaces (without /C: 8/3 of k)."""
-    if set_field is not None:
-        return "set", 1, 1
-    kind, _, size = shingles.partition(":")
-    k, _, continuous = size.partition("/")
-    if kind not in ("words", "chars") or not k.isdecimal() or (continuous and not continuous.isdecimal()):
-        raise ValueError(f"shingles: {shingles!r} is not words:K, words:K/C or chars:K (for example words:3)")
-    # Measured on news-zh: what 3 words are in English, about 8 characters are in Chinese.
-    result = kind, int(k), int(continuous) if continuous else max(1, (8 * int(k) + 1) // 3)
-    if not (1 <= result[1] <= 64 and 1 <= result[2] <= 64):
-        raise ValueError(f"shingles: {shingles!r} must have between 1 and 64 words or characters")
-    return result
-
-
-def is_secret(annotation: Any) -> bool:
-    """Whether a field holds a password: never shown, and no option of the command line."""
-    return SecretStr in (annotation, *get_args(annotation))
-
-
-def _environment(model: type[Settings]) -> dict[str, str]:
-    names = model.model_fields
-    return {name: os.environ[PREFIX + name.upper()] for name in names if os.environ.get(PREFIX + name.upper())}
-
-
-def _without_foreign(file: Mapping[str, Any], model: type[Settings]) -> dict[str, Any]:
-    """A file's settings without those that only Kafka's model knows, unless that is the one asked for."""
-    if file.keys() <= model.model_fields.keys():
-        return dict(file)
-    foreign = import_module(_KAFKA).KafkaSettings.model_fields.keys() - model.model_fields.keys()
-    return {name: value for name, value in file.items() if name not in foreign}
-
-
-def read_toml(path: Path, what: str) -> Mapping[str, Any]:
-    """What a file says; what: it is, for messages.
-
-    Raises:
-        UsageError: it cannot be read, or is not TOML.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{what} {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{what} {path} is not TOML: {error}") from None
-
-
-def _explain(
-    error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str], model: type[Settings]
-) -> str:
-    lines = []
-    for item in error.errors():
-        name = str(item["loc"][0]) if item["loc"] else ""
-        origin = f" (from {sources[name]})" if name in sources else ""
-        message = str(item["msg"]).removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            lines.append(f"{name}: there is no such setting{origin}; known are {', '.join(model.model_fields)}")
-        elif name in model.model_fields and is_secret(model.model_fields[name].annotation):
-            lines.append(f"{name}{origin}: {message}")
-        elif name:
-            lines.append(f"{name} = {values.get(name)!r}{origin}: {message}")
-        else:
-            lines.append(message)
-    return "; ".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,8 +26,11 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.stored import stored_settings
+from stream_lsh.documents.fields import id_of
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.serve.beside import delete as delete_beside
+from stream_lsh.serve.beside import is_served
 from stream_lsh.wording import count
 
 EXAMPLES = """
@@ -53,7 +55,8 @@ ID is an id of the feed. 17 is the number, '"17"' with quotes of its own the tex
 text is a text as it is. - reads ids from standard input, one a line. An id that is not there is no error.
 
 What they said is erased from the disk after --erase-hours, by whatever writes to the index then, or by the command
-erase. Nobody else may be writing to the index in DIR; a feed deletes by itself, with --deleted-field.""",
+erase. Where stream-lsh serve has the index in DIR it goes through that; nobody else may be writing to it. A feed
+deletes by itself, with --deleted-field.""",
 )
 @click.argument("ids", nargs=-1, metavar="ID ...")
 @with_options(
@@ -95,20 +98,37 @@ def delete(
     for name in (*SETTINGS, "config"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name.replace('_', '-')} is for Kafka, --state for an index on this machine: give one")
+    asked = there = 0
+    for many, found, lines in deletions(map(id_of, chosen(ids)), state, unique, groups, erase_hours):
+        asked, there = asked + many, there + found
+        click.echo(lines, nl=False)
+    if not quiet:
+        missing = f", {count(asked - there, 'id')} not there" if asked > there else ""
+        complain(f"{count(there, 'document')} deleted{missing}")
+
+
+def deletions(
+    ids: Iterator[str | int], state: Path, unique: str | None, groups: str | None, erase_hours: float | None
+) -> Iterator[tuple[int, int, bytes]]:
+    """Delete documents; as soon as some are: how many were asked for, how many were there, and the verdicts."""
     settings = stored_settings(state, **({} if erase_hours is None else {"erase_hours": erase_hours}))
+    if is_served(state):
+        for option, given in (("--unique", unique), ("--groups", groups), ("--erase-hours", erase_hours)):
+            if given is not None:
+                raise UsageError(
+                    f"{option}: a service has the index in {state}, and takes no such option; leave it out, or stop "
+                    "the service first"
+                )
+        for line in delete_beside(ids, state):
+            yield 1, b'"replaces":' in line, line
+        return
 
     # Here, because they take numba and RocksDB with them.
     from stream_lsh.embedded.deleting import delete as deleted
     from stream_lsh.judging.verdicts import verdict_lines
 
-    asked = there = 0
-    for judgement in deleted(map(id_of, chosen(ids)), state, unique, groups, settings.erase_hours):
-        asked += len(judgement.ids)
-        there += int((judgement.replaces >= 0).sum())
-        click.echo(verdict_lines(judgement), nl=False)
-    if not quiet:
-        missing = f", {count(asked - there, 'id')} not there" if asked > there else ""
-        complain(f"{count(there, 'document')} deleted{missing}")
+    for judgement in deleted(ids, state, unique, groups, settings.erase_hours):
+        yield len(judgement.ids), int((judgement.replaces >= 0).sum()), verdict_lines(judgement)
 
 
 def _send(context: click.Context, ids: Iterator[str | int], *, quiet: bool) -> None:
@@ -147,12 +167,3 @@ def chosen(ids: Iterable[str]) -> Iterator[str]:
                 raise InputError(f"standard input is not UTF-8: byte {error.start + 1} of line {number}") from None
             if text:
                 yield text
-
-
-def id_of(text: str) -> str | int:
-    """The id that is meant: what is a text or an integer as JSON, else the text as it is."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, str) or type(value) is int else text

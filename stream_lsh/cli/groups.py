@@ -135,12 +135,12 @@ def _folder(context: click.Context, state: Path | None) -> Iterator[Path]:
 
 
 def _show_one(state: Path, group: int, limit: int | None, plot: Path | None, *, lines: bool) -> None:
-    from stream_lsh.embedded.group_table import whole  # here, because it takes RocksDB with it
+    from stream_lsh.embedded.group_table import member_json, whole  # here, because it takes RocksDB with it
 
     with whole(state, group) as (row, members):
         if lines:
             for member in members:
-                click.echo(member_line(row, member))
+                click.echo(member_json(row, member))
         else:
             show_members(row, members, limit or SHOWN)
     if plot is not None:
@@ -154,27 +154,9 @@ def _show_table(state: Path, order: Order, since: int | None, limit: int | None,
     found = table(state, order, since, limit or (None if lines else SHOWN))
     if lines:
         for each in found:
-            click.echo(row_line(each))
+            click.echo(each.json)
     else:
         show(found)
-
-
-def row_line(row: Row) -> bytes:
-    """A row of the table as JSON."""
-    return row.group.json if row.grown is None else row.group.json[:-1] + b',"grown":%d}' % row.grown
-
-
-def member_line(group: Group, member: Member) -> bytes:
-    """A member as JSON."""
-    from stream_lsh.judging.groups import time_text
-
-    return b'{"group":%d,"id":%b,"seq":%d,"kind":"%b","similarity":%b,"time":%b,"source":%b%b%b}' % (
-        group.group, member.id, member.seq, member.kind.label.encode(),
-        b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time).encode(),
-        member.source or b"null",
-        b"" if member.went is None else b',"went":%d,"until":%b' % (member.went, time_text(member.until).encode()),
-        b',"representative":true' if stands(group, member) else b"",
-    )  # fmt: skip
 
 
 def show(found: Iterable[Row]) -> None:
@@ -215,13 +197,10 @@ def show_members(group: Group, members: Iterator[Member], limit: int) -> None:
         click.echo(f"{count(more, 'more member')}; --limit N shows the first N, --json all")
 
 
-def stands(group: Group, member: Member) -> bool:
-    """Whether a member is the representative of its group."""
-    return member.seq == group.seq and member.went is None
-
-
 def now(group: Group, member: Member) -> str:
     """What became of a member, if anything did."""
+    from stream_lsh.embedded.group_table import stands
+
     if member.went is not None:
         return f"went with {member.went}"
     return "stands for the group" if stands(group, member) else ""
@@ -247,7 +226,8 @@ def moment(time: int) -> str:
 
 
 def plain(text: bytes) -> str:
-    """What a JSON text says."""
+    """What a JSON text says; nothing if it is null."""
     import json
 
-    return str(json.loads(text)) if text else ""
+    said = json.loads(text) if text else None
+    return "" if said is None else str(said)

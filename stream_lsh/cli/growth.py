@@ -86,7 +86,7 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set(
             xlabel="event time (UTC)" if found.timed else "number in the log", ylabel="documents, and sources",
-            title=f"group {group.group}, for which {json.loads(group.id)} stands",
+            title=f"group {group.group}, for which {_name(group)} stands",
         )  # fmt: skip
         if found.timed:
             from matplotlib.dates import ConciseDateFormatter
@@ -94,3 +94,9 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
             formatter: Any = ConciseDateFormatter
             axes.xaxis.set_major_formatter(formatter(axes.xaxis.get_major_locator(), tz=UTC))
         axes.legend(loc="upper left", fontsize=8)
+
+
+def _name(group: Group) -> str:
+    """Of who stands for a group."""
+    found = json.loads(group.id)
+    return "nobody" if found is None else str(found)

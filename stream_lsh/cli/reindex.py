@@ -23,7 +23,7 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.progress import Speed, progress_display
-from stream_lsh.cli.tail import OUTPUTS
+from stream_lsh.cli.tail import FOLDED, OUTPUTS
 from stream_lsh.embedded.report import Progress
 from stream_lsh.embedded.signals import interruption
 from stream_lsh.kafka.run.logs import LEVELS
@@ -135,12 +135,13 @@ def _from_changelog(settings: KafkaSettings, new: KafkaSettings, quiet: bool) ->
 def switching(old: KafkaSettings, new: KafkaSettings, options: str) -> list[str]:
     """What to do at the end, line by line. options: the settings that were given, as a command line has them."""
     prefix = new.topic_prefix
+    outputs = [f"{prefix}.{name}" for name in OUTPUTS if new.groups or name not in FOLDED]
     return [
         f"  1. Start workers with the new prefix; they go on from here (this machine has the shards in "
         f"{new.data_folder}, others read them from the changelog):",
         f"     stream-lsh worker --topic-prefix {prefix} --documents-topic {new.documents_topic} "
         f"--data-folder {new.data_folder}{options}",
-        f"  2. Let consumers read {', '.join(f'{prefix}.{name}' for name in OUTPUTS)}.",
+        f"  2. Let consumers read {', '.join(outputs)}.",
         f"  3. Stop the workers of {old.topic_prefix}. Its topics can go, but not {new.documents_topic}.",
     ]
 

@@ -13,7 +13,8 @@ from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, settings_options, with_options
 from stream_lsh.kafka.settings import KafkaSettings
 
-OUTPUTS = ("pairs", "verdicts", "unique", "dead-letters", "groups", "alerts")
+FOLDED = ("groups", "alerts")  # where the workers have `groups`
+OUTPUTS = ("pairs", "verdicts", "unique", "dead-letters", *FOLDED)
 EXAMPLES = """
 stream-lsh tail pairs
 stream-lsh tail verdicts --from-beginning --limit 10

@@ -137,6 +137,15 @@ def key_json(document: dict[str, object], path: str) -> bytes | None:
         return None
 
 
+def id_of(text: str) -> str | int:
+    """The id that somebody means who writes it: what is a text or an integer as JSON, else the text as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, str) or type(value) is int else text
+
+
 def id_text(value: object) -> bytes:
     """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
     text = _scalar_text(value)

@@ -144,8 +144,7 @@ class _Parsed:
         size = gather_texts(buffer, spans, kinds, plan.first_text, status, out, text_ends)
         if self.line_ids is None:
             ids = [data[a:b] for a, b in zip(spans[:, 0, 0].tolist(), spans[:, 0, 1].tolist(), strict=True)]
-            for i in np.flatnonzero((kinds[:, 0] == ESCAPED) & (status == ACCEPTED)).tolist():
-                ids[i] = _canonical(ids[i])
+            _make_canonical(ids, (kinds[:, 0] == ESCAPED) & (status == ACCEPTED))
         else:
             ids = list(self.line_ids)
         sources = self._flat_sources(spans[:, plan.source], kinds[:, plan.source]) if plan.source >= 0 else []
@@ -174,8 +173,7 @@ class _Parsed:
             texts = [self.data[a:b] for a, b in spans[:, place].tolist()]
             for i in np.flatnonzero(kind == MISSING).tolist():
                 texts[i] = b"null"
-            for i in np.flatnonzero((kind == ESCAPED) & (status == ACCEPTED)).tolist():
-                texts[i] = _canonical(texts[i])
+            _make_canonical(texts, (kind == ESCAPED) & (status == ACCEPTED))
             odd = [i for i in np.flatnonzero(kind == OTHER).tolist() if texts[i] not in LITERALS.values()]
             status[odd] = LEFT
             status[np.fromiter(map(len, texts), np.int64, len(texts)) > MAX_WITHIN_BYTES] = LEFT
@@ -187,8 +185,7 @@ class _Parsed:
         said = (kinds == PLAIN) | (kinds == ESCAPED) | (kinds == INTEGER)
         begins, ends = (np.where(said, spans[:, side], 0).tolist() for side in (0, 1))
         sources = [self.data[a:b] for a, b in zip(begins, ends, strict=True)]
-        for i in np.flatnonzero(kinds == ESCAPED).tolist():
-            sources[i] = _canonical(sources[i])
+        _make_canonical(sources, kinds == ESCAPED)
         for i in np.flatnonzero(kinds == OTHER).tolist():
             if self.data[slice(*spans[i].tolist())] == b"-0":
                 sources[i] = b"0"
@@ -271,12 +268,13 @@ def _says_no(buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray
     return no
 
 
-def _canonical(id: bytes) -> bytes:
-    """The JSON text of a well-formed string id without needless escapes."""
-    try:
-        return orjson.dumps(orjson.loads(id))
-    except orjson.JSONDecodeError:
-        return json.dumps(json.loads(id)).encode("ascii")
+def _make_canonical(strings: list[bytes], which: NDArray[np.bool_]) -> None:
+    """Some well-formed JSON strings without needless escapes."""
+    for i in np.flatnonzero(which).tolist():
+        try:
+            strings[i] = orjson.dumps(orjson.loads(strings[i]))
+        except orjson.JSONDecodeError:
+            strings[i] = json.dumps(json.loads(strings[i])).encode("ascii")
 
 
 def _insert(texts: bytes, ends: NDArray[np.int64], read: dict[int, bytes]) -> tuple[bytes, NDArray[np.int64]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stream_lsh.documents.columns import Document, columns
+from stream_lsh.embedded.erasure import erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.sink import Sink, gone_lines
@@ -56,7 +57,8 @@ def delete(
             yield deleting.take(some)
         if outputs:
             deleting.finish()
-        index.erase(time.time())
+        sink.close()
+        erase_due(index, time.time())
 
 
 class _Deleting:
@@ -92,6 +94,7 @@ class _Deleting:
         self._commit()
 
     def _commit(self) -> None:
-        self._job |= {"outputs": self._sink.checkpoint(True), "time": int(time.time())}
+        now = int(time.time())
+        self._job |= {"outputs": self._sink.checkpoint(True, now), "time": now}
         more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
-        self._index.commit({"job": self._job, **more}, values, ranges, now=time.time())
+        self._index.commit({"job": self._job, **more}, values, ranges, now=now)

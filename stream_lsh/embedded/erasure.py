@@ -9,14 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_lsh.embedded.group_erasing import still_named
+from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.sink import SPOOL, STANDARD, Sink
 from stream_lsh.index.erased import erased_of
-from stream_lsh.index.erasing import DONE, waiting
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import DELETED, FLAGS
+from stream_lsh.index.layout import DELETED, FLAGS, GROUP, SEQ
 from stream_lsh.index.rows import NONE, RowFile, blank, unpacked
 from stream_lsh.index.store import ROWS, Store
 from stream_lsh.index.texts import Texts
+from stream_lsh.index.waiting import DONE, Version, waiting
 from stream_lsh.settings import Settings
 
 
@@ -49,6 +52,7 @@ def remains(
     erased = np.setdiff1d(erased_of(store, shard, generation), np.concatenate([NONE, *waits]))
     ids, texts = Ids(store, shard, lambda _: generation), Texts(store, shard, lambda _: generation)
     ids.forget(end)  # all are to be read
+    versions: list[Version] = []
     for row in erased[erased < end].tolist():
         if row - first < rows.flushed:
             block = rows.read(row - first, row - first + 1)
@@ -56,6 +60,8 @@ def remains(
             begin, value = store.holding(ROWS, shard, generation, row)
             block = unpacked(value)[row - begin : row - begin + 1]
         version = not int(block[0, FLAGS]) & DELETED
+        if version:
+            versions.append((int(block[0, GROUP]), int(block[0, SEQ])))
         found = [] if np.array_equal(block, blank(block, signature_at)) else ["row"]
         if version and ids.read(row) != b"null":
             found.append("id")
@@ -64,6 +70,8 @@ def remains(
         if found:
             what = " and ".join(found)
             yield f"row {row} of shard {shard} was erased, but its {what} can still be read in {store.path}"
+    if still_named(store, versions):
+        yield f"ids that were erased of shard {shard} can still be read in what {store.path} has of groups"
 
 
 def erase(state: Path, *, everything: bool = False) -> Erasure:
@@ -74,7 +82,26 @@ def erase(state: Path, *, everything: bool = False) -> Erasure:
     """
     index = Index(Settings(), state, now=time.time())
     try:
-        index.erase(float("inf") if everything else time.time())
+        opened(index, False, None)
+        erase_due(index, float("inf") if everything else time.time())
         return erasure(index.store)
     finally:
         index.close()
+
+
+def erase_due(index: Index, now: float) -> None:
+    """Erase all that is due from an index that is not fed now, and what an interrupted run has left in its folder."""
+    went, job = index.going(now), index.store.named("job")
+    if went is not None and job is not None:
+        known = job["outputs"]
+        paths = {place: place for place, output in known.items() if output["tail"]}
+        sink = Sink(paths, (), known, True, index.folder, index.settings.verify)
+        try:
+            sink.let_go(went)
+            known = sink.checkpoint(True, 0)
+        finally:
+            sink.close()
+        if known.get(STANDARD, {}).get("since", 0) <= went:
+            (index.folder / SPOOL).unlink(missing_ok=True)
+        index.commit({"job": {**job, "outputs": known}})
+    index.erase(now)

@@ -151,7 +151,7 @@ def dropped(store: Store, group: int) -> Iterator[Member]:
 def kept(store: Store, group: Group) -> Iterator[Member]:
     """What has stood for a group, in the order of the log; heirs, which were dropped at first, among them."""
     gone = departures(store, group.group)
-    for seq, id in sorted({**gone.kept, group.seq: group.id}.items()):
+    for seq, id in sorted({group.seq: group.id, **gone.kept}.items()):
         time, source = founder(store, seq)
         yield Member(seq, id, time, source, Kind.UNIQUE, None, *gone.of(seq))
 

@@ -15,7 +15,7 @@ from stream_lsh.embedded.information import reading
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import check_format
 from stream_lsh.index.store import Store
-from stream_lsh.judging.groups import Group
+from stream_lsh.judging.groups import Group, time_text
 
 Order = Literal["largest", "newest", "growing"]
 DAY = 24 * 3600 * 1000
@@ -28,6 +28,11 @@ class Row:
 
     group: Group
     grown: int | None
+
+    @property
+    def json(self) -> bytes:
+        """The row as a JSON object."""
+        return self.group.json if self.grown is None else self.group.json[:-1] + b',"grown":%d}' % self.grown
 
 
 def table(state: Path, order: Order = "largest", since: int | None = None, limit: int | None = None) -> list[Row]:
@@ -74,6 +79,22 @@ def _grown(store: Store, group: Group, after: int) -> int:
     return sum(member.time >= after and not member.update for member in dropped(store, group.group))
 
 
+def stands(group: Group, member: Member) -> bool:
+    """Whether a member is the representative of its group."""
+    return member.seq == group.seq and member.went is None
+
+
+def member_json(group: Group, member: Member) -> bytes:
+    """A member as a JSON object."""
+    return b'{"group":%d,"id":%b,"seq":%d,"kind":"%b","similarity":%b,"time":%b,"source":%b%b%b}' % (
+        group.group, member.id, member.seq, member.kind.label.encode(),
+        b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time).encode(),
+        member.source or b"null",
+        b"" if member.went is None else b',"went":%d,"until":%b' % (member.went, time_text(member.until).encode()),
+        b',"representative":true' if stands(group, member) else b"",
+    )  # fmt: skip
+
+
 @contextmanager
 def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
     """The row of a group, and all that has been a member of it, in order: who founded it first.
@@ -85,8 +106,8 @@ def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
         group = row(store, number) if number >= fact.get("ended", 0) else None
         if group is None:
             raise UsageError(
-                f"there is no group {number} in {state}: a group has the number (seq) of the document that founded it, "
-                "and there is one from its second member on, until a window ends it; stream-lsh groups lists them"
+                f"there is no group {number}: a group has the number (seq) of the document that founded it, and there "
+                "is one from its second member on, until a window ends it; stream-lsh groups lists them"
             )
         yield group, members(store, group)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_erasing import without_ids
 from stream_lsh.embedded.group_store import (
     FACT,
     MEMBER,
@@ -27,6 +28,7 @@ from stream_lsh.embedded.shelf import Shelf
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.index.store import Range, Store
+from stream_lsh.index.waiting import Version
 from stream_lsh.judging.ending import Ending
 from stream_lsh.judging.events import Change, Events
 from stream_lsh.judging.folding import fold
@@ -117,7 +119,8 @@ class Groups:
         """Who was dropped for a group, and who went."""
         came = events.changes <= Change.UPDATED
         self._join(judgement, events, came & (judgement.kinds[events.places] != Kind.UNIQUE), times, sources)
-        for event in np.flatnonzero(events.changes >= Change.UPDATED).tolist():
+        late = (events.changes == Change.INHERITED) & (judgement.heir_seqs[events.places] < 0)  # nobody goes with it
+        for event in np.flatnonzero((events.changes >= Change.UPDATED) & ~late).tolist():
             i, group = int(events.places[event]), events.groups[events.of[event]].group
             id = judgement.ids[i] if judgement.stood[i] else b""
             key = departure_key(group, int(judgement.replaces[i]))
@@ -136,6 +139,10 @@ class Groups:
         members["similarity"], members["kind"] = judgement.similarities[places], judgement.kinds[places]
         members["id"], members["source"] = lengths(ids), lengths(named)
         self._members.append((members, judgement.groups[places], ids, named))
+
+    def without_ids(self, versions: Sequence[Version]) -> tuple[dict[bytes, bytes], list[Range]]:
+        """What `group_erasing.without_ids` says, right after a commit."""
+        return without_ids(self._store, versions)
 
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
         """What the next commit has to write: a fact, values by key (None: it goes), and ranges of keys that go."""
@@ -205,4 +212,6 @@ def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | Non
             f"the groups of the index in {index.folder} have source_field = {fact['source_field']!r} "
             f"(now {source_field!r}); use that, leave it out, or use another folder"
         )
-    return Groups(index.store, index.settings.window_ms, fact)
+    groups = Groups(index.store, index.settings.window_ms, fact)
+    index.erases_beside(groups.without_ids)
+    return groups

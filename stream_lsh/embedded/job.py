@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import NO_TIME, Batch, Fields
+from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.groups import Groups, opened
@@ -30,7 +31,6 @@ from stream_lsh.settings import Settings
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
 COMMIT_DOCUMENTS = 16384  # most documents between commits: they are held in memory until then
-DEAD_LETTERS = "dead-letters.jsonl"
 
 _Item = tuple[Source, Batch, SignedBatch]
 
@@ -83,13 +83,13 @@ class Job:
         persistent = self._state is not None
         watched = "alerts" in self._outputs
         if not (folder / "db" / "CURRENT").exists():  # before an index is made
-            _check_times(self._settings)
+            check_times(self._settings)
             if watched:
                 check_fields(self._rules, self._settings.time_field, self._settings.source_field)
         index = Index(self._settings, folder, durable=persistent, now=time.time())
         with _closing(index):
             own = index.settings
-            _check_times(own)
+            check_times(own)
             job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
             groups = opened(index, watched or "groups" in self._outputs, self._settings.source_field)
             watch = watching(index, groups, self._rules) if watched and groups is not None else None
@@ -115,7 +115,7 @@ class Job:
         return summary
 
 
-def _check_times(settings: Settings) -> None:
+def check_times(settings: Settings) -> None:
     """Raise UsageError if there is a window, and no field that says the time."""
     if settings.window is not None and settings.time_field is None:
         raise UsageError(
@@ -162,8 +162,7 @@ class _Run:
         self._committed_seq = self._seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now
-        heirs = index.settings.on_same_id == "update" and index.settings.against == "unique"
-        self._places = Places(index) if heirs else None
+        self._places = Places(index)
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False
@@ -228,10 +227,8 @@ class _Run:
                 valid = signed.documents.what & np.uint8(VALID | DELETION) != 0
                 times = np.where(valid, batch.times, NO_TIME)
                 alerts = self._alerts.add(judgement, times, signed.documents.log, batch.sources, events)
-        if self._places is not None:
-            self._places.add(batch, found[0].row_of)
-        place_of = self._places.of if self._places is not None else None
-        reasons = self._sink.write(batch, judgement, events, alerts, place_of)
+        self._places.add(batch, found)
+        reasons = self._sink.write(batch, judgement, events, alerts, self._places.of)
         self._seq += len(batch)
         self._counts.add(judgement, reasons)
         source.reached = batch.position
@@ -245,20 +242,22 @@ class _Run:
         # If it is broken off (a second Ctrl-C, a full disk), only the disk knows how far it came: another commit would
         # speak of rows that are not there.
         self._torn = True
+        now = time.time()
+        if (went := self._index.going(now)) is not None:
+            self._sink.let_go(went)
         facts: dict[str, Any] = dict(fact for source in self._moved.values() if (fact := source.fact()))
         facts["job"] = {
             "next_seq": self._seq,
             "open": open,
             "done_in_job": self._resumed_from + self._counts.documents if open else 0,
-            "outputs": self._sink.checkpoint(self._sync),
-            "time": int(time.time()),
+            "outputs": self._sink.checkpoint(self._sync, int(now)),
+            "time": int(now),
         }
         more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
         if self._alerts is not None:
             more.update(self._alerts.take())
-        if self._places is not None:
-            values |= self._places.take()
-        self._index.commit({**facts, **more}, values, ranges, now=time.time())
+        values |= self._places.take()
+        self._index.commit({**facts, **more}, values, ranges, now=now)
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import lzma
 import os
 import select
@@ -25,18 +26,23 @@ FRAME_BYTES = 256 * 1024
 _END_BYTES = 64
 STANDARD_OUTPUT = 1
 
+End = tuple[int, str]
+"""So many bytes, and their hash."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutputState:
     """Where an output stands, to go on from after a crash.
 
     length: of the file in bytes; -1 if it can't be cut (a pipe, a terminal). tail: complete lines that are to go into
-    the next frame of a compressed file. end: the last bytes before `length`, to know the file again by.
+    the next frame of a compressed file. end: of the last bytes before `length`, to know the file again by; they may say
+    what is to be erased. since: when the first line of the tail was seen, seconds since 1970.
     """
 
     length: int
     tail: bytes = b""
-    end: bytes = b""
+    end: End = (0, "")
+    since: int = 0
 
 
 class Output:
@@ -49,6 +55,7 @@ class Output:
         self._length = length
         self._compress = compress
         self._tail = bytearray()
+        self._since: int | None = None
         self._end = _bytes_before(descriptor, length) if self._regular and length else b""
         self._closed = False
 
@@ -113,6 +120,7 @@ class Output:
             raise
         output = cls(name, descriptor, state.length, compressor(name))
         output._tail += state.tail
+        output._since = state.since if state.tail else None
         return output
 
     @classmethod
@@ -168,9 +176,12 @@ class Output:
             begin = end
         if begin:
             del self._tail[:begin]
+            self._since = None
 
-    def checkpoint(self, sync: bool) -> OutputState:
-        """The state to resume from. `sync`: the file is on the disk when this returns."""
+    def checkpoint(self, sync: bool, now: int = 0) -> OutputState:
+        """The state to resume from. `sync`: the file is on the disk when this returns. now: seconds since 1970."""
+        if self._tail and self._since is None:
+            self._since = now
         if not self._regular:
             # Nothing can be taken back from a pipe, so nothing may wait for a next time.
             self._write_tail()
@@ -180,7 +191,12 @@ class Output:
                 os.fsync(self._descriptor)
             except OSError as error:
                 raise _refused("write", self.name, error) from None
-        return OutputState(self._length, bytes(self._tail), self._end)
+        return OutputState(self._length, bytes(self._tail), end_of(self._end), self._since or 0)
+
+    def let_go(self, time: int) -> None:
+        """End the frame if lines wait in it that were there at this time already: they are erased here."""
+        if self._since is not None and self._since <= time:
+            self._write_tail()
 
     def finish(self) -> None:
         """Writes what is pending; the file is complete, though more may be added. An empty one gets an empty frame."""
@@ -198,6 +214,7 @@ class Output:
         if self._tail and self._compress is not None:
             self._write(self._compress(bytes(self._tail)))
             self._tail.clear()
+            self._since = None
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -231,6 +248,11 @@ class Output:
             os.ftruncate(self._descriptor, self._length + len(kept))
             os.lseek(self._descriptor, self._length + len(kept), os.SEEK_SET)
             self._account(kept)
+
+
+def end_of(data: bytes) -> End:
+    """What is known of the last bytes of a file."""
+    return len(data), hashlib.sha256(data).hexdigest() if data else ""
 
 
 def compressor(name: str) -> Callable[[bytes], bytes] | None:
@@ -294,7 +316,8 @@ def _check_length(name: str, descriptor: int, state: OutputState) -> None:
             f"{name} has {size} bytes, fewer than the {state.length} that the run to be continued has written: "
             "put the file back, or start with an empty state directory."
         )
-    if state.end and _bytes_before(descriptor, state.length)[-len(state.end) :] not in (state.end, b""):
+    size, _ = state.end
+    if size and (end := _bytes_before(descriptor, state.length)[-size:]) and end_of(end) != state.end:
         raise OutputError(
             f"{name} is not the file that the run to be continued has written (its bytes before {state.length} are "
             "others): put the file back, or start with an empty state directory."

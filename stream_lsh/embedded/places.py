@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
 
 from stream_lsh.documents.columns import Batch
 from stream_lsh.index import places
 from stream_lsh.index.index import Index
+from stream_lsh.index.matches import Matches
 
 
 class Places:
-    """The places of an index that is being written: lines and bytes in its inputs."""
+    """The places of an index that is being written: lines and bytes in its inputs; none where nobody has an heir."""
 
     def __init__(self, index: Index) -> None:
-        self._places = places.Places(index.shards[0], index.store)  # so far there is one where something goes
-        self.take = self._places.take
+        heirs = index.settings.updates and index.settings.against == "unique"
+        self._shards = [places.Places(shard, index.store) for shard in index.shards if heirs]
 
-    def add(self, batch: Batch, row_of: NDArray[np.int64]) -> None:
-        """Remember those documents of a batch that became rows (-1: none)."""
-        self._places.add(json.dumps(batch.input).encode(), row_of, batch.line_numbers, batch.offsets)
+    def add(self, batch: Batch, found: Sequence[Matches]) -> None:
+        """Remember those documents of a batch that became rows in some shard."""
+        name = json.dumps(batch.input).encode()
+        for mine, matches in zip(self._shards, found, strict=bool(self._shards)):
+            mine.add(name, matches.row_of, batch.line_numbers, batch.offsets)
 
-    def of(self, row: int) -> bytes | None:
-        """Where a row stood, as JSON; None if it came from no input."""
-        found = self._places.of(row)
+    def of(self, shard: int, row: int) -> bytes | None:
+        """Where a row of a shard stood, as JSON; None if it came from no input."""
+        found = self._shards[shard].of(row)
         return None if found is None else b'{"input":%b,"line":%d,"offset":%d}' % found
+
+    def take(self) -> dict[bytes, bytes]:
+        """The values that the next commit of the index has to write."""
+        return {key: value for mine in self._shards for key, value in mine.take().items()}

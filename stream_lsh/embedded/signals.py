@@ -121,8 +121,12 @@ class Signals:
         if len(self.came) > 1:
             self._second(number)
 
-    def run(self, work: Callable[[asyncio.Event, asyncio.Event], Awaitable[None]]) -> None:
-        """Run a coroutine, given the events that the first signal sets and the second one."""
+    def run(
+        self, work: Callable[[asyncio.Event, asyncio.Event], Awaitable[None]],
+        loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:  # fmt: skip
+        """Run a coroutine, given the events that the first signal sets and the second one; loop: makes the event loop,
+        None = asyncio's."""
         import asyncio  # here, because the command line needs this module before it shows its help
 
         async def worked() -> None:
@@ -138,7 +142,8 @@ class Signals:
             self.done = True
 
         self.done = False
-        asyncio.run(worked())
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(worked())
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import base64
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Batch
-from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct
+from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
+from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct, end_of
 from stream_lsh.errors import OutputError
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, reasons, verdict_lines
 
-PlaceOf = Callable[[int], bytes | None]
-"""Where in the inputs a row stood, as JSON; None if that is not known."""
+PlaceOf = Callable[[int, int], bytes | None]
+"""Where in the inputs a row of a shard stood, as JSON; None if that is not known."""
 
 STANDARD = "-"
 SPOOL = "standard-output"
@@ -54,7 +57,9 @@ class Sink:
         check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()}, inputs)
         self._known = dict(known)
         self._verified = verified
+        self._state = state
         self._spool: Output | None = None
+        self._copied: int | None = known.get(STANDARD, {}).get("since")  # since when there is a copy, if it says so
         self._outputs: dict[str, Output] = {}
         try:
             for name, path in paths.items():
@@ -80,8 +85,10 @@ class Sink:
             return Output.standard()
         path = state / SPOOL
         if before is None or before.length < 0:
-            self._spool = Output.create(path, overwrite=True)
+            self._spool, self._copied = Output.create(path, overwrite=True), None
             return Output.standard()
+        if not path.exists():  # it had what was to be erased
+            return Output.standard(before)
         self._spool = Output.resume(path, before)
         if os.fstat(STANDARD_OUTPUT).st_size == 0:
             output = Output.standard()
@@ -124,14 +131,29 @@ class Sink:
         if self._spool is not None and output is not self._spool and output.name == "standard output":
             self._spool.write(lines)
 
-    def checkpoint(self, sync: bool) -> dict[str, Any]:
-        """Where the outputs stand, for the index's next commit."""
+    def checkpoint(self, sync: bool, now: int) -> dict[str, Any]:
+        """Where the outputs stand, for the index's next commit; now: seconds since 1970."""
         for name, output in self._outputs.items():
-            kept = self._spool if self._spool is not None and self._places[name] == STANDARD else output
-            self._known[self._places[name]] = _packed(kept.checkpoint(sync))
+            place = self._places[name]
+            kept = self._spool if self._spool is not None and place == STANDARD else output
+            self._known[place] = _packed(kept.checkpoint(sync, now))
             if kept is not output:
+                self._copied = now if self._copied is None else self._copied
+                self._known[place]["since"] = self._copied
                 output.checkpoint(sync)
+            elif self._state is not None and place == _place(str(self._state / DEAD_LETTERS)):
+                del self._known[place]["end"]  # of which something may be erased
         return self._known
+
+    def let_go(self, time: int) -> None:
+        """Keep nothing in the state folder that was written by this time, seconds since 1970: it is to be erased. So
+        frames end, and there is no copy of standard output any more."""
+        for output in self._outputs.values():
+            output.let_go(time)
+        if self._spool is not None and self._copied is not None and self._copied <= time and self._state is not None:
+            self._spool.close()
+            self._spool = None
+            (self._state / SPOOL).unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Complete all files: nothing is pending any more."""
@@ -150,25 +172,35 @@ class Sink:
 
 def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf | None) -> bytes:
     """The bytes of what was kept, and before them the lines of what went."""
-    at = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
-    gone = judgement.gone
-    parts, done = [], 0
-    for i, end in zip(gone.tolist(), np.searchsorted(at, gone).tolist(), strict=True):
-        parts += [raw_lines(batch, at[done:end]), gone_line(judgement, i, place_of)]
+    at, parts, done = np.flatnonzero(judgement.kinds == Kind.UNIQUE), [], 0
+    for i, lines in groupby(gone(judgement, place_of), key=itemgetter(0)):
+        end = int(np.searchsorted(at, i))
+        parts += [raw_lines(batch, at[done:end]), *(line for _, line in lines)]
         done = end
     return b"".join([*parts, raw_lines(batch, at[done:])])
 
 
 def gone_lines(judgement: Judgement, place_of: PlaceOf | None) -> bytes:
     """The lines of what went."""
-    return b"".join([gone_line(judgement, i, place_of) for i in judgement.gone.tolist()])
+    return b"".join([line for _, line in gone(judgement, place_of)])
 
 
-def gone_line(judgement: Judgement, i: int, place_of: PlaceOf | None) -> bytes:
-    """That a kept document went with document i, who stands in its place, and where that one's line is."""
-    heir, row = judgement.heir(i), int(judgement.heirs[i, 1])
-    place = place_of(row) if heir and place_of is not None else None
-    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (judgement.ids[i], heir or b"null", place or b"null")
+def gone(judgement: Judgement, place_of: PlaceOf | None) -> list[tuple[int, bytes]]:
+    """The lines that documents of a batch have before their own: of heirs that others have left their places to before,
+    and of what went with them, if it is not there any more under its id, or has an heir."""
+    j = judgement
+    lines = [(i, _gone_line(j, b"null", (shard, row), place_of)) for i, _, shard, row, _ in j.later.tolist()]
+    for i in j.gone.tolist():
+        heir = tuple(j.heirs[i].tolist()) if j.heir_seqs[i] >= 0 else None
+        lines.append((i, _gone_line(j, j.ids[i], heir, place_of)))
+    return sorted(lines, key=itemgetter(0))
+
+
+def _gone_line(judgement: Judgement, id: bytes, heir: tuple[int, int] | None, place_of: PlaceOf | None) -> bytes:
+    """That a kept document went, who stands in its place, and where that one's line is."""
+    name = b"null" if heir is None else judgement.names.id_of(*heir)
+    place = None if heir is None or place_of is None else place_of(*heir)
+    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (id, name, place or b"null")
 
 
 def raw_lines(batch: Batch, at: NDArray[np.int64]) -> bytes:
@@ -192,17 +224,17 @@ def _place(path: str) -> str:
 
 def _packed(state: OutputState) -> dict[str, Any]:
     return {
-        "length": state.length,
-        "tail": base64.b64encode(state.tail).decode(),
-        "end": base64.b64encode(state.end).decode(),
-    }
+        "length": state.length, "tail": base64.b64encode(state.tail).decode(), "end": state.end, "since": state.since,
+    }  # fmt: skip
 
 
 def _unpacked(value: Any) -> OutputState | None:
     if value is None:
         return None
     try:
-        return OutputState(value["length"], base64.b64decode(value["tail"]), base64.b64decode(value["end"]))
+        end = value.get("end", (0, ""))
+        known = end_of(base64.b64decode(end)) if isinstance(end, str) else (int(end[0]), str(end[1]))  # str: of 0.1
+        return OutputState(value["length"], base64.b64decode(value["tail"]), known, value.get("since", 0))
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(
             f"the index's record of an output is damaged ({error}); start with an empty state folder"

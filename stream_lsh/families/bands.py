@@ -15,10 +15,26 @@ from stream_lsh.hashing.kernels import njit
 def _write_all(signatures, bands, rows, secret, out):  # type: ignore[no-untyped-def]
     for i in range(signatures.shape[0]):
         for band in range(bands):
-            key = secret ^ SEED_BAND ^ (np.uint64(band + 1) * SEED_COMPONENT)
+            key = _begin(band, secret)
             for row in range(band * rows, band * rows + rows):
                 key = fold_multiply(key ^ np.uint64(signatures[i, row]), SEED_MIX)
             out[i, band] = key
+
+
+@njit(inline="always")
+def _begin(band, secret):  # type: ignore[no-untyped-def]
+    return secret ^ SEED_BAND ^ (np.uint64(band + 1) * SEED_COMPONENT)
+
+
+@njit
+def key_of_band(words, at, band, rows, bits, secret):  # type: ignore[no-untyped-def]
+    """The key of one band of a signature, which begins at words[at] and has components of so many bits."""
+    lanes, key = 64 // bits, _begin(band, secret)
+    mask = np.uint64((1 << bits) - 1)
+    for row in range(band * rows, band * rows + rows):
+        component = words[at + row // lanes] >> np.uint64(row % lanes * bits) & mask
+        key = fold_multiply(key ^ component, SEED_MIX)
+    return key
 
 
 def band_keys(signatures: NDArray[Any], bands: int, rows: int, secret: np.uint64 | int = 0) -> NDArray[np.uint64]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.bits import popcount
 from stream_lsh.hashing.kernels import njit, read_at
-from stream_lsh.index.dead import DIED, LIVES, STANDS, mark_of
+from stream_lsh.index.dead import DIED, LIVES, STANDS, lasting_mark_of, mark_of
 from stream_lsh.index.layout import (
     COPY,
     FIRST_ROW,
@@ -15,6 +15,7 @@ from stream_lsh.index.layout import (
     FOLLOWER,
     FOLLOWS,
     ID,
+    MASK,
     OF,
     ROW_FILE,
     ROWS_AT,
@@ -40,8 +41,27 @@ def word(rows, row, column):  # type: ignore[no-untyped-def]
     """A word of a row."""
     if row >= rows.base:
         return rows.recent[row - rows.base, column]
-    _read_words(rows, row, column, _WORD)
-    return rows.read[0]
+    if column >= MASK:
+        _read_words(rows, row, column, _WORD)
+        return rows.read[0]
+    if row != rows.known:  # as a rule more words of it are asked for
+        _read_words(rows, row, _FIRST, MASK)
+        for k in range(MASK):
+            rows.begin[k] = rows.read[k]
+        rows.known = row
+    return rows.begin[column]
+
+
+@njit
+def copy_words(rows, row, column, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with words of a row."""
+    if row >= rows.base:
+        for k in range(len(out)):
+            out[k] = rows.recent[row - rows.base, column + k]
+    else:
+        _read_words(rows, row, column, np.int64(len(out)))
+        for k in range(len(out)):
+            out[k] = rows.read[k]
 
 
 @njit
@@ -146,18 +166,21 @@ def up_to(rows, n, out, most):  # type: ignore[no-untyped-def]
 
 @njit
 def living(rows, n, out):  # type: ignore[no-untyped-def]
-    """Of the n rows in `out` leave those that live, and in the place of one that stands for an heir the heir; their new
-    number."""
+    """Of the n rows in `out` leave those that are visible; their new number."""
     left = _FIRST
     for k in range(n):
-        row = out[k]
-        mark = mark_of(rows.dead, row)
-        if mark == DIED:
-            continue
-        if mark == STANDS:
-            row = np.int64(word(rows, row, OF))
-            if row < rows.seen or mark_of(rows.dead, row) != LIVES:
-                continue
-        out[left] = row
-        left += 1
+        if visible(rows, out[k]):
+            out[left] = out[k]
+            left += 1
     return left
+
+
+@njit
+def stands_for(rows, row):  # type: ignore[no-untyped-def]
+    """Who is met where this row is posted: the row itself, or the heir that it stands for; -1 if nobody is any more,
+    who is aside for the moment not among them."""
+    mark = lasting_mark_of(rows.dead, row)
+    if mark == STANDS:
+        row = np.int64(word(rows, row, OF))
+        mark = lasting_mark_of(rows.dead, row) if row >= rows.seen else DIED
+    return row if mark == LIVES else _UNKNOWN

@@ -10,12 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.candidates import ENTRIES, best, forget, gather, nominate, rank
-from stream_lsh.index.layout import VALID
-from stream_lsh.index.match import with_text
+from stream_lsh.index.access import agreement_with, same_hash
+from stream_lsh.index.candidates import best, forget, gather, nominate, rank
+from stream_lsh.index.layout import OWNED, TEXT, VALID
+from stream_lsh.index.match import newest_of_id, with_text
 from stream_lsh.index.memory import find
 from stream_lsh.index.sets import place_of
 from stream_lsh.index.verify import ruled_out
+from stream_lsh.index.work import AT_LEAST, NOBODY
 
 MOST = 4
 """Rows that are guessed for a document."""
@@ -27,7 +29,7 @@ def guess(start, stop, work, rows):  # type: ignore[no-untyped-def]
     """Rows, at most MOST for each of the documents [start, stop), that these are likely to be compared with and that
     are not at hand: in `rows`, which has room for them; their number. Nothing else is changed."""
     batch, scratch, n = work.batch, work.scratch, _FIRST
-    if len(scratch.out) < ENTRIES * work.limits.bucket:
+    if len(scratch.out) < AT_LEAST:
         return n
     for i in range(start, stop):
         if batch.what[i] & VALID:
@@ -41,11 +43,16 @@ def guess(start, stop, work, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
-    limits, scratch, sets = work.limits, work.scratch, work.sets
+    batch, limits, scratch, sets = work.batch, work.limits, work.scratch, work.sets
     scratch.candidates, scratch.old_first = _FIRST, False
-    kept = with_text(i, work) if limits.unique else np.int64(-1)
+    old = newest_of_id(i, work) if limits.update and batch.what[i] & OWNED else NOBODY
+    if old >= 0 and same_hash(work.rows, old, TEXT, batch, i):  # it is delivered again
+        return n
+    kept = with_text(i, work) if limits.unique else NOBODY
     if kept >= 0:
         nominate(kept, limits.full, scratch)
+    elif limits.unique and old >= 0 and _alike(i, old, work):  # nobody else who is like it was kept beside it
+        nominate(old, limits.likely, scratch)
     elif gather(i, work) < 0:
         return n
     else:
@@ -58,3 +65,11 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
             rows[n] = row
             n += 1
     return n
+
+
+@njit
+def _alike(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether document i is thought to be similar to a row."""
+    limits, signatures = work.limits, work.batch.signatures
+    agreement = agreement_with(work.rows, row, signatures, i * limits.signature, limits.head, limits.tops)
+    return agreement >= limits.likely

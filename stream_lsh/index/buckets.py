@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.kernels import half_at, njit, read_at, word_at
 from stream_lsh.index.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, LAST, POSTINGS, WORDS
-from stream_lsh.index.memory import empty, newest, oldest, posted, posting_key, since
+from stream_lsh.index.memory import BEHIND_ALL, empty, newest_before, oldest, posted, posting_key, since
 from stream_lsh.index.runs import filter_mask, filter_word
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "passing",
     "probe",
     "read",
+    "read_before",
 ]
 
 # What stands behind a row; under `unique`, behind the number of a group: its dropped members, and its heirs.
@@ -99,31 +100,32 @@ def _bound(runs, r, start, stop, posting, room):  # type: ignore[no-untyped-def]
 
 
 @njit
-def key_range(runs, r, key, row, room):  # type: ignore[no-untyped-def]
-    """Where the rows of `key` from `row` on begin and end among the postings of run r of the table; the position of
-    what is in `room`, or -1.
+def key_range(runs, r, key, row, end, room):  # type: ignore[no-untyped-def]
+    """Where the rows of `key` from `row` on and before `end` begin and end among the postings of run r of the table;
+    the position of what is in `room`, or -1.
 
     room: uint64[m], for what is read from the file: as a rule all that share the directory's entry, with one read.
     """
-    if row >= runs[r, LAST]:
+    if row >= runs[r, LAST] or end <= runs[r, FIRST]:
         return np.int64(0), np.int64(0), np.int64(-1)
     bits = np.uint64(runs[r, BITS])
     entry = np.int64(key >> (np.uint64(64) - bits))
     rest = (key << bits) & _HIGH
     least = rest + np.uint64(max(row - runs[r, FIRST], np.int64(0)))
+    wide = min(np.uint64(end - runs[r, FIRST]), _LOWEST)  # so far behind `rest` they end
     low = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry))
     high = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry + 4))
     if high - low > len(room):  # an entry with a bucket of very many postings
         start = _bound(runs, r, low, high, least, room)
-        if rest == _HIGH:
+        if rest + wide == 0:
             return start, high, np.int64(-1)
-        return start, _bound(runs, r, start, high, rest + _LOWEST, room), np.int64(-1)
+        return start, _bound(runs, r, start, high, rest + wide, room), np.int64(-1)
     _load(runs, r, low, high, room)
     start = np.int64(0)
     while start < high - low and room[start] < least:
         start += 1
     stop = start
-    while stop < high - low and room[stop] & _HIGH == rest:
+    while stop < high - low and room[stop] - rest < wide:
         stop += 1
     return low + start, low + stop, low
 
@@ -156,13 +158,21 @@ def read(key, slot, hits, at, runs, memory, row, limit, room, out):  # type: ign
 
     Returns their number, and whether there are more.
     """
+    return read_before(key, slot, hits, at, runs, memory, row, BEHIND_ALL, limit, room, out)
+
+
+@njit
+def read_before(key, slot, hits, at, runs, memory, row, end, limit, room, out):  # type: ignore[no-untyped-def]
+    """The same, of those before the row `end`."""
     there = since(memory, slot, key, row)
-    n = newest(memory, slot, key, min(limit, there), out)
+    if end < BEHIND_ALL:
+        there -= since(memory, slot, key, end)
+    n = newest_before(memory, slot, key, end, min(limit, there), out)
     if there > limit:
         return n, True
     for r in range(len(runs)):
         if hits[at, r >> 6] >> np.uint64(r & 63) & _ONE:
-            start, stop, loaded = key_range(runs, r, key, row, room)
+            start, stop, loaded = key_range(runs, r, key, row, end, room)
             if stop - start > limit - n:
                 return _rows_of(runs, r, stop - (limit - n), stop, loaded, room, out, n), True
             n = _rows_of(runs, r, start, stop, loaded, room, out, n)
@@ -175,7 +185,7 @@ def count(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-
     total = since(memory, slot, key, row)
     for r in range(len(runs)):
         if hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
-            start, stop, _ = key_range(runs, r, key, row, room)
+            start, stop, _ = key_range(runs, r, key, row, BEHIND_ALL, room)
             total += stop - start
     return total
 
@@ -187,7 +197,7 @@ def earliest(key, slot, hits, runs, memory, row, limit, room, out):  # type: ign
     n = np.int64(0)
     for r in range(len(runs) - 1, -1, -1):
         if n < limit and hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
-            start, stop, loaded = key_range(runs, r, key, row, room)
+            start, stop, loaded = key_range(runs, r, key, row, BEHIND_ALL, room)
             begin, n = n, _rows_of(runs, r, start, min(stop, start + limit - n), loaded, room, out, n)
             for k in range((n - begin) >> 1):
                 out[begin + k], out[n - 1 - k] = out[n - 1 - k], out[begin + k]

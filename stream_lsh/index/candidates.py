@@ -6,7 +6,8 @@ import numpy as np
 
 from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import agreement_with, equal, in_ring, living, name_of, note_of, up_to, visible
+from stream_lsh.index.access import agreement_with, equal, in_ring, living, name_of, note_of, stands_for, up_to, visible
+from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import COPIES, FOLLOWERS, count, earliest, empty, key_behind, nowhere, probe, read
 from stream_lsh.index.dead import any_dead
 from stream_lsh.index.layout import FOLLOWED, FOLLOWS
@@ -18,7 +19,7 @@ _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
 _AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
-ENTRIES = np.int64(16)  # so many times as many rows of a bucket are read where some are dead, or stand for others
+ENTRIES = np.int64(16)  # under `any` so many times as many rows of a bucket are read where some are not visible
 
 
 @njit(inline="always")
@@ -84,21 +85,24 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     first, row, entries = batch.starts[i], rows.seen, limits.bucket
     if not limits.unique and rows.guides < rows.seen:
         row, entries = rows.guides, ENTRIES * limits.bucket
-    if any_dead(rows.dead):
+    if not limits.unique and any_dead(rows.dead):
         entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
     for j in range(bands if limits.unique else bands + 1):  # the bucket of its text: known already, or like a band
         slot, at = scratch.slots[j], first + j
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
-        most = min(entries, len(scratch.met) - scratch.met_count)
-        n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+        most = min(entries, len(scratch.met) - scratch.met_count - 1)
+        if limits.unique and any_dead(rows.dead):
+            n, more = read_living(batch.keys[at], slot, batch.hits, at, most, work)
+        else:
+            n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
         if more and most < entries:
             return NOBODY
-        if limits.unique and any_dead(rows.dead):
-            n = living(rows, n, out)
-        n, further = up_to(rows, n, out, limits.bucket)
-        cut += more or further
+        if not limits.unique:
+            n, further = up_to(rows, n, out, limits.bucket)
+            more |= further
+        cut += more
         _meet(i, n, np.int64(j) if j < bands else NOBODY, work)
     if limits.unique:
         return cut
@@ -148,15 +152,38 @@ def gather_undecided(i, work):  # type: ignore[no-untyped-def]
     forget(scratch)
     scratch.old_first = True
     scratch.candidates = 0
+    entries = ENTRIES * limits.bucket if any_dead(work.rows.dead) else limits.bucket
     for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text, too
-        if len(scratch.out) - n < limits.bucket:
+        if len(scratch.out) - n < entries:
             return NOBODY
-        key, row = batch.keys[j], work.rows.seen
-        m, more = read_undecided(work.older, work.newer, key, row, limits.bucket, scratch.out[n:])
+        key, row, out = batch.keys[j], work.rows.seen, scratch.out[n:]
+        m, more = read_undecided(work.older, work.newer, key, row, entries, out)
+        if entries > limits.bucket:
+            m, further = _living_halves(m, limits.bucket, out, work.rows)
+            more |= further
         n += m
         cut += more
     _meet(i, n, NOBODY, work)
     return cut + _choose(limits, scratch)
+
+
+@njit
+def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
+    """Of the n undecided rows in `out`, the oldest first, leave those that live, and in the place of one that stands
+    for an heir the heir; if they are more than `limit`, half of them the oldest, half the newest. Returns their number,
+    and whether there are more."""
+    there = _FIRST
+    for k in range(n):
+        met = stands_for(rows, out[k])
+        if met >= 0 and met != rows.dead.aside:
+            out[there] = met
+            there += 1
+    if there <= limit:
+        return there, False
+    half = limit >> 1
+    for k in range(half):
+        out[limit - half + k] = out[there - half + k]
+    return limit, True
 
 
 @njit

@@ -2,8 +2,7 @@
 of two bits each, in memory as in the store, where a value has the marks of some rows of one generation. Whoever meets a
 thousand dead rows reads none of them: the mark says whether there is an heir behind it.
 
-Rows and postings of the dead stay until their generation goes: so what is read under a key, in whatever order it was
-written and merged, is a function of the log.
+Rows and postings of the dead stay until their generation goes; under `unique` nobody counts them.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Bytes, Number, Numbers2, Struct, Words
 from stream_lsh.index.store import DEAD, Store, parts_of, rows_key
+from stream_lsh.index.stretches import Stretches
 
 DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
+WENT = 6  # columns of a version that went
 CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
 LIVES, DIED, STANDS = np.uint64(0), np.uint64(1), np.uint64(3)  # it is met; it is not; its heir is, whose row it names
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
@@ -37,7 +38,8 @@ class Dead(Struct):
 
     changed: the chunks that were written to since the last commit. count: how many are dead of the rows that are there.
     aside: a row that counts as dead for the moment, -1 = none. went: the `gone` versions that died since then, to be
-    erased: row, the row by which it was met in its group or -1, and the number of rows there were.
+    erased: row, the row by which it was met in its group or -1, the number of rows there were, its number, its
+    group, 1 if its id was deleted. stretches: in the buckets that were read.
     """
 
     marks: Words
@@ -45,8 +47,9 @@ class Dead(Struct):
     first: Number
     count: Number
     aside: Number
-    went: Numbers2  # [room, 3]
+    went: Numbers2  # [room, WENT]
     gone: Number
+    stretches: Stretches
 
     @classmethod
     def of(cls, row: int) -> Self:
@@ -54,7 +57,7 @@ class Dead(Struct):
         none = np.empty(0, np.uint64), np.empty(0, np.uint8)
         return cls(
             marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE,
-            went=np.empty((0, 3), np.int64), gone=0,
+            went=np.empty((0, WENT), np.int64), gone=0, stretches=Stretches.of(),
         )  # fmt: skip
 
     def reach(self, row: int, oldest: int) -> None:
@@ -73,7 +76,7 @@ class Dead(Struct):
     def room_for(self, versions: int) -> None:
         """So many may die before the next commit."""
         if (least := int(self.gone) + versions) > len(self.went):
-            went = np.empty((2 * least, 3), np.int64)
+            went = np.empty((2 * least, WENT), np.int64)
             went[: self.gone] = self.went[: self.gone]
             self.went = went
 
@@ -182,8 +185,12 @@ def any_dead(dead):  # type: ignore[no-untyped-def]
 @njit
 def mark_of(dead, row):  # type: ignore[no-untyped-def]
     """LIVES, DIED or STANDS."""
-    if row == dead.aside:
-        return DIED
+    return DIED if row == dead.aside else lasting_mark_of(dead, row)
+
+
+@njit
+def lasting_mark_of(dead, row):  # type: ignore[no-untyped-def]
+    """The same, whoever is aside for the moment."""
     place = row - dead.first
     if place >> 5 >= len(dead.marks):
         return LIVES
@@ -200,8 +207,9 @@ def bury(dead, row, mark):  # type: ignore[no-untyped-def]
 
 
 @njit
-def leave(dead, row, met_by, rows):  # type: ignore[no-untyped-def]
+def leave(dead, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
     """A version dies: it is buried, and to be erased; there is room."""
     bury(dead, row, DIED)
     dead.went[dead.gone, 0], dead.went[dead.gone, 1], dead.went[dead.gone, 2] = row, met_by, rows
+    dead.went[dead.gone, 3], dead.went[dead.gone, 4], dead.went[dead.gone, 5] = seq, group, deleted
     dead.gone += 1

@@ -1,8 +1,7 @@
 """What is left of a version that was erased: a row without what its document said, and the keys it is posted under.
 
-Postings of the dead stay until their generation goes, as how many of a bucket are read is part of the rule. They are
-keyed hashes, which nobody makes of a blank row again, so they are values of the store: postings can be rebuilt from
-rows that were erased, too.
+Postings of the dead stay until their generation goes. They are keyed hashes, which nobody makes of a blank row again,
+so they are values of the store: postings can be rebuilt from rows that were erased, too.
 """
 
 from __future__ import annotations

@@ -8,16 +8,16 @@ with a commit. A round takes the versions of one page of rows that are due:
 2. Their rows in files are overwritten.
 3. Beside the work RocksDB writes the files with the values before anew.
 
-Before that, in rounds of their own, their ids are taken out of what is known of those that were dropped for them. When
-nothing is due any more, RocksDB's log and the latest rows are swept, and only then is it forgotten that these versions
-had to be erased: what a crash breaks off is done again.
+Before that, in rounds of their own, dead letters of ids that were deleted are erased, and their ids are taken out of
+what is known of those that were dropped for them. When nothing is due any more, RocksDB's log, the latest rows and what
+is known of groups are swept, and only then is it forgotten that these versions had to be erased: what a crash breaks
+off is done again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,45 +25,31 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
+from stream_lsh.documents.erased_letters import erase_letters
 from stream_lsh.index.erased import PAGE, erased_of, keep
 from stream_lsh.index.files import nobody_looking
 from stream_lsh.index.generation import Generation
-from stream_lsh.index.going import oldest_members
-from stream_lsh.index.layout import DELETED, DROPPED, FLAGS, GROUP, ID, OF
+from stream_lsh.index.going import dropped_for, oldest_members
+from stream_lsh.index.ids import BLOCK
+from stream_lsh.index.layout import DELETED, FLAGS, GROUP, ID
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import blank, flush_name, packed, unpacked
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store import ROWS, Store, name_key, rows_key
+from stream_lsh.index.store import ROWS, Range, Store, name_key, rows_key
 from stream_lsh.index.texts import FRAME_DOCUMENTS
+from stream_lsh.index.waiting import DONE, HEIR, NOBODY, Version, Waiting, facts_of, in_rows, of_fact, waiting
 
-WAITING = "erase/"  # and when it is due, shard, and rows there were: versions to be erased
-DONE = "erased"  # how many versions were
 MOST = 64  # texts' frames, and values of ids, that a round writes anew
+PAST = 256  # versions that a round takes whose generation has gone
+IDS = 4096  # whose dead letters are looked for at a time
 MEMBERS = 4096  # of a group that a round reads
-REACH = 1 << 19  # rows between the first and the last of which ids are written anew in a round
+REACH = 1 << 19  # rows behind the first of which ids are written anew in a round
 ROUNDS = 256  # after which there is a sweep, whatever is due still
-_FACT = 1024  # versions of a fact
-_NOBODY, _HEIR = -1, -2  # instead of the first row that may have been dropped for a version; _HEIR: a row of its own
+_LOOK = 4  # to look for members of a group costs as much as so many members
 
-
-@dataclass(slots=True, eq=False)
-class Waiting:
-    """Versions of a shard that are to be erased.
-
-    name: of the fact. since, due: seconds since 1970, when they went and when they are due. rows; begins, ends: between
-    which rows others may have been dropped for each, who have its id. left: what is to be done. versions: their number,
-    without rows that only stood for an heir.
-    """
-
-    name: str
-    due: int
-    shard: int
-    since: int
-    rows: NDArray[np.int64]
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    left: NDArray[np.bool_]
-    versions: int
+Beside = Callable[[Sequence[Version]], tuple[dict[bytes, bytes], list[Range]]]
+"""What a store knows of versions beside the index: values without their ids, and ranges of the keys that had them."""
 
 
 Patch = tuple[Shard, Generation, NDArray[np.int64], NDArray[np.uint64]]
@@ -74,20 +60,27 @@ class Erasing:
     """What is to be erased of an index that is being written.
 
     Args:
-        after: seconds after which a version is due. pool: a thread for what is done beside the work.
+        after: seconds after which a version is due. pool: a thread for what is done beside the work. id_field: where
+            dead letters have their ids.
+
+    Attributes:
+        beside: what else has ids of versions, None = nothing.
     """
 
     def __init__(
-        self, folder: Path, store: Store, shards: Sequence[Shard], after: int, pool: ThreadPoolExecutor
+        self, folder: Path, store: Store, shards: Sequence[Shard], after: int, pool: ThreadPoolExecutor, id_field: str
     ) -> None:
         self._folder = folder
+        self._id_field = id_field
         self._store = store
         self._shards = shards
         self._after = after
         self._pool = pool
+        self.beside: Beside | None = None
         self._waiting = list(waiting(store))
         self._patches: list[Patch] = []
-        self._beside: Future[None] | None = None
+        self._spans: list[Range] = []  # whose values are to be swept
+        self._running: Future[None] | None = None
         self._sweeping = False
         self._rounds = 0  # since the last sweep
 
@@ -96,19 +89,17 @@ class Erasing:
         facts: dict[str, Any] = {}
         for shard in self._shards:
             went = shard.rows.dead.took_leave()
-            if shard.limits.unique:  # under `any` others may be reached only through the dead
-                own = np.stack((went[:, 0], np.where(went[:, 1] < 0, _NOBODY, went[:, 1] + 1), went[:, 2]), axis=1)
-                if shard.limits.late or not shard.limits.update:  # there the ids stay
-                    own[:, 1] = _NOBODY
-                heirs = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]
-                all = np.concatenate((own, np.stack((heirs[:, 1], 0 * heirs[:, 1] + _HEIR, heirs[:, 2]), axis=1)))
-                all = all[np.argsort(all[:, 2], kind="stable")]
-                for at in range(0, len(all), _FACT):
-                    part, due = all[at : at + _FACT], int(now) + self._after
-                    name = f"{WAITING}{due:012d}/{shard.number}/{part[0, 2]}/{at}"
-                    facts[name] = [int(now), *part.T.tolist()]
-                    self._waiting.append(_of_fact(name, facts[name]))
+            # Under `any` others may be reached only through the dead; with several shards others know their ids, too.
+            if shard.limits.unique and not shard.limits.late:
+                named = shard.limits.update  # else the ids stay
+                for name, fact in facts_of(went, shard.number, int(now), self._after, named=named):
+                    facts[name] = fact
+                    self._waiting.append(of_fact(name, fact))
         return facts
+
+    def going(self, now: float) -> int | None:
+        """When the latest of the versions went that are erased from now on, None if none is due."""
+        return max((item.since for item in self._waiting if item.due <= now), default=None)
 
     def step(self, now: float) -> None:
         """Begin the next round, if the one before is over and something is due; after a commit.
@@ -116,21 +107,24 @@ class Erasing:
         Raises:
             OutputError: the disk is full, or refuses. StateError: likewise, or what is there is damaged.
         """
-        if self._beside is not None:
-            if not self._beside.done():
+        if self._running is not None:
+            if not self._running.done():
                 return
             self._take_over()
         self._write_patches()
         if self._patches:
             return
         due = [item for item in self._waiting if item.due <= now]
+        if self._letters([item for item in due if not item.told]):
+            return
         while self._rounds < ROUNDS and (item := next((item for item in due if item.left.any()), None)) is not None:
             if self._round(self._shards[item.shard], [other for other in due if other.shard == item.shard]):
                 self._rounds += 1
                 return
         if due:
             self._rounds, self._sweeping = 0, True
-            self._beside = self._pool.submit(self._store.sweep)
+            spans, self._spans = self._spans, []
+            self._running = self._pool.submit(self._store.sweep, spans)
 
     def run(self, now: float) -> None:
         """Erase all that is due."""
@@ -142,15 +136,15 @@ class Erasing:
 
     def finish(self) -> None:
         """Wait for what is done beside the work."""
-        if self._beside is not None:
-            self._beside.exception()
+        if self._running is not None:
+            self._running.exception()
             self._take_over()
 
     def _take_over(self) -> None:
-        beside, self._beside = self._beside, None
+        running, self._running = self._running, None
         with plainly(self._folder):
-            if beside is not None:
-                beside.result()
+            if running is not None:
+                running.result()
         if self._sweeping:
             self._sweeping = False
             gone = [item for item in self._waiting if not item.left.any()]
@@ -164,56 +158,81 @@ class Erasing:
     def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
         """A round with the first that is left, of entries of one shard; whether there was something to do."""
         first = shard.generations[0].first if shard.generations else shard.count
-        for item in due:  # their generation is not there any more
-            item.left &= item.rows >= first
+        past = [(item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < first)).tolist()]
+        if past:  # their generation is not there any more
+            self._write({}, self._nameless(past[:PAST]))
+            return True
         row = next((int(item.rows[item.left][0]) for item in due if item.left.any()), None)
         if row is None:
             return False
         begin, end = _page(shard, row)
+        if named := self._named(shard, in_rows(due, begin, end, named=True)):
+            self._write(shard.ids.without((), named))
+            return True
         chosen: list[tuple[Waiting, int]] = []
         frames: set[int] = set()
-        for other in due:
-            for at in np.flatnonzero(other.left & (other.rows >= begin) & (other.rows < end)).tolist():
-                if len(frames) == MOST:
-                    break
-                if other.begins[at] >= 0 and self._names(shard, other, at, alone=not chosen):
-                    if not chosen:
-                        return True
-                else:
-                    frames.add(int(other.rows[at]) // FRAME_DOCUMENTS)
-                    chosen.append((other, at))
-        rows = np.unique([int(other.rows[at]) for other, at in chosen])
-        for other, at in chosen:
-            other.left[at] = False
-        self._erase(shard, rows)
+        for item, at in in_rows(due, begin, end, named=False):
+            frame = int(item.rows[at]) // FRAME_DOCUMENTS
+            if len(frames) == MOST and frame not in frames:
+                break
+            frames.add(frame)
+            chosen.append((item, at))
+        if chosen:
+            self._erase(shard, np.unique([int(item.rows[at]) for item, at in chosen]), self._nameless(chosen))
         return True
 
-    def _names(self, shard: Shard, item: Waiting, at: int, *, alone: bool) -> bool:
-        """Take the id of a version out of what is known of those that were dropped for it, or of some of them, in a
-        round of its own (alone). Whether there are any; if not, the version itself can be erased."""
-        row, begin, end = (int(column[at]) for column in (item.rows, item.begins, item.ends))
-        (version,) = shard.stored(np.array([row]))
-        while begin >= 0:
-            found = _behind(shard, version[GROUP], begin)
-            members = found[found < end]
-            item.begins[at] = int(found[-1]) + 1 if len(members) == MEMBERS else _NOBODY
-            own = shard.stored(members)
-            mine = members[(own[:, OF] == version[ID]) & (own[:, FLAGS] & np.uint64(DROPPED) != 0)]
-            if len(mine):
-                if alone:
-                    last = _page(shard, int(mine[0]), REACH)[1]
-                    some = mine[: min(MOST, int(np.searchsorted(mine, last)))]
-                    if len(some) < len(mine):
-                        item.begins[at] = mine[len(some)]
-                    self._write(shard.ids.without((), some.tolist()))
-                else:
-                    item.begins[at] = begin
-                return True
-            begin = int(item.begins[at])
-        return False
+    def _letters(self, due: Sequence[Waiting]) -> bool:
+        """Erase the dead letters of the ids of some of these, if there are any letters."""
+        letters, ids = self._folder / DEAD_LETTERS, set[bytes]()
+        for item in due if letters.exists() and letters.stat().st_size else ():
+            shard = self._shards[item.shard]
+            first = shard.generations[0].first if shard.generations else shard.count
+            ids |= {shard.ids.read(row) for row in item.rows[item.deleted & (item.rows >= first)].tolist()}
+            item.told = True
+            if len(ids) >= IDS:
+                break
+        if ids - {b"null"}:
+            self._running = self._pool.submit(erase_letters, letters, ids - {b"null"}, self._id_field)
+        return self._running is not None
 
-    def _erase(self, shard: Shard, rows: NDArray[np.int64]) -> None:
-        """Erase rows of one page, ascending."""
+    def _nameless(self, chosen: Sequence[tuple[Waiting, int]]) -> dict[bytes, bytes]:
+        """These are being erased: what is known of them beside the index, without their ids."""
+        versions = set()
+        for item, at in chosen:
+            item.left[at] = False
+            if item.begins[at] != HEIR:
+                versions.add((int(item.groups[at]), int(item.seqs[at])))
+        if self.beside is None or not versions:
+            return {}
+        values, spans = self.beside(sorted(versions))
+        self._spans += spans
+        return values
+
+    def _named(self, shard: Shard, versions: Iterable[tuple[Waiting, int]]) -> list[int]:
+        """Rows that were dropped for some versions and have their ids, as many as a round writes; whose rows are all
+        named can be erased."""
+        named: list[int] = []
+        blocks: set[int] = set()
+        looked = 0
+        for item, at in versions:
+            (version,) = shard.stored(item.rows[at : at + 1])
+            while item.begins[at] >= 0:
+                if looked > MEMBERS or len(blocks) == MOST:
+                    return named
+                found = _behind(shard, version[GROUP], int(item.begins[at]))
+                members = found[found < item.ends[at]]
+                looked += len(found) + _LOOK
+                for member in members[dropped_for(version[ID], members, shard.rows)].tolist():
+                    if named and (member > named[0] + REACH or (len(blocks) == MOST and member // BLOCK not in blocks)):
+                        item.begins[at] = member
+                        return named
+                    named.append(member)
+                    blocks.add(member // BLOCK)
+                item.begins[at] = int(found[-1]) + 1 if len(members) == MEMBERS else NOBODY
+        return named
+
+    def _erase(self, shard: Shard, rows: NDArray[np.int64], more: dict[bytes, bytes]) -> None:
+        """Erase rows of one page, ascending; more: values that are written with theirs."""
         generation = next(g for g in reversed(shard.generations) if g.first <= rows[0])
         known = erased_of(self._store, shard.number, generation.number, int(rows[0]))
         block = shard.stored(rows)
@@ -237,21 +256,21 @@ class Erasing:
             places = rows[filed] - generation.first
             values |= self._checksums(shard, generation, np.union1d(known, rows) - generation.first, places)
             self._patches.append((shard, generation, places, block[filed]))
-        self._write(anew, values)
+        self._write(anew, values | more)
 
     def _in_store(self, shard: Shard, generation: Generation, rows: NDArray[np.int64]) -> dict[bytes, bytes]:
         """The values of the latest rows in which these are blank, as far as the store has them."""
-        values: dict[bytes, bytes] = {}
-        for row in rows.tolist():
-            found = self._store.before(ROWS, shard.number, generation.number, row)
-            if found is None:
-                continue
-            key = rows_key(ROWS, shard.number, generation.number, found[0])
-            block = unpacked(values.get(key, found[1])).copy()
-            if row - found[0] < len(block):
-                here = slice(row - found[0], row - found[0] + 1)
-                block[here] = blank(block[here], shard.shape.signature_at)
-                values[key] = packed(block)
+        values, at = dict[bytes, bytes](), 0
+        while at < len(rows):
+            found, stop = self._store.before(ROWS, shard.number, generation.number, int(rows[at])), at + 1
+            if found is not None:
+                block = unpacked(found[1]).copy()
+                here = rows[at : np.searchsorted(rows, found[0] + len(block))] - found[0]
+                if len(here):
+                    block[here] = blank(block[here], shard.shape.signature_at)
+                    values[rows_key(ROWS, shard.number, generation.number, found[0])] = packed(block)
+                    stop = at + len(here)
+            at = stop
         return values
 
     def _checksums(
@@ -271,10 +290,10 @@ class Erasing:
         """Write values, some of which are there already; RocksDB then writes the files of those anew."""
         keys = list(anew)
         self._store.settle(keys)
-        self._store.write(values or anew)
+        self._store.write(anew if values is None else values)
         self._store.settle(keys)
         self._write_patches()
-        self._beside = self._pool.submit(self._store.purge, keys)
+        self._running = self._pool.submit(self._store.purge, keys)
 
     def _write_patches(self) -> None:
         """Overwrite rows in files, unless somebody compares them with their checksums."""
@@ -287,24 +306,11 @@ class Erasing:
                     generation.rows.patch(places, rows)
 
 
-def waiting(store: Store) -> Iterator[Waiting]:
-    """What is to be erased of an index, what is due first at first."""
-    for name, fact in store.items(WAITING):
-        yield _of_fact(name, fact)
-
-
-def _of_fact(name: str, fact: Any) -> Waiting:
-    due, shard, _, _ = name.removeprefix(WAITING).split("/")
-    rows, begins, ends = (np.array(column, np.int64) for column in fact[1:])
-    versions = int((begins != _HEIR).sum())
-    return Waiting(name, int(due), int(shard), fact[0], rows, begins, ends, np.ones(len(rows), np.bool_), versions)
-
-
-def _page(shard: Shard, row: int, size: int = PAGE) -> tuple[int, int]:
+def _page(shard: Shard, row: int) -> tuple[int, int]:
     """The rows of the page that a row is in, and of its generation."""
     _, end = shard.generation_until(row)
     first = next(g.first for g in reversed(shard.generations) if g.first <= row)
-    return max(first, row // size * size), min(end, (row // size + 1) * size)
+    return max(first, row // PAGE * PAGE), min(end, (row // PAGE + 1) * PAGE)
 
 
 def _behind(shard: Shard, group: np.uint64, row: int) -> NDArray[np.int64]:

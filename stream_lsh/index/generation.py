@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_lsh.index.erased import Keyed
 from stream_lsh.index.files import looking, make_folder
-from stream_lsh.index.layout import CERTAIN, FLAGS
+from stream_lsh.index.layout import FLAGS
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Postings, Workers
 from stream_lsh.index.rows import RowFile, Shape
@@ -106,8 +106,8 @@ def post_rows(block: Any, first: int, begin: int, memory: Memory, keyed: Keyed, 
 
 def post_undecided_rows(block: Any, first: int, table: Memory, keyed: Keyed) -> None:
     """Post rows uint64[n, width] where the undecided ones are, which are those from `first` on of the shard."""
-    certain = (block[:, FLAGS] & np.uint64(CERTAIN) != 0).astype(np.uint8)
-    post_again(table, *keyed.keys(block, first), first, certain)
+    flags = (block[:, FLAGS] & np.uint64(0xFFFF)).astype(np.int64)
+    post_again(table, *keyed.keys(block, first), first, flags)
 
 
 def folder_of(state: Path, number: int) -> Path:

@@ -22,6 +22,7 @@ _COUNT = struct.Struct("<I")
 
 Named = tuple[bytes, bytes]
 """The id of a row, and of the first match that it had; b"" if it had none."""
+_Opened = tuple[int, bytes, NDArray[np.uint32], int]
 
 
 class Ids:
@@ -38,6 +39,7 @@ class Ids:
         self._base = 0  # row of the first id in `_recent`
         self._recent: list[Named] = []
         self._stored = lru_cache(CACHED)(self._read_stored)
+        self._opened: _Opened | None = None  # the value that was read last: rows are often asked for in their order
 
     def add(self, ids: Sequence[bytes], of: Sequence[bytes]) -> None:
         """Add the ids of the next rows, and of their first matches."""
@@ -69,19 +71,19 @@ class Ids:
     def without(self, rows: Collection[int], named: Collection[int]) -> dict[bytes, bytes]:
         """The values of the store without the ids of some rows, and without those that other rows were dropped for;
         they are committed."""
-        values, end, gone = {}, 0, set(rows)
+        anew, end, gone = dict[bytes, list[bytes]](), 0, set(rows)
         for row in sorted({*rows, *named}):
             if row >= self._base:
                 self._recent[row - self._base] = (b"null" if row in gone else self._recent[row - self._base][0]), b""
             if row >= end:
                 first, value, ends, body = self._open(row)
                 names, end = _taken_apart(value, ends, body), first + len(ends) // 2
-                key = rows_key(IDS, self._shard, self._generation_of(row), first)
+                anew[rows_key(IDS, self._shard, self._generation_of(row), first)] = names
             at = 2 * (row - first)
             names[at : at + 2] = b"null" if row in gone else names[at], b""
-            values[key] = _value(names)
         self._stored.cache_clear()
-        return values
+        self._opened = None
+        return {key: _value(names) for key, names in anew.items()}
 
     def forget(self, before: int) -> None:
         """Drop ids of rows before `before` from memory; they are in the store."""
@@ -116,8 +118,10 @@ class Ids:
             of = b"" if known is None else known.name_of(row)
         return name, of
 
-    def _open(self, row: int) -> tuple[int, bytes, NDArray[np.uint32], int]:
+    def _open(self, row: int) -> _Opened:
         """The value that holds a row's id: its first row, its bytes, the ids' ends and where the ids begin."""
+        if self._opened is not None and 0 <= row - self._opened[0] < len(self._opened[2]) // 2:
+            return self._opened
         first, value = self._store.holding(IDS, self._shard, self._generation_of(row), row)
         try:
             (n,) = _COUNT.unpack_from(value)
@@ -130,7 +134,8 @@ class Ids:
                 f"{self._store.path}: the ids from row {first} of shard {self._shard} are damaged; "
                 "restore the folder from a backup"
             )
-        return first, value, ends, body
+        self._opened = first, value, ends, body
+        return self._opened
 
 
 def _value(names: list[bytes]) -> bytes:

@@ -22,7 +22,7 @@ from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
-from stream_lsh.index.erasing import Erasing
+from stream_lsh.index.erasing import Beside, Erasing
 from stream_lsh.index.files import looking, make_folder, raise_limit
 from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
@@ -33,7 +33,7 @@ from stream_lsh.index.matching import Matching
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.settling import Fates, Settled, Settling
-from stream_lsh.index.shard import Shard
+from stream_lsh.index.shard import NO_NUMBERS, Shard
 from stream_lsh.index.store import Range, Store, name_key
 from stream_lsh.index.window import Window
 from stream_lsh.settings import Settings
@@ -51,7 +51,7 @@ class Index:
             to it. now: seconds since 1970, kept as the time of its making.
 
     Attributes:
-        settings: those of the index. window: what it remembers of the log; None = everything.
+        settings: those of the index. window: what it remembers of the log; None = everything. signer: of its texts.
 
     Raises:
         StateError: for other settings, another format, another process, damage; the message names the file and the
@@ -90,11 +90,11 @@ class Index:
             facts = self._facts(settings, now)
             self.settings = settings.of_index(facts["settings"], f"the index in {self.folder}")
             key = bytes.fromhex(facts["key"])
-            self._signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
+            self.signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
             self.shards = []
             for number in range(self.settings.shards):
                 shard = Shard(
-                    number, self.settings, store, self.folder, self._hashes, self._signer.shingle, self._workers
+                    number, self.settings, store, self.folder, self._hashes, self.signer.shingle, self._workers
                 )
                 self.shards.append(shard)
             self.window = Window(self.settings, store.named("window")) if self.settings.window else None
@@ -104,10 +104,13 @@ class Index:
             self._erasing = None
             if self._workers is not None:
                 after = round(3600 * self.settings.erase_hours)
-                self._erasing = Erasing(self.folder, store, self.shards, after, self._workers.deletes)
+                self._erasing = Erasing(
+                    self.folder, store, self.shards, after, self._workers.deletes, self.settings.id_field
+                )
             self._settling = Settling()
             if self.settings.late:
-                self._settling.restore(Fates.joined([shard.late.fates() for shard in self.shards]))
+                fates = Fates.joined([shard.late.fates() for shard in self.shards])
+                self._settling.restore(fates, store.named("settling"))
         except BaseException:
             self._release()
             raise
@@ -149,9 +152,17 @@ class Index:
         """The id of the first match that a row had, b"" if it had none."""
         return self.shards[shard].ids.named(row)[1]
 
+    def words(self, shard: int, row: int) -> NDArray[np.uint64]:
+        """The words of a row (`layout`)."""
+        return self.shards[shard].words(row)
+
+    def text(self, shard: int, row: int) -> bytes:
+        """The text of a row, UTF-8 ('surrogatepass'), where verify = "exact" keeps it."""
+        return bytes(self.shards[shard].texts.read([row], 1)[0])
+
     def sign(self, columns: Columns, *, want_texts: bool = True) -> SignedBatch:
         """A batch signed; may run beside `match` in another thread."""
-        return sign_batch(self._signer, self._hashes, self.settings, columns, want_texts=want_texts)
+        return sign_batch(self.signer, self._hashes, self.settings, columns, want_texts=want_texts)
 
     def match(
         self,
@@ -182,14 +193,20 @@ class Index:
         generations, block = self._generations(batch, places, clock), self.settings.block
         done: list[tuple[int, int, list[Matches]]] = []
         for generation, start, stop in parts(places, generations, block):
+            groups = NO_NUMBERS
             if block:
-                self._enter(int(places[start]) // block)
+                number = int(places[start]) // block
+                self._enter(number)
+                groups = self._settling.begin(number, (number - 1) * block)
             for shard in self.shards:
                 shard.begin(generation)
-            found = self._step([Matching(shard, batch) for shard in self.shards], start, stop)
+            rows = [shard.count for shard in self.shards]
+            found = self._step([Matching(shard, batch, groups=groups) for shard in self.shards], start, stop)
             named = None
             if block:
                 settled = self._settling.settle(found, start, stop, seqs, places)
+                for shard, row, before, after in zip(self.shards, rows, found, settled.found, strict=True):
+                    shard.late.appoint(row, np.isin(before.heirs[:, 2], after.heirs[:, 2]))
                 found, named = settled.found, self._names(settled, batch, seqs, start, stop)
             for shard, matches in zip(self.shards, found, strict=True):
                 shard.keep(matches, batch, start, stop, named)
@@ -206,13 +223,12 @@ class Index:
         ]
 
     def _check_deletes(self) -> None:
-        where, settings = f"nothing can be deleted from the index in {self.folder}, which has", self.settings
-        if settings.late:
+        settings = self.settings
+        if settings.on_same_id != "update" and (settings.against == "any" or settings.late):
             raise UsageError(
-                f"{where} against = unique and shards = {settings.shards}: so far that needs one with shards = 1"
+                f"nothing can be deleted from the index in {self.folder}, which has against = {settings.against}, "
+                f"shards = {settings.shards} and on_same_id = reject: that needs one with on_same_id = update"
             )
-        if settings.against == "any" and settings.on_same_id != "update":  # nor does it take an id again
-            raise UsageError(f"{where} against = any and on_same_id = reject: that needs one with on_same_id = update")
 
     def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
         """The generations that the documents of a batch belong to; with a window they get their log times, too."""
@@ -278,6 +294,20 @@ class Index:
             found = self._settling.settle(found, 0, len(batch), numbers, None).found
         return found
 
+    def look_up(self, ids: Sequence[bytes]) -> NDArray[np.int64]:
+        """Shard and row int64[n, 2] of the documents with these ids (as JSON text), -1 where there is none: those that
+        a document with the id would meet if it came next."""
+        n = len(ids)
+        batch = self.sign(Columns(list(ids), b"", np.zeros(n, np.int64), np.full(n, NO_TIME)), want_texts=False)
+        if self.window is not None:
+            batch.documents.log[:] = self.window.now
+        found = np.full((n, 2), -1, np.int64)
+        for shard in self.shards:
+            known = Matching(shard, batch, store=False).known()
+            there = np.flatnonzero(known >= 0)
+            found[there, 0], found[there, 1] = shard.number, known[there]
+        return found
+
     @property
     def pause(self) -> float:
         """Seconds that whoever feeds it should wait for every 1,000 documents, so that merges keep up."""
@@ -315,6 +345,8 @@ class Index:
             facts = {**facts, "window": self.window.facts}
         if self._erasing is not None:
             facts = {**facts, **self._erasing.enter(now)}
+        if self.settings.late and self.settings.updates:
+            facts = {**facts, "settling": self._settling.facts}
         values: dict[bytes, bytes | None] = {
             **more,
             **{name_key(name): orjson.dumps(value) for name, value in facts.items()},
@@ -364,10 +396,19 @@ class Index:
         finally:
             self._release()
 
-    def erase(self, now: float) -> None:
-        """Erase all that is due (seconds since 1970), which was committed."""
+    def erases_beside(self, beside: Beside) -> None:
+        """What is erased here has ids elsewhere in the store, too: they are taken out with it."""
         if self._erasing is not None:
-            self._erasing.run(now)
+            self._erasing.beside = beside
+
+    def going(self, now: float) -> int | None:
+        """When the latest of the versions went that are due (seconds since 1970), None if none is."""
+        return self._erasing.going(now) if self._erasing is not None else None
+
+    def erase(self, now: float, *, everything: bool = True) -> None:
+        """Erase what is due (seconds since 1970), which was committed; or else only begin the next round."""
+        if self._erasing is not None:
+            (self._erasing.run if everything else self._erasing.step)(now)
 
     def _write_manifest(self) -> None:
         """Let what the background threads have finished count."""

@@ -24,7 +24,7 @@ class Hashes:
     def __init__(self, signing: SigningSettings, key: bytes) -> None:
         self._signing = signing
         self._key = key_words(key)
-        self._bands = siphash128(b"bands", np.array([5]), self._key)[0, 0]
+        self.secret: np.uint64 = siphash128(b"bands", np.array([5]), self._key)[0, 0]
 
     def of_ids(self, ids: list[bytes]) -> NDArray[np.uint64]:
         """Hashes uint64[n, 2] of ids, given as JSON text."""
@@ -32,7 +32,7 @@ class Hashes:
 
     def keys(self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64]) -> Keys:
         """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id."""
-        bands = band_keys(signatures, self._signing.bands, self._signing.rows, self._bands)
+        bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)
         n, b = bands.shape
         keys = np.empty((n, b + 2), np.uint64)
         _lay_out(bands, texts, ids, keys)

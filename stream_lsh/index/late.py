@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.erased import Keyed
 from stream_lsh.index.generation import post_undecided_rows
-from stream_lsh.index.layout import FLAGS, GROUP, KIND_BITS, SEQ, SIMILARITY, Rows
+from stream_lsh.index.keys import Hashes
+from stream_lsh.index.layout import DELETED, FLAGS, GROUP, HEIR, KIND_BITS, NEAR, OF, SEQ, SIMILARITY, UNIQUE, Rows
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.settling import Fates
-from stream_lsh.index.told import tell
+from stream_lsh.index.told import Told, decide, tell
 from stream_lsh.settings import Settings
 
 
@@ -34,8 +36,10 @@ class Late:
     def __init__(self, settings: Settings, rows: Rows, known: dict[str, Any] | None, base: int) -> None:
         known = known or {"block": -1, "rows": [base, base]}
         self._rows = rows
+        self._size = settings.block
         self.block: int = known["block"]
-        self.older, self.newer = (Memory.of(max(1, settings.block * (settings.signing.bands + 2))) for _ in range(2))
+        most = settings.most_rows * settings.block * (settings.signing.bands + 2)
+        self.older, self.newer = (Memory.of(max(1, most)) for _ in range(2))
         for table, first in zip((self.older, self.newer), known["rows"], strict=True):
             table.begin(first)
 
@@ -69,13 +73,47 @@ class Late:
         """What became of undecided rows, see `told.tell`."""
         tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
+    def appoint(self, first: int, heirs: NDArray[np.bool_]) -> None:
+        """Which of those that may stand for a group, whose rows are the first from this one on, do so."""
+        rows = first - int(self._rows.base) + np.arange(len(heirs))
+        decide(self._rows.recent, rows, np.where(heirs, UNIQUE, NEAR))
+
+    def told(self, others: Fates, names: Sequence[bytes], heirs: NDArray[np.int64], hashes: Hashes) -> Told:
+        """What is told of the rows that are decided when the next block begins, see `Shard.tell`."""
+        base = int(self._rows.base)
+        waiting = self._rows.recent[self.first - base : self.second - base]
+        stand = waiting[:, FLAGS] & np.uint64(HEIR) != 0
+        rows, seqs = np.flatnonzero(~stand), waiting[:, SEQ].astype(np.int64)
+        place = np.searchsorted(seqs[rows], others.seq)
+        there = np.flatnonzero(seqs[rows][np.minimum(place, len(rows) - 1)] == others.seq) if len(rows) else place[:0]
+        left = np.flatnonzero(stand & ~np.isin(seqs, heirs))
+        found, rows = others.at(there), np.concatenate((rows[place[there]], left))
+        names, of = [*(names[i] for i in there.tolist()), *[b""] * len(left)], np.zeros(len(rows), np.uint64)
+        dropped = [i for i, name in enumerate(names) if name]
+        of[dropped] = hashes.of_ids([names[i] for i in dropped])[:, 0]
+        of[len(there) :] = waiting[left, OF]
+        kinds = np.concatenate((found.kind, np.full(len(left), NEAR)))
+        similarities = np.concatenate((found.similarity, np.zeros(len(left))))
+        groups = np.concatenate((found.group, waiting[left, GROUP].astype(np.int64)))
+        order = np.argsort(rows)
+        return Told(
+            self.first, self.second, self.first + rows[order], kinds[order], of[order], similarities[order],
+            groups[order], [names[i] for i in order.tolist()],
+        )  # fmt: skip
+
     def fates(self) -> Fates:
-        """What became of the undecided rows; their numbers are their places, as nothing else is known of these."""
+        """What became of the undecided rows; their numbers are their places, as nothing else is known of these,
+        those of heirs the blocks in which they are."""
         rows = self._rows
         waiting = rows.recent[self.first - int(rows.base) : int(rows.total) - int(rows.base)]
+        flags = waiting[:, FLAGS]
+        blocks = self.block - (self.first + np.arange(len(waiting)) < self.second)
+        places = np.where(flags & np.uint64(HEIR) != 0, blocks * self._size, waiting[:, SEQ].astype(np.int64))
+        documents = flags & np.uint64(DELETED) == 0
+        places, waiting = places[documents], waiting[documents]
         seqs, groups = (waiting[:, column].astype(np.int64) for column in (SEQ, GROUP))
         kinds = (waiting[:, FLAGS] >> KIND_BITS & np.uint64(0xFF)).astype(np.int64)
-        return Fates(seqs, seqs, kinds, np.ascontiguousarray(waiting[:, SIMILARITY]).view(np.float64), groups)
+        return Fates(seqs, places, kinds, np.ascontiguousarray(waiting[:, SIMILARITY]).view(np.float64), groups)
 
     def post_again(self, row: int, keyed: Keyed) -> None:
         """Post the rows in memory from `row` on again, as far as they are undecided."""

@@ -21,8 +21,9 @@ SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
 # DELETED: not a document, but that its id was deleted; TIME is the first event time that is not older, and it is posted
-# under the id. HEIR: it stands besides where a document is met that was dropped at first and is kept now. ERASED: it
-# is dead, and what it said of its id and text is not there any more (`erased`).
+# under the id. HEIR: it stands besides where a document is met that was dropped at first and is kept now; SEQ is that
+# document's where it is no deletion, too. ERASED: it is dead, and what it said of its id and text is not there any more
+# (`erased`).
 DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, HEIR, ERASED = _numbers(1, 2, 4, 8, 16, 32, 64)
 KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
@@ -45,10 +46,10 @@ COLUMNS = 8
 # for is not there any more: that one's id is not said again. MORE: matches that are not listed; of those decided late,
 # what was not compared of the undecided. INCOMPLETE: what was not compared. REPLACES: number of the version that went,
 # or -1; STOOD: whether it was kept; HEIR_OF, HEIR_SEQ: row and number of who was posted in its place, or -1; LEFT: the
-# group that it was in.
+# group that it was in; LIKE: whether the new version is similar to it, so that it may take its place.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
-REPLACES, STOOD, HEIR_OF, HEIR_SEQ, LEFT = _numbers(9, 10, 11, 12, 13)
-RESULTS = 14
+REPLACES, STOOD, HEIR_OF, HEIR_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
+RESULTS = 15
 WENT = int(RESULTS - REPLACES)  # columns of a version that went
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
@@ -83,7 +84,8 @@ class Rows(Struct):
     """The shard's rows: those before `base` in the generations' files, later ones in memory; and the heads (the first
     words of the signatures) of the latest ones in a ring, from row `kept` on as far as they are not overwritten.
 
-    total: number of rows of all generations. read: scratch, what is read of a row in a file. notes: what is known of
+    total: number of rows of all generations. read: scratch, what is read of a row in a file. begin: the words before
+    MASK of the row in a file that was asked for last, which is `known`. notes: what is known of
     the rows in the ring, FOLLOWS and FOLLOWED. seen: the first row that the document at hand sees; log time never goes
     back, so it sees all after it. guides: the first row of its generation, behind which others may stand that are seen.
     """
@@ -95,6 +97,8 @@ class Rows(Struct):
     signature_at: Number  # word of a row at which its signature begins
     log_at: Number  # that of its log time, where there is a window
     read: Words
+    begin: Words
+    known: Number
     kept: Number
     ring: Words  # [h * w]
     notes: Bytes  # [h]
@@ -131,6 +135,10 @@ class Limits(Struct):
     head: Number  # words of a head
     signature: Number  # words of a signature: S
     components: Number  # K
+    bits: Number  # of a component
+    bands: Number
+    rows: Number  # components of a band
+    secret: Unsigned  # of the bands' keys
     padding: Number  # components that signatures have more, so as to fill words; all equal
     accident: Real  # probability that two components are equal by accident
     tops: Unsigned  # the highest bit of each component in a word

@@ -10,8 +10,8 @@ from stream_lsh.index.work import EVERYTHING
 from stream_lsh.settings import Settings
 
 
-def limits_of(settings: Settings, shape: Shape) -> Limits:
-    """What the kernel compares with.
+def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
+    """What the kernel compares with. secret: of the bands' keys.
 
     A candidate is discarded below t - 4 sigma. Disagreement of signatures is a metric: who agrees with a follower on as
     much as a candidate must, agrees with the follower's leader on at least `expand`.
@@ -47,6 +47,10 @@ def limits_of(settings: Settings, shape: Shape) -> Limits:
         head=shape.head_words,
         signature=shape.signature_words,
         components=size,
+        bits=bits,
+        bands=settings.signing.bands,
+        rows=settings.signing.rows,
+        secret=secret,
         padding=shape.signature_words * lanes - size,
         accident=2.0**-bits,
         tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(lanes))),

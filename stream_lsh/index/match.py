@@ -20,11 +20,12 @@ import numpy as np
 
 from stream_lsh.hashing.bits import float_of
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.access import agreement_with, living, same_hash, see, word
+from stream_lsh.index.access import agreement_with, same_hash, see, word
+from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import empty, nowhere, read
-from stream_lsh.index.candidates import ENTRIES, forget, gather, gather_undecided, leader, nominate, rank
+from stream_lsh.index.candidates import forget, gather, gather_undecided, leader, nominate, rank
 from stream_lsh.index.dead import any_dead
-from stream_lsh.index.going import HEIRS_AMONG, delete, older, replace, stands, was_deleted, went_since
+from stream_lsh.index.going import delete, older, replace, stands, was_deleted, went_since
 from stream_lsh.index.layout import (
     DELETION,
     EXACT,
@@ -54,13 +55,13 @@ from stream_lsh.index.layout import (
     VALID,
     WENT_SINCE,
 )
-from stream_lsh.index.memory import find
+from stream_lsh.index.memory import find, newest, since
 from stream_lsh.index.storing import store
-from stream_lsh.index.undecided import read_undecided
 from stream_lsh.index.verify import verify
-from stream_lsh.index.work import DONE, NO_ROOM, NOBODY
+from stream_lsh.index.work import AT_LEAST, DONE, HEIR_STANDS, NO_ROOM, NOBODY
 
 _FIRST = np.int64(0)
+_SAME_TEXT = np.int64(64)  # kept ones with one text that are looked at
 
 
 @njit
@@ -69,10 +70,14 @@ def match(start, stop, work):  # type: ignore[no-untyped-def]
 
     Returns the position reached, and why no further: DONE if all of them are done. Called again from there, it goes on.
     """
-    for i in range(start, stop):
+    i = start
+    while i < stop:
         code = _judge(i, work)
+        if code == HEIR_STANDS:
+            continue
         if code != DONE:
             return i, code
+        i += 1
     return stop, DONE
 
 
@@ -93,10 +98,10 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     if what & DELETION and not (what & OWNED and work.limits.store):
         return DONE
     changing = any_dead(work.rows.dead) or work.limits.update or what & DELETION
-    if changing and work.limits.unique and len(scratch.out) < max(HEIRS_AMONG, ENTRIES * work.limits.bucket):
+    if changing and work.limits.unique and len(scratch.out) < AT_LEAST:
         return NO_ROOM
     if what & OWNED:
-        old = _newest(i, work)
+        old = newest_of_id(i, work)
         if what & DELETION:
             return delete(i, old, work)
         if old >= 0 and _answered(i, old, work):
@@ -106,14 +111,14 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     columns[i, STATUS] = NEW
     before, work.rows.dead.aside = results.found, old
     code, original, follows = _compare(i, work)
-    if old >= 0 and code == DONE and work.limits.unique and columns[i, OLDEST] < 0:
+    if old >= 0 and code == DONE and work.limits.unique and original < 0:
         code, stays = _stays(i, old, work)
     work.rows.dead.aside = NOBODY
     if old >= 0 and code == DONE and work.limits.store:
         code = replace(i, old, stays, work)
     if code == DONE:
         if work.limits.unique:
-            of = columns[i, OLDEST] if stays < 0 else stays
+            of = columns[i, OLDEST] if stays < 0 or work.limits.late else stays
             columns[i, GROUP_OF] = np.int64(word(work.rows, of, GROUP) if of >= 0 else batch.words[i, SEQ])
         if work.limits.store and what & OWNED:
             store(i, original, follows, work)
@@ -124,16 +129,33 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _newest(i, work):  # type: ignore[no-untyped-def]
+def newest_of_id(i, work):  # type: ignore[no-untyped-def]
     """The newest row with the id of document i, or -1."""
     place, row, n = work.batch.starts[i + 1] - work.batch.starts[i] - 1, NOBODY, np.int64(1)
+    if work.limits.late:
+        row = _undecided_with_id(i, work.newer, work)
+        if row < 0:
+            row = _undecided_with_id(i, work.older, work)
+        if row >= 0:
+            return row
     if _under(i, place, n, work):  # an id that was updated again and again has many rows; more than one key, nobody
         row = _same(i, ID, n, work)
         if row < 0:
             row = _same(i, ID, _under(i, place, np.int64(len(work.scratch.out)), work), work)
-    if row < 0 and work.limits.late:
-        row = _undecided_with_id(i, work)
     return row
+
+
+@njit
+def look_up(start, stop, work):  # type: ignore[no-untyped-def]
+    """The rows of the documents that have the ids of the documents [start, stop), in KNOWN; -1 where there is none."""
+    batch, columns = work.batch, work.results.columns
+    for i in range(start, stop):
+        if work.limits.window:
+            see(work.rows, batch.log[i] - work.limits.window)
+        place = batch.starts[i + 1] - batch.starts[i] - 1
+        work.scratch.slots[place] = find(work.memory, batch.keys[batch.starts[i] + place])
+        row = newest_of_id(i, work)
+        columns[i, KNOWN] = NOBODY if row >= 0 and was_deleted(work.rows, row) else row
 
 
 @njit
@@ -143,8 +165,9 @@ def with_text(i, work):  # type: ignore[no-untyped-def]
     rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
     if not any_dead(rows.dead):
         return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
-    oldest = NOBODY
-    for k in range(living(rows, _under(i, place, ENTRIES * work.limits.bucket, work), out)):
+    at, oldest = work.batch.starts[i] + place, NOBODY
+    n, _ = read_living(work.batch.keys[at], work.scratch.slots[place], work.batch.hits, at, _SAME_TEXT, work)
+    for k in range(n):
         if same_hash(rows, out[k], TEXT, work.batch, i) and (oldest < 0 or out[k] < oldest):
             oldest = out[k]
     return oldest
@@ -180,19 +203,21 @@ def _answered(i, row, work):  # type: ignore[no-untyped-def]
 @njit
 def _stays(i, old, work):  # type: ignore[no-untyped-def]
     """Whether document i, which nothing matches, is similar to the version that it replaces, and that one was kept:
-    DONE or what is missing, and that version or -1."""
-    limits, signatures = work.limits, work.batch.signatures
-    if stands(old, work) < 0:
+    DONE or what is missing, and that version or -1. With several shards others say whether it was kept, and whether
+    anything matches."""
+    limits, signatures, results = work.limits, work.batch.signatures, work.results
+    if not limits.late and stands(old, work) < 0:
         return DONE, NOBODY
     if agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
         return DONE, NOBODY  # nor does anybody match whom it must not match within
-    columns, found = work.results.columns, work.results.found
-    incomplete, work.scratch.candidates = columns[i, INCOMPLETE], 0
+    columns, found, similarity = results.columns, results.found, results.similarity[i]
+    kind, oldest, number, more = columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE]
+    work.scratch.candidates, work.scratch.old_first = 0, False
     nominate(old, limits.likely, work.scratch)
     code, _, _ = verify(i, work)
-    similar = columns[i, OLDEST] >= 0
-    _begin(i, found, work)
-    columns[i, INCOMPLETE] = incomplete
+    similar = results.found > found
+    columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE] = kind, oldest, number, more
+    results.found, results.similarity[i] = found, similarity
     return code, old if similar else NOBODY
 
 
@@ -253,11 +278,15 @@ def _under(i, place, most, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _undecided_with_id(i, work):  # type: ignore[no-untyped-def]
-    """The undecided row with the document's id, or -1."""
+def _undecided_with_id(i, segment, work):  # type: ignore[no-untyped-def]
+    """The newest undecided row of a block with the document's id, or -1."""
     out, key = work.scratch.out, work.batch.keys[work.batch.starts[i + 1] - 1]
-    n, _ = read_undecided(work.older, work.newer, key, work.rows.seen, np.int64(len(out)), out)
-    return _same(i, ID, n, work)
+    slot = find(segment, key)
+    there = since(segment, slot, key, work.rows.seen)
+    row = _same(i, ID, newest(segment, slot, key, min(there, np.int64(1)), out), work)
+    if row < 0 and there > 1:
+        row = _same(i, ID, newest(segment, slot, key, min(there, np.int64(len(out))), out), work)
+    return row
 
 
 @njit

@@ -11,13 +11,14 @@ from stream_lsh.index.ahead import MOST, guess
 from stream_lsh.index.batch import Sets as Own
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.buckets import passing
+from stream_lsh.index.going import inherit
 from stream_lsh.index.keys import ends_of
-from stream_lsh.index.layout import DELETION, REPLACES
-from stream_lsh.index.match import match
+from stream_lsh.index.layout import DELETION, KNOWN, REPLACES
+from stream_lsh.index.match import look_up, match
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.sets import keep_all, similarities
-from stream_lsh.index.shard import Shard, power_of_two
-from stream_lsh.index.work import FULL, HEIR_STANDS, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
+from stream_lsh.index.shard import NO_NUMBERS, Shard, power_of_two
+from stream_lsh.index.work import AT_LEAST, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 GUESSED = 256  # documents for which they are read ahead
@@ -31,26 +32,35 @@ class Matching:
     """A batch on its way through a shard.
 
     Args:
-        store: whether what is new becomes a row. known: whether ids are looked up.
+        store: whether what is new becomes a row. known: whether ids are looked up. groups: those that are to be told
+        who may stand for them, as a block begins with the first document.
     """
 
-    def __init__(self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True) -> None:
+    def __init__(
+        self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True,
+        groups: NDArray[np.int64] = NO_NUMBERS,
+    ) -> None:  # fmt: skip
         self._shard = shard
         self._batch = batch
         self._documents = batch.owned_by(shard.number) if known else batch.documents
         self._limits = shard.limits.replaced(store=store)
         self._results = Results.of(len(batch), max(256, len(batch)))
         self._guessed = 0  # what the documents before this one will ask for
-        self._first, self._stored = shard.count, np.empty(2 * len(batch), np.int64)  # rows that come of it
+        self._groups, self._heirs = groups, np.empty((0, 4), np.int64)
+        self._first = shard.count
+        self._stored = np.empty(2 * len(batch) + len(groups), np.int64)  # documents of the rows that come of it
 
     def run(self, start: int, stop: int) -> None:
         """Match the documents [start, stop), after those before them."""
         compiling.wait()
         shard, results = self._shard, self._results
+        shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store and (self._limits.update or (self._documents.what & DELETION).any()):
-            shard.make_room_for_the_dead(stop - start)
+            shard.make_room_for_the_dead(stop - start + len(self._groups))
         self._documents.hits = passing(self._documents.keys, shard.table)
         self._at_hand(self._batch.shingles.known())
+        if len(self._groups):
+            self._inherit(start)
         work = self._work()
         while start < stop:
             try:
@@ -69,8 +79,20 @@ class Matching:
                 work = self._work()
             elif code == FULL:
                 results.enlarge()
-            elif code == HEIR_STANDS:
-                shard.post_last()
+
+    def _inherit(self, start: int) -> None:
+        """Add a row for each who may stand for one of the groups."""
+        shard, groups, found = self._shard, self._groups.copy(), np.empty((len(self._groups), 2), np.int64)
+        n = inherit(start, groups, found, self._work(int(AT_LEAST)))
+        shard.post_heirs(self._first)
+        self._heirs = np.column_stack((np.full(n, start), groups[:n], found[:n]))
+
+    def known(self) -> NDArray[np.int64]:
+        """The rows of this shard that have the documents' ids, -1 where there is none."""
+        compiling.wait()
+        self._documents.hits = passing(self._documents.keys, self._shard.table)
+        look_up(0, len(self._batch), self._work())
+        return self._results.columns[:, KNOWN].copy()
 
     def matches(self) -> Matches:
         """All that was found so far."""
@@ -79,18 +101,19 @@ class Matching:
         status, known, row_of, kind, of, of_seq, group, more, incomplete = r.columns[:, :REPLACES].T.copy()
         return Matches(
             document, row, seq, r.similarities[:n].copy(), same != 0, status, known, row_of, kind, of, of_seq,
-            r.similarity, group, more, incomplete, r.columns[:, REPLACES:].copy(),
+            r.similarity, group, more, incomplete, r.columns[:, REPLACES:].copy(), self._heirs,
         )  # fmt: skip
 
-    def _work(self) -> Work:
-        """What the kernel works with, with room for as many rows as a document of this shard has met so far."""
+    def _work(self, least: int = 0) -> Work:
+        """What the kernel works with, with room for as many rows as a document of this shard has met so far, at least
+        so many."""
         shard, documents = self._shard, self._documents
         keys = int(np.diff(documents.starts).max(initial=0))
-        most = shard.shape.head_words * 8 // shard.shape.component.itemsize
+        most, met = shard.shape.head_words * 8 // shard.shape.component.itemsize, max(shard.met, power_of_two(least))
         return Work(
             batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
             newer=shard.late.newer, limits=self._limits, sets=shard.sets, results=self._results,
-            scratch=Scratch.of(keys, len(shard.table), shard.met, shard.shape.mask_words, most),
+            scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
         )  # fmt: skip
 
     def _at_hand(self, own: Own) -> None:

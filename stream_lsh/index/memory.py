@@ -23,6 +23,7 @@ _LOWEST = np.uint64(1 << (64 - KEY_BITS))
 _MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (64 - KEY_BITS)) - 1))
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+BEHIND_ALL = np.int64(1 << 62)  # a row behind all others
 # A block of the pool: where the block before begins (0: none), rows in it, rows it has room for, then the rows.
 _BEFORE, _USED, _ROOM, _ROWS = 0, 1, 2, 3
 _SMALLEST, _LARGEST = 4, 256
@@ -176,17 +177,27 @@ def _before(pool, block, first):  # type: ignore[no-untyped-def]
 @njit
 def newest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
     """The newest rows under a key, at most `limit`, newest first, in `out`; their number."""
+    return newest_before(memory, slot, key, BEHIND_ALL, limit, out)
+
+
+@njit
+def newest_before(memory, slot, key, row, limit, out):  # type: ignore[no-untyped-def]
+    """The same, of those before `row`."""
     if limit <= 0 or memory.slots[slot, 0] != key:
         return np.int64(0)
     value, pool, first = memory.slots[slot, 1], memory.pool, memory.first
-    block = np.int64(value >> _HALF)
+    block, end = np.int64(value >> _HALF), row - memory.first
     if block == 0:
         out[0] = first + np.int64(value & _LOW)
-        return np.int64(1)
+        return np.int64(out[0] < row)
     n = np.int64(0)
     while block != 0 and n < limit:
-        place = block + _ROWS + np.int64(pool[block + _USED]) - 1
-        for _ in range(min(limit - n, np.int64(pool[block + _USED]))):
+        used = np.int64(pool[block + _USED])
+        place = block + _ROWS + used - 1
+        if np.int64(pool[place]) >= end:
+            used = _before(pool, block, end)
+            place = block + _ROWS + used - 1
+        for _ in range(min(limit - n, used)):
             out[n] = first + np.int64(pool[place])
             n += 1
             place -= 1

@@ -1,4 +1,4 @@
-"""What the operating system refuses an index, in plain words and with what to do. No file is damaged by it."""
+"""What the operating system refuses an index, and what RocksDB says, in plain words and with what to do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import DamagedError, OutputError, StateError
 
 _RIGHTS = "let this user read and write there"
 _ROOM = "make room on the disk"
+_DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
 _REMEDIES = {
     errno.EMFILE: "raise the number of files that a process may open (ulimit -n, LimitNOFILE of systemd)",
     errno.ENFILE: "raise the number of files that the system may open (sysctl fs.file-max)",
@@ -52,3 +53,27 @@ def plainly(where: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise refused(error.filename or where, error) from None
+
+
+def output_error(path: Path, error: Exception) -> OutputError:
+    """What a user reads if RocksDB cannot write."""
+    return OutputError(f"the index in {path} cannot be written: {error}; {remedy(error)} and start again to go on")
+
+
+def state_error(path: Path, error: Exception) -> StateError:
+    """What RocksDB says, as far as it is known: what is taken for damage may be deleted."""
+    text = " ".join(str(error).split())
+    if refusal(error) is not None:
+        return refused(f"the index in {path.parent}", error)
+    if "/LOCK" in text or "lock hold" in text:  # not any lock: a damaged file has a "block checksum mismatch"
+        return StateError(
+            f"the index in {path.parent} is in use by another process; wait for it to end, or use another folder"
+        )
+    if any(sign in text for sign in _DAMAGE):
+        return DamagedError(
+            f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder"
+        )
+    return StateError(
+        f"the index in {path.parent} cannot be read: {text}; remove the cause, or restore {path} from a backup or "
+        "start a new folder"
+    )

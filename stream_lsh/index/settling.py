@@ -2,11 +2,15 @@
 
 A shard compares with what it knows to have been kept, and with all that is undecided (`undecided`). Here the answers of
 all shards come together, in the order of the log: a document is kept if none of them matches it with one that was.
+
+Here it is known, too, whether a version that goes was kept. If so the shards are told its group when they are told
+what was kept of its block. Each then names the oldest who may stand for it, and the oldest of these is the heir. From
+there on heirs are undecided, as documents are, under their own numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,16 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.layout import EXACT, NEAR, NEW, UNIQUE, UNKNOWN
+from stream_lsh.index.layout import EXACT, LEFT, LIKE, NEAR, NEW, REPLACES, STOOD, UNIQUE, UNKNOWN
 from stream_lsh.index.matches import Matches
+
+_STOOD, _LEFT, _LIKE = STOOD - REPLACES, LEFT - REPLACES, LIKE - REPLACES  # columns of what went
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
     """The verdicts on the documents [start, stop) of a batch of n, in columns of n.
 
-    found: the shards' matches with what was kept. kind, similarity, group: of new documents. shard, row, seq: of the
-    oldest match, -1 where there is none.
+    found: the shards' matches with what was kept, what went, heirs. kind, similarity, group: of new documents.
+    shard, row, seq: of the oldest match, -1 where there is none.
     """
 
     found: list[Matches]
@@ -93,19 +99,38 @@ class Settling:
 
     def __init__(self) -> None:
         self._fates = Fates.of(0)
+        self._block = -1
+        self._gone: list[list[int]] = []
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it goes on from besides the fates, ready for JSON: the block that began last, and places and groups of
+        those that went, and of which the shards have not been told."""
+        return {"block": self._block, "gone": self._gone}
 
     @property
     def first(self) -> int:
         """The number of the first one that is known."""
         return int(self._fates.seq[0]) if len(self._fates) else np.iinfo(np.int64).max
 
-    def restore(self, fates: Fates) -> None:
-        """Begin with those that are undecided, in any order."""
+    def restore(self, fates: Fates, facts: Mapping[str, Any] | None = None) -> None:
+        """Begin with those that are undecided, in any order, and with the `facts`."""
         self._fates = fates.at(np.argsort(fates.seq))
+        if facts is not None:
+            self._block, self._gone = facts["block"], [list(item) for item in facts["gone"]]
+
+    def begin(self, block: int, place: int) -> NDArray[np.int64]:
+        """The next document is of this block: if it begins it, the groups of those that went before the place."""
+        if block == self._block:
+            return np.empty(0, np.int64)
+        self._block = block
+        groups = [group for at, group in self._gone if at < place]
+        self._gone = [item for item in self._gone if item[0] >= place]
+        return np.array(groups, np.int64)
 
     def forget(self, place: int) -> None:
         """No shard takes those before this place for undecided any more."""
-        self._fates = self._fates.at(slice(int(np.searchsorted(self._fates.place, place)), None))
+        self._fates = self._fates.at(np.flatnonzero(self._fates.place >= place))
 
     def settle(
         self, found: Sequence[Matches], start: int, stop: int, seqs: NDArray[np.int64],
@@ -114,6 +139,8 @@ class Settling:
         """Settle what the shards have found for the documents [start, stop) of a batch with these numbers and places.
         Without places they are only asked about, and nobody meets them."""
         n, mine = len(seqs), slice(start, stop)
+        if places is not None:
+            found = self._inherit(found, places)
         document = np.concatenate([matches.document for matches in found])
         shard = np.repeat(np.arange(len(found)), [len(matches.document) for matches in found])
         row, seq, similarity, same = (
@@ -131,20 +158,40 @@ class Settling:
         _settle(document[order], at, new, start, stop, kept, use)
         decided = np.zeros(n, np.bool_)
         decided[document[order[at < 0]]] = True
-        order = order[use]
+        order, at = order[use], at[use]
         counts = np.zeros(len(document), np.bool_)
         counts[order] = True
         kind, (shard_of, row_of, seq_of, similar) = _oldest(document, same, n, order, shard, row, seq, similarity)
-        group = np.where(seq_of >= 0, seq_of, seqs)
+        groups, went = np.concatenate((self._fates.group, seqs[mine])), _went(found)
+        given = np.stack([matches.group for matches in found])[shard_of, np.arange(n)]
+        _group(start, stop, seq_of, fates.find(seq_of), given, new, went, fates.find(went[:, 0]), kept, groups)
+        group = seqs.copy()
+        group[mine] = groups[len(self._fates) :]
         if places is not None:
+            for i in np.flatnonzero((went[mine, _STOOD] > 0) & ~_stays(new, seq_of, went)[mine]).tolist():
+                self._gone.append([int(places[start + i]), int(went[start + i, _LEFT])])
             fates.kind[len(self._fates) :], fates.group[len(self._fates) :] = kind[mine], group[mine]
             fates.similarity[len(self._fates) :] = similar[mine]
             fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
             self._fates = fates
         # Who matches what is known to have been kept is dropped, whatever else there is among the undecided.
         found = [replace(m, more=m.more * 0, incomplete=m.incomplete + np.where(decided, 0, m.more)) for m in found]
-        settled = [_counted(m, counts[shard == number], new, group, fates) for number, m in enumerate(found)]
+        settled = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
         return Settled(settled, kind, shard_of, row_of, seq_of, similar, group)
+
+    def _inherit(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
+        """Of all who may stand for a group the oldest does, from now on."""
+        shard = np.repeat(np.arange(len(found)), [len(matches.heirs) for matches in found])
+        if not len(shard):
+            return found
+        heirs = np.concatenate([matches.heirs for matches in found])
+        document, group, _, seq = heirs.T
+        order, chosen = np.lexsort((seq, group)), np.zeros(len(heirs), np.bool_)
+        chosen[order[np.unique(group[order], return_index=True)[1]]] = True
+        kinds = np.where(chosen, UNIQUE, NEAR)
+        fates = Fates.joined((Fates(seq, places[document], kinds, np.zeros(len(heirs)), group), self._fates))
+        self._fates = fates.at(np.argsort(fates.seq))
+        return [replace(m, heirs=heirs[chosen & (shard == number)]) for number, m in enumerate(found)]
 
 
 def _oldest(
@@ -161,8 +208,9 @@ def _oldest(
 
 
 def _counted(
-    matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64], fates: Fates
-) -> Matches:
+    matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64],
+    went: NDArray[np.int64], fates: Fates,
+) -> Matches:  # fmt: skip
     """What a shard has found, but for what does not count; of what it has known before, the first verdict."""
     order = np.flatnonzero(use)
     order = order[np.lexsort((matches.seq[order], matches.document[order]))]
@@ -172,7 +220,7 @@ def _counted(
     if not new.all():
         group = np.where(new, group, matches.group)
         kind, similarity = np.where(new, kind, matches.kind), np.where(new, similarity, matches.of_similarity)
-        again = np.flatnonzero(matches.known >= 0)
+        again = np.flatnonzero((matches.known >= 0) & (matches.kind == UNKNOWN))
         place = fates.find(matches.of_seq[again])
         again, place = again[place >= 0], place[place >= 0]
         kind[again], similarity[again], group[again] = (
@@ -181,8 +229,42 @@ def _counted(
     return replace(
         matches, document=matches.document[order], row=matches.row[order], seq=matches.seq[order],
         similarity=matches.similarity[order], same_text=matches.same_text[order], kind=kind, of=of, of_seq=of_seq,
-        of_similarity=similarity, group=group,
+        of_similarity=similarity, group=group, went=np.where(matches.went[:, :1] >= 0, went, -1),
     )  # fmt: skip
+
+
+def _went(found: Sequence[Matches]) -> NDArray[np.int64]:
+    """What went, by the shards that had it."""
+    went = found[0].went.copy()
+    for matches in found[1:]:
+        theirs = matches.went[:, 0] >= 0
+        went[theirs] = matches.went[theirs]
+    return went
+
+
+def _stays(new: NDArray[np.bool_], seq_of: NDArray[np.int64], went: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which documents take the places of the versions that they replace."""
+    stays: NDArray[np.bool_] = new & (seq_of < 0) & (went[:, _STOOD] > 0) & (went[:, _LIKE] > 0)
+    return stays
+
+
+@njit
+def _group(start, stop, seq_of, of, given, new, went, old, kept, groups):  # type: ignore[no-untyped-def]
+    """The groups of the documents [start, stop), in their order, and of what went with them, where shards do not know.
+
+    seq_of, of: number and place of each one's oldest match, -1 = there is none, or it is known to have been kept: then
+    its group is `given`. old: the places of what went. kept, groups: of places; those of the documents are the last.
+    """
+    first = len(groups) - (stop - start)
+    for i in range(start, stop):
+        if seq_of[i] >= 0:
+            groups[first + i - start] = groups[of[i]] if of[i] >= 0 else given[i]
+        if went[i, 0] < 0:
+            continue
+        if old[i] >= 0:
+            went[i, _STOOD], went[i, _LEFT] = np.int64(kept[old[i]]), groups[old[i]]
+        if new[i] and seq_of[i] < 0 and went[i, _STOOD] > 0 and went[i, _LIKE] > 0:
+            groups[first + i - start] = went[i, _LEFT]
 
 
 @njit

@@ -22,7 +22,7 @@ from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.dead import DEAD_ROWS, Dead
 from stream_lsh.index.erased import Keyed, erased_of
-from stream_lsh.index.generation import Generation, post_rows
+from stream_lsh.index.generation import Generation, post_rows, post_undecided_rows
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.keys import Hashes
@@ -39,9 +39,10 @@ from stream_lsh.index.settling import Fates
 from stream_lsh.index.store import ROWS, TOLD, Range, Store, name_key, rows_key
 from stream_lsh.index.storing import restore_heads
 from stream_lsh.index.texts import Texts
-from stream_lsh.index.told import Told, told, untell
+from stream_lsh.index.told import told, untell
 from stream_lsh.settings import Settings
 
+NO_NUMBERS = np.empty(0, np.int64)
 BATCH = 4096  # most documents of one batch
 CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of more rows
 CACHED_HEADS = 128 << 20  # bytes of the latest rows' signatures
@@ -76,7 +77,7 @@ class Shard:
         self.number = number
         self.state = state
         self.shape = shape = Shape(settings)
-        self.limits = limits_of(settings, shape)
+        self.limits = limits_of(settings, shape, hashes.secret)
         self.generations: list[Generation] = []
         self.texts = Texts(store, number, self.generation_of)
         self.ids = Ids(store, number, self.generation_of, told_later=settings.late)
@@ -90,16 +91,19 @@ class Shard:
         self._committed: int = known["rows"]
         self._dead: int = known.get(DEAD_ROWS, 0)  # of the committed rows
         base = known["generations"][0]["first"] if known["generations"] else self._committed
-        self._most = 2 * BATCH if self.limits.update else BATCH  # rows that a batch comes to
-        self._room = settings.memory_documents // settings.shards + self._most + 2 * settings.block
+        # Rows that a batch comes to; those that stand for heirs of groups that are told of with it, too.
+        self._most = 2 * BATCH + settings.block if self.limits.update else BATCH
+        undecided = settings.most_rows * 2 * settings.block
+        self._room = settings.memory_documents // settings.shards + self._most + undecided
         if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
             self._room = max(self._room, self._committed - _in_files(known["generations"], base) + self._most)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
         self.rows = Rows(
             base=base, total=base, recent=np.zeros((self._room, shape.width), np.uint64),
             generations=np.empty((0, 3), np.int64), signature_at=shape.signature_at, log_at=shape.log_at,
-            read=np.empty(shape.width, np.uint64), kept=base, ring=np.empty(ring * shape.head_words, np.uint64),
-            notes=np.empty(ring, np.uint8), seen=base, seen_log=-1, guides=base, dead=Dead.of(base),
+            read=np.empty(shape.width, np.uint64), begin=np.empty(layout.MASK, np.uint64), known=-1, kept=base,
+            ring=np.empty(ring * shape.head_words, np.uint64), notes=np.empty(ring, np.uint8), seen=base,
+            seen_log=-1, guides=base, dead=Dead.of(base),
         )  # fmt: skip
         self._segment = base  # the first row of the memory segment
         self._at = 0  # the generation that it belongs to
@@ -131,22 +135,19 @@ class Shard:
         stored = start + np.flatnonzero(matches.row_of[start:stop] >= 0)
         ids = [batch.ids[i] for i in stored.tolist()]
         if named is None:
-            first = self.ids.last
-            of = matches.of[stored] if self.limits.alone else np.full(len(stored), -1)
-            if self.count - first > len(stored):  # some of the rows are no documents
-                own, places = (ids, of), matches.row_of[stored] - first
-                ids, of = [b"null"] * (self.count - first), np.full(self.count - first, -1)
-                of[places] = own[1]
-                for place, id in zip(places.tolist(), own[0], strict=True):
-                    ids[place] = id
-            names = {
-                row: self.ids.read(row) if row < first else ids[row - first]
-                for row in np.unique(of).tolist()
-                if row >= 0
-            }  # fmt: skip
-            self.ids.add(ids, [names.get(row, b"") for row in of.tolist()])
+            of = matches.of[stored].tolist() if self.limits.alone else [-1] * len(stored)
+            mine = dict(zip(matches.row_of[stored].tolist(), ids, strict=True))
+            names = {row: mine[row] if row in mine else self.ids.read(row) for row in set(of) if row >= 0}
+            firsts = [names.get(row, b"") for row in of]
         else:
-            self.ids.add(ids, [named[i - start] for i in stored.tolist()])
+            firsts = [named[i - start] for i in stored.tolist()]
+        first, rows = self.ids.last, matches.row_of[stored]
+        if self.count - first > len(stored):  # some of the rows are no documents
+            places = (rows - first).tolist()
+            own = dict(zip(places, zip(ids, firsts, strict=True), strict=True))
+            named_rows = [own.get(place, (b"null", b"")) for place in range(self.count - first)]
+            ids, firsts = [id for id, _ in named_rows], [name for _, name in named_rows]
+        self.ids.add(ids, firsts)
         if self.limits.exact:
             row_of = np.full(len(batch), -1)
             row_of[stored] = matches.row_of[stored]
@@ -160,18 +161,11 @@ class Shard:
             self.late.enter(block, self.count)
             self._decide()
 
-    def tell(self, dropped: Fates, names: Sequence[bytes]) -> None:
-        """Of the rows that are decided when the next block begins: which were dropped, by number, ascending, and the
-        ids that they were dropped for. The others were kept."""
-        late = self.late
-        seqs = self.rows.recent[late.first - self._base : late.second - self._base, layout.SEQ].astype(np.int64)
-        place = np.searchsorted(seqs, dropped.seq)
-        there = np.flatnonzero(seqs[np.minimum(place, len(seqs) - 1)] == dropped.seq) if len(seqs) else place[:0]
-        found, of = dropped.at(there), self._hashes.of_ids([names[i] for i in there.tolist()])[:, 0]
-        all = Told(
-            late.first, late.second, late.first + place[there], found.kind, of, found.similarity, found.group,
-            [names[i] for i in there.tolist()],
-        )  # fmt: skip
+    def tell(self, others: Fates, names: Sequence[bytes], heirs: NDArray[np.int64] = NO_NUMBERS) -> None:
+        """Of the rows that are decided when the next block begins: which were dropped, or stay in the group of the
+        version before them, by number, ascending, and the ids that they were dropped for (b"" of none). The others were
+        kept, and founded groups. heirs: numbers of those that stand for their groups, of who might."""
+        all = self.late.told(others, names, heirs, self._hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
         for generation, later in zip_longest(self.generations, self.generations[1:]):
@@ -208,11 +202,10 @@ class Shard:
         """The first row that is not posted yet."""
         return self._done if self.limits.late else self.count
 
-    def post_last(self) -> None:
-        """Post the last row, which the kernel has left to the caller."""
-        row, generation = self.count - 1, self.generations[self._at]
-        block = self.rows.recent[row - self._base : row - self._base + 1]
-        post_rows(block, row, generation.first, self.memory, self.keyed, self.shape)
+    def post_heirs(self, first: int) -> None:
+        """Post the rows from `first` on, which stand for heirs, among the undecided."""
+        block = self.rows.recent[first - self._base : self.count - self._base]
+        post_undecided_rows(block, first, self.late.newer, self.keyed)
 
     def make_room_for_the_dead(self, documents: int) -> None:
         """So many documents may replace or delete rows, and come to twice as many."""
@@ -255,10 +248,16 @@ class Shard:
         raise DamagedError(f"row {row} of shard {self.number} is in no generation; restore the folder from a backup")
 
     def stored(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Rows uint64[n, width], one by one."""
-        out = np.empty((len(rows), self.shape.width), np.uint64)
-        for i, row in enumerate(rows.tolist()):
-            out[i] = unpacked(self.value_of(row, row + 1))
+        """Rows uint64[n, width]; of those in files neighbours are read together."""
+        out, in_memory = np.empty((len(rows), self.shape.width), np.uint64), rows >= self._base
+        out[in_memory] = self.rows.recent[rows[in_memory] - self._base]
+        generations = np.searchsorted([generation.first for generation in self.generations], rows, "right")
+        apart = (np.diff(rows, prepend=-2) != 1) | (np.diff(generations, prepend=-1) != 0) | in_memory
+        begins = np.flatnonzero(apart)
+        for i, end in zip(begins.tolist(), np.append(begins[1:], len(rows)).tolist(), strict=False):
+            if not in_memory[i]:
+                first = int(rows[i])
+                out[i:end] = unpacked(self.value_of(first, first + end - i))
         return out
 
     # -- durability -------------------------------------------------------------------------------------------------
@@ -292,6 +291,19 @@ class Shard:
                 values[rows_key(ROWS, self.number, generation.number, at)] = self.value_of(at, last)
                 at = last
         return values
+
+    def words(self, row: int) -> NDArray[np.uint64]:
+        """The words of a row.
+
+        Raises:
+            DamagedError: the file that it was flushed to has become shorter.
+        """
+        if row >= self._base:
+            words: NDArray[np.uint64] = self.rows.recent[row - self._base]
+        else:
+            generation = next(g for g in reversed(self.generations) if g.first <= row)
+            (words,) = generation.rows.read(row - generation.first, row - generation.first + 1)
+        return words
 
     def value_of(self, first: int, last: int) -> bytes:
         """The value of the rows [first, last), which are of one generation, and all flushed or none of them.

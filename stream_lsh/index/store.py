@@ -12,27 +12,29 @@ known of groups, whose keys are a letter and what `embedded.group_store` puts be
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import orjson
 from rocksdict import (
     AccessType,
+    BottommostLevelCompaction,
     ColumnFamily,
+    CompactOptions,
     DBCompressionType,
     Options,
     Rdict,
     RdictIter,
     ReadOptions,
     WriteBatch,
-    WriteOptions,
 )
 
-from stream_lsh.errors import DamagedError, OutputError, StateError
+from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import seal
-from stream_lsh.index.refusals import plainly, refusal, refused, remedy
+from stream_lsh.index.refusals import output_error, plainly, state_error
 
 ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
 GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
@@ -41,7 +43,6 @@ _GENERATION = "generation-"  # and its number: the name of its column family; wh
 _ALONE = {IDS: "ids", TEXTS: "texts"}
 _KEY = struct.Struct(">cHIQ")
 _ROW_BYTES = 8
-_DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
 _BUFFER = 8 << 20  # bytes of a column family in memory before they are written to a file
 _ROWS_BUFFER = 32 << 20  # those of a memory segment: most are deleted before they would be written
 _LOG_BYTES = 128 << 20
@@ -49,6 +50,7 @@ _BLOB_BYTES = 1024  # values from this size on lie in files of their own, which 
 _BLOBS_ANEW = {"enable_blob_garbage_collection": "true", "blob_garbage_collection_age_cutoff": "1.0"}
 _OPEN_FILES = 512
 _TRIES = 20  # to look at what somebody is writing
+_SPANS = 32  # most ranges of keys of a kind that are swept: each is files of some megabytes
 
 Range = tuple[bytes, bytes]
 
@@ -91,11 +93,9 @@ class Store:
             self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
         except Exception as error:
-            raise _state_error(path, error) from None
+            raise state_error(path, error) from None
         if not read_only:
             seal.remove(path)
-        self._write_options = WriteOptions()
-        self._write_options.sync = sync
 
     def _open(self, path: Path) -> list[str]:
         """Open the database; the names of its column families."""
@@ -122,9 +122,11 @@ class Store:
                     batch.delete(key, self._handle(key))
                 else:
                     batch.put(key, value, self._handle(key))
-            self._db.write(batch, self._write_options)
+            self._db.write(batch)
+            if self._sync:  # by a call of its own, that lets Python's other threads go on meanwhile
+                self._db.flush_wal(True)
         except Exception as error:
-            raise _output_error(self.path, error) from None
+            raise output_error(self.path, error) from None
 
     def _family_of(self, key: bytes) -> str:
         """The column family that a key belongs to."""
@@ -162,7 +164,7 @@ class Store:
             try:
                 self._db.drop_column_family(name)
             except Exception as error:
-                raise _state_error(self.path, error) from None
+                raise state_error(self.path, error) from None
 
     def shorten(self, *, wait: bool = False) -> None:
         """Have everything written to files, beside the work, so that the log goes, which has what was dropped too."""
@@ -170,7 +172,7 @@ class Store:
             for family in (self._db, *list(self._families.values())):
                 family.flush(wait)
         except Exception as error:
-            raise _state_error(self.path, error) from None
+            raise state_error(self.path, error) from None
 
     def settle(self, keys: Iterable[bytes]) -> None:
         """Have what was written of the families of some keys in files: what is written next is in files of its own."""
@@ -179,7 +181,7 @@ class Store:
                 if name in self._families:
                     self._families[name].flush(True)
         except Exception as error:
-            raise _output_error(self.path, error) from None
+            raise output_error(self.path, error) from None
 
     def purge(self, keys: Iterable[bytes]) -> None:
         """Write the files that have these keys anew, without what was there before; each of their families was settled
@@ -194,20 +196,23 @@ class Store:
                     begin, end = b"", b"\xff"
                     self._families[name].set_options(_BLOBS_ANEW)
                 if name in self._families:
-                    self._families[name].compact_range(begin, end)
+                    self._families[name].compact_range(begin, end, _anew())
         except Exception as error:
-            raise _state_error(self.path, error) from None
+            raise state_error(self.path, error) from None
 
-    def sweep(self) -> None:
-        """Let nothing of what was written over be left: in the log, among facts, among the latest rows. It may run
-        beside the work."""
+    def sweep(self, spans: Sequence[Range] = ()) -> None:
+        """Let nothing of what was written over be left: in the log, among facts, among the latest rows, in these ranges
+        of keys. It may run beside the work."""
         self.shorten(wait=True)
         try:
             for family in (self._db, self._families.get(_PASSING[ROWS])):
                 if family is not None:
-                    family.compact_range(None, None)
+                    family.compact_range(None, None, _anew())
+            for begin, end in _joined(spans):
+                if (family := self._families.get(self._family_of(begin))) is not None:
+                    family.compact_range(begin, end, _anew())
         except Exception as error:
-            raise _state_error(self.path, error) from None
+            raise state_error(self.path, error) from None
 
     def named(self, name: str) -> Any:
         """The JSON value stored under a name, or None."""
@@ -285,7 +290,7 @@ class Store:
                 if cursor.valid():
                     return cursor.key(), cursor.value()
         except Exception as error:
-            raise _state_error(self.path, error) from None
+            raise state_error(self.path, error) from None
         return None
 
     def numbers(self, kind: bytes, shard: int) -> list[int]:
@@ -312,7 +317,7 @@ class Store:
         try:
             value: bytes | None = None if family is None else family.get(key)
         except Exception as error:
-            raise _state_error(self.path, error) from None
+            raise state_error(self.path, error) from None
         return value
 
     def verify(self) -> str | None:
@@ -326,7 +331,7 @@ class Store:
                     cursor.next()
                 cursor.status()
         except Exception as error:
-            return str(_state_error(self.path, error))
+            return str(state_error(self.path, error))
         return None
 
     def close(self) -> None:
@@ -338,9 +343,25 @@ class Store:
             self._families.clear()
             self._db.close()
         except Exception as error:
-            raise _output_error(self.path, error) from None
+            raise output_error(self.path, error) from None
         if self._sync:
             seal.write(self.path)
+
+
+def _joined(spans: Iterable[Range]) -> Iterator[Range]:
+    """Ranges of keys of each kind, but not more than some: neighbours as one."""
+    for _, theirs in groupby(sorted(set(spans)), key=lambda span: span[0][:1]):
+        some = list(theirs)
+        for at in range(0, len(some), size := -(-len(some) // _SPANS)):
+            part = some[at : at + size]
+            yield part[0][0], max(end for _, end in part)
+
+
+def _anew() -> CompactOptions:
+    """RocksDB moves files that share no key but one, of which both have a value, to the last level as they are."""
+    options = CompactOptions()
+    options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
+    return options
 
 
 def _options(read_only: bool) -> Options:
@@ -369,11 +390,13 @@ def _family_options(name: str) -> Options:
     options.set_write_buffer_size(_ROWS_BUFFER if name == _PASSING[ROWS] else _BUFFER)
     options.set_max_write_buffer_number(2)
     alone = name.startswith(_GENERATION) and name.count("-") > 1
-    if alone:
+    if alone or name == _PASSING[GROUP]:
         options.set_target_file_size_base(_BUFFER)
-    elif name not in ("default", _PASSING[ROWS], _PASSING[GROUP]):
+    elif name not in ("default", _PASSING[ROWS]):
         options.set_enable_blob_files(True)
         options.set_min_blob_size(_BLOB_BYTES)
+    if name == _PASSING[GROUP]:  # what is written anew goes through all levels, and takes the whole first one along
+        options.set_max_bytes_for_level_base(4 * _BUFFER)
     if name == _PASSING[ANSWERS]:
         # What is deleted leaves the disk: files more than half of which is gone are written again. Not those of a
         # generation, which goes as a whole: every merge of its keys would write its texts again, and take the files
@@ -411,26 +434,3 @@ def parts_of(key: bytes) -> tuple[bytes, int, int, int]:
 def name_key(name: str) -> bytes:
     """The key of a JSON value."""
     return b"m/" + name.encode()
-
-
-def _output_error(path: Path, error: Exception) -> OutputError:
-    return OutputError(f"the index in {path} cannot be written: {error}; {remedy(error)} and start again to go on")
-
-
-def _state_error(path: Path, error: Exception) -> StateError:
-    """What RocksDB says, as far as it is known: what is taken for damage may be deleted."""
-    text = " ".join(str(error).split())
-    if refusal(error) is not None:
-        return refused(f"the index in {path.parent}", error)
-    if "/LOCK" in text or "lock hold" in text:  # not any lock: a damaged file has a "block checksum mismatch"
-        return StateError(
-            f"the index in {path.parent} is in use by another process; wait for it to end, or use another folder"
-        )
-    if any(sign in text for sign in _DAMAGE):
-        return DamagedError(
-            f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder"
-        )
-    return StateError(
-        f"the index in {path.parent} cannot be read: {text}; remove the cause, or restore {path} from a backup or "
-        "start a new folder"
-    )

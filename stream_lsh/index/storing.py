@@ -109,13 +109,14 @@ def post(memory, keys, first, bands, slots, row, flags, link, masks, mask_at, ma
     keys: from `first` on those of its bands, its text, its id. slots: where they were found, or belong unless another
     key has come there since. masks: from `mask_at` on the mask; no words = all bands.
     """
-    append(memory, slots[bands + 1], keys[first + bands + 1], row)
+    if flags & DELETED or not flags & HEIR:
+        append(memory, slots[bands + 1], keys[first + bands + 1], row)
     if flags & DELETED and not flags & HEIR:
         return
     if flags & (DROPPED | FOLLOWER | COPY | HEIR):
         key = key_behind(link, COPIES if flags & COPY else HEIRS if flags & HEIR else FOLLOWERS)
         append(memory, np.int64(key >> memory.shift), key, row)
-        if not flags & (FOLLOWER | HEIR):
+        if flags & DROPPED or not flags & (FOLLOWER | HEIR):
             return
     append(memory, slots[bands], keys[first + bands], row)
     for j in range(bands):
@@ -134,7 +135,7 @@ def replay(block, first, mask_words, keys, starts, memory):  # type: ignore[no-u
         for k in range(bands + 2):
             slots[k] = find(memory, keys[starts[i] + k])
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
-        link = block[i, GROUP] if flags & (DROPPED | DELETED) else block[i, OF]
+        link = block[i, GROUP] if flags & (DROPPED | DELETED | HEIR) else block[i, OF]
         post(memory, keys, starts[i], bands, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
 
 

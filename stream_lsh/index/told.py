@@ -15,18 +15,31 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.keys import ends_of
-from stream_lsh.index.layout import DROPPED, FLAGS, GROUP, KIND_BITS, OF, SEQ, SIMILARITY, UNIQUE, UNKNOWN
+from stream_lsh.index.layout import (
+    DELETED,
+    DROPPED,
+    FLAGS,
+    GROUP,
+    HEIR,
+    KIND_BITS,
+    OF,
+    SEQ,
+    SIMILARITY,
+    UNIQUE,
+    UNKNOWN,
+)
 from stream_lsh.index.store import TOLD, Store
 
 _HEAD = struct.Struct("<QQ")  # row after the last one, number of rows that were dropped
 _KIND_MASK, _DROPPED = np.uint64(0xFF) << KIND_BITS, np.uint64(DROPPED)
+_DELETED, _HEIR = np.uint64(DELETED), np.uint64(HEIR)
 
 
 class Told(NamedTuple):
-    """What became of the rows [first, last) of a generation: all were kept but d.
+    """What became of the rows [first, last) of a generation: all were kept, and founded a group, but d.
 
     rows int64[d], kinds int64[d]. of uint64[d], names: first word of the id's hash, and id, of what each was dropped
-    for. similarities float64[d], groups int64[d].
+    for; 0 and b"" of what was kept. similarities float64[d], groups int64[d].
     """
 
     first: int
@@ -90,16 +103,23 @@ def tell(
 ) -> None:  # fmt: skip
     """What became of the rows at some places of uint64[n, width]; of: the hashes of the ids that they were dropped for,
     0 of what was kept."""
-    flags = rows[at, FLAGS] & ~(_KIND_MASK | _DROPPED)
-    rows[at, FLAGS] = flags | kinds.astype(np.uint64) << KIND_BITS | (kinds != UNIQUE) * _DROPPED
+    decide(rows, at, kinds)
     rows[at, OF], rows[at, SIMILARITY], rows[at, GROUP] = of, similarities.view(np.uint64), groups.view(np.uint64)
 
 
+def decide(rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.int64]) -> None:
+    """Whether the rows at some places of uint64[n, width] were kept."""
+    flags = rows[at, FLAGS] & ~(_KIND_MASK | _DROPPED)
+    rows[at, FLAGS] = flags | kinds.astype(np.uint64) << KIND_BITS | (kinds != UNIQUE) * _DROPPED
+
+
 def untell(rows: NDArray[np.uint64]) -> None:
-    """Make rows uint64[n, width] what they were when they came."""
-    rows[:, FLAGS] = rows[:, FLAGS] & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS
-    rows[:, OF] = rows[:, SIMILARITY] = np.uint64(0)
-    rows[:, GROUP] = rows[:, SEQ]
+    """Make rows uint64[n, width] what they were when they came; deletions are what they were."""
+    flags = rows[:, FLAGS]
+    came = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
+    rows[:, FLAGS], documents = came, flags & (_DELETED | _HEIR) == 0
+    rows[documents, OF] = rows[documents, SIMILARITY] = np.uint64(0)
+    rows[documents, GROUP] = rows[documents, SEQ]
 
 
 def told(store: Store, shard: int, generation: int, row: int) -> Told | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.layout import CERTAIN, DELETED, HEIR
 from stream_lsh.index.memory import append, find, newest, oldest, posted, since
 
 
@@ -21,17 +22,19 @@ def post_undecided(segment, key, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def post_again(segment, keys, starts, row, certain):  # type: ignore[no-untyped-def]
-    """Post rows from `row` on again, whose keys are given as those of a batch; certain: uint8[n], only under the id."""
-    for i in range(len(certain)):
-        for k in range(starts[i + 1] - 1 if certain[i] else starts[i], starts[i + 1]):
+def post_again(segment, keys, starts, row, flags):  # type: ignore[no-untyped-def]
+    """Post rows from `row` on again, whose keys are given as those of a batch; flags: int64[n]. Who is certain to be
+    dropped and what was deleted are posted under their ids only, heirs not under theirs."""
+    for i in range(len(flags)):
+        first = starts[i + 1] - 1 if flags[i] & (CERTAIN | DELETED) else starts[i]
+        for k in range(first, starts[i + 1] - 1 if flags[i] & HEIR else starts[i + 1]):
             post_undecided(segment, keys[k], row + i)
 
 
 @njit
 def read_undecided(older, newer, key, row, limit, out):  # type: ignore[no-untyped-def]
-    """The rows of both blocks under a key from `row` on, in `out`; if they are more than `limit`, half of them the
-    oldest, half the newest. Returns their number, and whether there are more."""
+    """The rows of both blocks under a key from `row` on, in `out`, the oldest first; if they are more than `limit`,
+    half of them the oldest, half the newest. Returns their number, and whether there are more."""
     before, after = find(older, key), find(newer, key)
     first, second = since(older, before, key, row), since(newer, after, key, row)
     there = first + second
@@ -42,4 +45,6 @@ def read_undecided(older, newer, key, row, limit, out):  # type: ignore[no-untyp
         return n, False
     m = newest(newer, after, key, min(limit - n, second), out[n:])
     m += newest(older, before, key, limit - n - m, out[n + m :])
+    for k in range(m >> 1):
+        out[n + k], out[n + m - 1 - k] = out[n + m - 1 - k], out[n + k]
     return n + m, True

@@ -11,9 +11,12 @@ from stream_lsh.index.sets import Sets
 
 DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, HEIR_STANDS = (np.int64(code) for code in range(6))
 """Why the kernel returns: all is done; sets of rows are needed, or of a document of the batch, which are in `wanted`;
-room for the rows that a document meets; room for matches; the last row has to be posted: it stands for an heir."""
+room for the rows that a document meets; room for matches. HEIR_STANDS, within the kernel: there is a row more, so the
+document is to be looked at once more."""
 EVERYTHING = 1 << 40  # more rows than a shard can have
 NOBODY = np.int64(-1)
+AT_LEAST = np.int64(256)
+"""Rows that `Scratch.out` has room for where versions go, or have gone."""
 
 
 class Scratch(Struct):

@@ -21,8 +21,8 @@ class Change(IntEnum):
     """What a document, or a window, does to a group.
 
     CREATED: it has its second member, and a row. JOINED: one more. UPDATED: the new version of a member is a member.
-    LEFT: one is not any more. INHERITED: that was the representative, and an heir stands in its place. ENDED: that was
-    the last one, or a window has left the group behind.
+    LEFT: one is not any more. INHERITED: that was the representative, and an heir stands in its place; or it went
+    before, and the heir is known now. ENDED: that was the last one, or a window has left the group behind.
     """
 
     CREATED = 0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.judging.events import Change, Events
-from stream_lsh.judging.groups import LISTED, Group
+from stream_lsh.judging.groups import LISTED, NO_ID, Group
 from stream_lsh.judging.verdicts import Judgement, Kind
 
 _TIME_BITS = 44  # of a time in ms
@@ -73,8 +73,8 @@ def fold(
         known.get(number) or _founded(judgement, number, place, shelf)
         for number, place in zip(numbers.tolist(), places[begins].tolist(), strict=True)
     ]
-    joins = (changes == Change.JOINED).astype(np.int64)
-    goes = (changes == Change.LEFT) | (changes == Change.INHERITED)
+    joins, others = (changes == Change.JOINED).astype(np.int64), changes >= Change.LEFT
+    goes = (changes == Change.LEFT) | (others & (judgement.heir_seqs[places] >= 0))  # else it went before
 
     def before(name: str) -> NDArray[np.int64]:
         return np.array([getattr(group, name) for group in groups], np.int64)[of]
@@ -82,11 +82,11 @@ def fold(
     versions = before("version") + np.arange(1, len(of) + 1) - begins[of]
     sizes = before("size") + _summed(joins, of, begins)
     living = before("living") + _summed(joins - goes, of, begins)
-    came = np.where(goes, NO_TIME, times[places])
+    came = np.where(others, NO_TIME, times[places])
     firsts, lasts = _earliest(before("first"), of, came), _latest(before("last"), of, came)
     counted = before("sources")
     theirs = [sources[i] for i in places.tolist()] if sources else []
-    for event in np.flatnonzero(goes).tolist() if sources else ():
+    for event in np.flatnonzero(others).tolist() if sources else ():
         theirs[event] = b""
     new, said = _new_sources(groups, of, begins, theirs, shelf)
     counted += _summed(new, of, begins)
@@ -107,22 +107,23 @@ def fold(
 
 
 def _moves(judgement: Judgement) -> _Moves:
-    """What the documents of a batch do to groups, in the order of the log."""
-    kinds, left = judgement.kinds, judgement.left
+    """What the documents of a batch do to groups, in the order of the log; heirs that are told late come first."""
+    kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)
     went = judgement.replaces >= 0
-    if not went.any():
+    if not went.any() and not len(later):
         places = np.flatnonzero(dropped)
         return _Moves(places, np.full(len(places), Change.JOINED, np.uint8), judgement.groups[places])
     stays = went & (kinds != Kind.DELETED) & (left == judgement.groups)
     leaves, comes = np.flatnonzero(went & ~stays), np.flatnonzero(dropped | stays)
     moves = _Moves(
-        np.concatenate((leaves, comes)),
+        np.concatenate((later[:, 0], leaves, comes)),
         np.concatenate((
+            np.full(len(later), Change.INHERITED),
             np.where(judgement.heir_seqs[leaves] >= 0, Change.INHERITED, Change.LEFT),
             np.where(stays[comes], Change.UPDATED, Change.JOINED),
         )).astype(np.uint8),
-        np.concatenate((left[leaves], judgement.groups[comes])),
+        np.concatenate((later[:, 1], left[leaves], judgement.groups[comes])),
     )  # fmt: skip
     return moves.at(np.argsort(moves.places, kind="stable"))
 
@@ -160,15 +161,21 @@ def _representatives(
     """
     found = [(group.group, group.id, group.seq) for group in groups]
     updated = (changes == Change.UPDATED) & judgement.stood[places]
-    turns = np.flatnonzero(updated | (changes == Change.INHERITED))
+    goes = (changes == Change.LEFT) & judgement.stood[places]
+    turns = np.flatnonzero(updated | goes | (changes == Change.INHERITED))
     if not len(turns):
         return of, found
     heads = np.full(len(of), -1)
     heads[begins] = np.arange(len(groups))
     for event in turns.tolist():
         group, i = groups[of[event]], int(places[event])
-        group.id, group.seq = judgement.heir(i), int(judgement.heir_seqs[i])
-        if not group.id:  # it is the new version of who stood
+        if goes[event]:  # nobody stands for it any more, or not yet, and this id is to be erased
+            group.id = NO_ID
+        elif judgement.heir_seqs[i] >= 0:
+            group.id, group.seq = judgement.heir(i), int(judgement.heir_seqs[i])
+        elif changes[event] == Change.INHERITED:
+            group.id, group.seq = judgement.later_heir(i, group.group)
+        else:  # it is the new version of who stood
             group.id, group.seq = judgement.ids[i], int(judgement.seqs[i])
         heads[event] = len(found)
         found.append((group.group, group.id, group.seq))

@@ -9,6 +9,7 @@ from typing import Self
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import NO_TIME
 
+NO_ID = b"null"  # of who stood for a group and went without an heir; of a member that was erased
 LISTED = 16  # sources that a row names, in the order in which they came
 
 
@@ -48,9 +49,10 @@ class Group:
         """The row that `json` has written."""
         value = json.loads(row)  # orjson refuses the lone surrogates that ids may have
         kept = value["representative"]
+        id = NO_ID if kept["id"] is None else id_text(kept["id"])
         first, last = (NO_TIME if value[name] is None else value[name] for name in ("first", "last"))
         return cls(
-            value["group"], id_text(kept["id"]), kept["seq"], value["version"], value["size"], value["living"],
+            value["group"], id, kept["seq"], value["version"], value["size"], value["living"],
             first, last, value["sources"], [id_text(source) for source in value["first_sources"]],
         )  # fmt: skip
 

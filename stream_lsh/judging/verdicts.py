@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -64,6 +66,8 @@ class Judgement:
         replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
             whether that one was kept; left: int64[n], its group; heirs: int64[n, 2], shard and row of who stands in
             its place, heir_seqs: int64[n], their numbers, -1 if there is none.
+        later: int64[h, 5], where heirs are chosen later: the document with which a block begins, and group, shard, row
+            and number of who stands for it from there on; ordered by document and group.
     """
 
     ids: Sequence[bytes]
@@ -88,6 +92,7 @@ class Judgement:
     heirs: NDArray[np.int64]
     heir_seqs: NDArray[np.int64]
     names: Names
+    later: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 5), np.int64))
 
     @property
     def gone(self) -> NDArray[np.int64]:
@@ -112,6 +117,12 @@ class Judgement:
         """The id of who stands in the place of the version that went with document i, b"" if nobody does."""
         shard, row = self.heirs[i].tolist()
         return b"" if row < 0 else self.names.id_of(shard, row)
+
+    def later_heir(self, i: int, group: int) -> tuple[bytes, int]:
+        """Id and number of the heir of a group that is told with document i."""
+        first, last = np.searchsorted(self.later[:, 0], (i, i + 1))
+        _, _, shard, row, seq = self.later[first + np.searchsorted(self.later[first:last, 1], group)].tolist()
+        return self.names.id_of(shard, row), seq
 
 
 def judge(
@@ -168,9 +179,11 @@ def judge(
     incomplete = np.add.reduce([np.where(new, m.incomplete, 0) for m in found])
     reused = status == layout.ID_REUSED
     heirs = np.stack((np.where(went[:, 2] < 0, -1, owner), went[:, 2]), axis=1)
+    later = np.concatenate([np.insert(m.heirs, 2, shard, axis=1) for shard, m in enumerate(found)])
+    later = later[np.lexsort((later[:, 1], later[:, 0]))]
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers, row, seq, similarity,
-        truncated, incomplete, went[:, 0], went[:, 1] > 0, went[:, 4], heirs, went[:, 3], names,
+        truncated, incomplete, went[:, 0], went[:, 1] > 0, went[:, 4], heirs, went[:, 3], names, later,
     )  # fmt: skip
 
 
@@ -251,6 +264,12 @@ def verdicts(judgement: Judgement) -> list[bytes]:
         out[i] += b',"replaces":%d' % j.replaces[i]
         if j.heir_seqs[i] >= 0:
             out[i] += b',"heir":{"id":%b,"seq":%d}' % (j.heir(i), j.heir_seqs[i])
+    for i, heirs in groupby(j.later.tolist(), key=itemgetter(0)):
+        standing = [
+            b'{"group":%d,"id":%b,"seq":%d}' % (group, j.names.id_of(shard, row), seq)
+            for _, group, shard, row, seq in heirs
+        ]
+        out[i] += b',"heirs":[%b]' % b",".join(standing)
     return out
 
 

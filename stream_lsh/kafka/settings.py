@@ -230,8 +230,8 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
-        if self.updates and (self.against != "unique" or self.shards > 1):
-            raise ValueError("on_same_id = 'update' on Kafka needs against = 'unique' and shards = 1 so far")
+        if self.updates and self.late:
+            raise ValueError("on_same_id = 'update' on Kafka with against = 'unique' needs shards = 1 so far")
         if self.key_is_id is not None and not self.updates:
             raise ValueError(
                 "key_is_id is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"

@@ -29,3 +29,18 @@ class SigningSettings:
     signature_size: int
     bands: int
     rows: int
+
+
+def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:
+    """`words:3`, `words:3/8`, `chars:9` -> kind, k, and k in scripts written without spaces (without /C: 8/3 of k)."""
+    if set_field is not None:
+        return "set", 1, 1
+    kind, _, size = shingles.partition(":")
+    k, _, continuous = size.partition("/")
+    if kind not in ("words", "chars") or not k.isdecimal() or (continuous and not continuous.isdecimal()):
+        raise ValueError(f"shingles: {shingles!r} is not words:K, words:K/C or chars:K (for example words:3)")
+    # Measured on news-zh: what 3 words are in English, about 8 characters are in Chinese.
+    result = kind, int(k), int(continuous) if continuous else max(1, (8 * int(k) + 1) // 3)
+    if not (1 <= result[1] <= 64 and 1 <= result[2] <= 64):
+        raise ValueError(f"shingles: {shingles!r} must have between 1 and 64 words or characters")
+    return result

@@ -29,7 +29,7 @@ from stream_lsh.index.layout import UNKNOWN
 from stream_lsh.judging.verdicts import Judgement, Kind
 from stream_lsh.settings import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
-from stream_lsh.wire.frames import MOST_ROWS, Source, numbers
+from stream_lsh.wire.source import MOST_ROWS, Source, numbers
 
 VERSION = 2
 _HEAD = struct.Struct("<qq")  # offset, predecessor

@@ -14,7 +14,8 @@ name is its number among them.
 17 group int64[n], or empty: none has one
 18 matches that are not listed: places uint16; 19 how many int64; 20 what was not compared: places uint16; 21 int64
 22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64
-Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, and groups; uint8 whether kept; heirs:
+Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, and groups; uint8 1 if it was kept, and 2
+if the new version is like it; heirs:
 places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets. Then the columns of the frame's documents,
 as there, and with a window their log times int64[n]; missing unless it is this shard's turn to send them.
 """
@@ -35,7 +36,7 @@ from stream_lsh.index.layout import NO_GROUP, REDELIVERED, WENT, WENT_SINCE
 from stream_lsh.index.matches import Matches
 from stream_lsh.settings import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
-from stream_lsh.wire.frames import Source
+from stream_lsh.wire.source import Source
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # shard, offset, predecessor
@@ -91,11 +92,12 @@ class Reply:
 
     def _went(self) -> list[Section]:
         """What went, and the heirs."""
-        seqs, stood, names, heir_seqs, groups = self.matches.went.T
+        seqs, stood, names, heir_seqs, groups, like = self.matches.went.T
         gone, heirs = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
         places = np.array([self.heirs[i] for i in heirs.tolist()], np.int64).reshape(-1, 2)
         return [
-            gone.astype(np.uint16), np.column_stack((seqs[gone], groups[gone])), stood[gone].astype(np.uint8),
+            gone.astype(np.uint16), np.column_stack((seqs[gone], groups[gone])),
+            ((stood > 0) + 2 * (like > 0))[gone].astype(np.uint8),
             heirs.astype(np.uint16), names[heirs].astype(np.uint32), np.column_stack((heir_seqs[heirs], places)),
         ]  # fmt: skip
 
@@ -148,7 +150,8 @@ def _read_went(
     """Have in `went` what `Reply._went` gave; the heirs' places."""
     gone, heirs = _places(sections[0], len(went)), _places(sections[3], len(went))
     went[gone, 0], went[gone, 4] = column(sections[1], np.int64, len(gone), 2).T
-    went[gone, 1] = column(sections[2], np.uint8, len(gone))
+    said = column(sections[2], np.uint8, len(gone)).astype(np.int64)
+    went[gone, 1], went[gone, 5] = said & 1, said >> 1
     where = column(sections[5], np.int64, len(heirs), 3)
     went[heirs, 2], went[heirs, 3] = _named(column(sections[4], np.uint32, len(heirs)), names), where[:, 0]
     return dict(zip(heirs.tolist(), map(tuple, where[:, 1:].tolist()), strict=True))

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from stream_lsh import Deduplicator, Settings
 from stream_lsh.cli import main
-from stream_lsh.cli.delete import id_of
+from stream_lsh.documents.fields import id_of
 from stream_lsh.embedded import deleting, job
 from stream_lsh.errors import StreamLshError
 

@@ -206,4 +206,6 @@ def test_reindex_says_how_to_switch() -> None:
     command = lines[1].split()
     assert command[:2] == ["stream-lsh", "worker"]
     assert run(*command[1:], "--bootstrap-servers", "127.0.0.1:1", "--give-up-seconds", "0.1").exit_code == 6
-    assert "two.verdicts" in lines[2] and "not one.documents" in lines[3]
+    assert "two.verdicts" in lines[2] and "two.groups" not in lines[2] and "not one.documents" in lines[3]
+    grouping = old.model_copy(update={"groups": True})
+    assert "two.groups, two.alerts" in switching(grouping, target(grouping, "two"), options)[2]

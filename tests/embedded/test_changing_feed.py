@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from kills import break_commits
-from oracles.forgetting import Model
+from oracles.forgetting import model_of
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
@@ -77,6 +77,36 @@ def test_a_feed_against_any_updates_and_deletes(tmp_path: Path, shards: str) -> 
         document("f", OTHER, 15),
     ]
     assert lines == [line for line in expected if shards != "1" or line["id"] != "b"]
+
+
+def test_several_shards_name_heirs_later(tmp_path: Path) -> None:
+    arguments = (*CHANGING, "--shards", "3", "--decided-after", "2")
+    first = document("a", TEXT, 10)
+    found = dedup(
+        tmp_path, first, document("b", TEXT + " or three", 11), deletion("a"), document("c", OTHER, 12),
+        arguments=arguments,
+    )  # fmt: skip
+    assert (found[2]["kind"], found[2]["group"], found[2]["replaces"]) == ("deleted", 0, 0)
+    found = dedup(
+        tmp_path, deletion("nobody"), document("d", TEXT, 13), deletion("b"), name="next", arguments=arguments
+    )
+    kept = {"of": None, "similarity": None, "matches": []}
+    heirs = [{"group": 0, "id": "b", "seq": 1}]
+    assert found[0] == {"id": "nobody", "seq": 4, "kind": "deleted", "group": None, **kept, "heirs": heirs}
+    assert (found[1]["kind"], found[1]["of"], found[1]["group"]) == ("near_duplicate", "b", 0)
+    assert (found[2]["kind"], found[2]["group"], found[2]["replaces"]) == ("deleted", 0, 1)
+    with Deduplicator(state=tmp_path / "index") as deduplicator:
+        verdicts = list(deduplicator.process([Document(str(i), deleted=True) for i in range(3)]))
+    assert [verdict.heirs for verdict in verdicts] == [(), ((0, "d", 5),), ()]
+    lines = [json.loads(line) for line in (tmp_path / "unique").read_text().splitlines()]
+    place = {"input": str(tmp_path / "feed.jsonl"), "line": 2, "offset": len(json.dumps(first)) + 1}
+    assert lines == [
+        first,
+        {"id": "a", "deleted": True, "heir": None, "at": None},
+        document("c", OTHER, 12),
+        {"id": None, "deleted": True, "heir": "b", "at": place},
+        {"id": "b", "deleted": True, "heir": None, "at": None},
+    ]
 
 
 def test_a_feed_updates_and_deletes(tmp_path: Path) -> None:
@@ -170,7 +200,6 @@ def test_the_summary_says_what_changed(tmp_path: Path) -> None:
     ("given", "message"),
     [
         (("--deleted-field", "deleted"), "give on_same_id = 'update' too"),
-        (("--on-same-id", "update", "--shards", "2"), "with against = 'unique' needs shards = 1 so far"),
         (("--on-same-id", "replace"), "on_same_id"),
     ],
 )
@@ -186,6 +215,7 @@ SURE: dict[str, Any] = {
     "candidates": 65536, "verify_matches": 1000, "memory_documents": 64, "generation_documents": 250,
     "on_same_id": "update", "deleted_field": "deleted", "time_field": "ts",
 }  # fmt: skip
+SEVERAL = {"shards": 3, "decided_after": 20}
 
 
 def history(seed: int, n: int) -> list[dict[str, Any]]:
@@ -207,9 +237,9 @@ def history(seed: int, n: int) -> list[dict[str, Any]]:
     return out
 
 
-def standing(records: list[dict[str, Any]]) -> dict[Any, str]:
+def standing(records: list[dict[str, Any]], **more: Any) -> dict[Any, str]:
     """What is kept in the end, by the model."""
-    model = Model(0, SURE["threshold"], unique=True, update=True)
+    model = model_of(Settings(**SURE, **more))
     for seq, record in enumerate(records):
         if record.get("deleted"):
             model.delete(seq, record["id"], record.get("ts"))
@@ -226,7 +256,8 @@ def folded(unique: Path) -> tuple[dict[Any, str], int]:
         if not line.get("deleted"):
             kept[line["id"]] = line["text"]
             continue
-        del kept[line["id"]]  # it was there
+        if line["id"] is not None:  # else a line before has said so
+            del kept[line["id"]]  # it was there
         if line["heir"] is not None:
             heirs += 1
             with Path(line["at"]["input"]).open("rb") as file:
@@ -254,27 +285,31 @@ def run(folder: Path, inputs: list[str], **more: Any) -> None:
 
 
 @pytest.mark.parametrize("verify", ["exact", "signature"])
-def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any) -> None:
+@pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
+def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any, more: Any) -> None:
     records = history(0, 900)
-    run(tmp_path, feeds(tmp_path, records), verify=verify)
+    run(tmp_path, feeds(tmp_path, records), verify=verify, **more)
     kept, heirs = folded(tmp_path / "unique")
     assert heirs > 10
     if verify == "exact":
-        assert kept == standing(records)
+        assert kept == standing(records, **more)
 
 
-def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
+def test_a_run_that_is_broken_off_goes_on_to_the_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
+) -> None:
     records = history(1, 1200)
     inputs = feeds(tmp_path, records)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    run(tmp_path / "one", inputs)
+    run(tmp_path / "one", inputs, **more)
     monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
     break_commits(monkeypatch, 4)
     broken = 0
     while True:
         try:
-            run(tmp_path / "two", inputs)
+            run(tmp_path / "two", inputs, **more)
             break
         except StreamLshError as error:
             assert str(error) == "enough"
@@ -282,7 +317,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
     assert broken > 3
     for name in ("unique", "verdicts"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    assert folded(tmp_path / "two" / "unique")[0] == standing(records)
+    assert folded(tmp_path / "two" / "unique")[0] == standing(records, **more)
 
 
 def test_without_updates_only_documents_are_written(tmp_path: Path) -> None:

@@ -9,18 +9,21 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from contents import contents
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kills import COMMITTING, kill
 from long_form import LONG
-from oracles.forgetting import Model
+from oracles.forgetting import model_of
 from oracles.spreading import Spread, Spreading, reached
 
 from stream_lsh import Deduplicator, Document, Settings
@@ -28,12 +31,15 @@ from stream_lsh.alerts.rules import read_rules
 from stream_lsh.cli import main
 from stream_lsh.documents.columns import columns
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.group_table import table, whole
 from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.information import information, reading
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.rehearsal import rehearse
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
+from stream_lsh.index.store import MEMBERS
 from stream_lsh.judging.verdicts import judge
 
 START, SECOND = 1_700_000_000_000, 1000
@@ -50,7 +56,7 @@ Record = tuple[Document, str | None]
 
 def modelled(records: Sequence[Record], settings: Settings) -> tuple[list[dict[str, Any]], Spreading]:
     """The events, and the groups in the end."""
-    model, verdicts, log = Model(settings.window_ms, settings.threshold, unique=True, update=True), [], []
+    model, verdicts, log = model_of(settings), [], []
     for seq, (d, _) in enumerate(records):
         verdicts.append(model.delete(seq, d.id, d.time) if d.deleted else model.judge(seq, d.id, d.text or "", d.time))
         log.append(model.log)
@@ -65,10 +71,10 @@ def modelled(records: Sequence[Record], settings: Settings) -> tuple[list[dict[s
 
 
 def in_pieces(
-    records: Sequence[Record], settings: Settings, folder: Path, chance: random.Random
+    records: Sequence[Record], settings: Settings, folder: Path, chance: random.Random, erasing: bool = False
 ) -> list[dict[str, Any]]:
     """The events, through batches, commits and restarts of any size; what comes after the last commit of a run never
-    was."""
+    was. erasing: what went is erased at any time."""
     events: list[dict[str, Any]] = []
     done = 0
     while done < len(records):
@@ -93,6 +99,8 @@ def in_pieces(
             done += len(batch)
             if chance.random() < 0.6:
                 commit()
+                if erasing and chance.random() < 0.1:
+                    index.erase(float("inf"))
         commit()
         if chance.random() < 0.3:
             fed([(Document(d.id, f"lost {i}", time=START), "x") for i, (d, _) in enumerate(records[:9])], done)
@@ -100,8 +108,13 @@ def in_pieces(
     return events
 
 
-def check(folder: Path, records: Sequence[Record], settings: Settings, events: list[dict[str, Any]]) -> Spreading:
-    """The events, the table and the members of the groups are those of the model; folded, the events are the table."""
+def check(
+    folder: Path, records: Sequence[Record], settings: Settings, events: list[dict[str, Any]], erased: bool = False
+) -> Spreading:
+    """The events, the table and the members of the groups are those of the model; folded, the events are the table.
+    erased: what went is to be."""
+    if erased:
+        erase(folder, everything=True)
     expected, groups = modelled(records, settings)
     for one, other in zip(events, expected, strict=True):
         assert one == other
@@ -109,7 +122,10 @@ def check(folder: Path, records: Sequence[Record], settings: Settings, events: l
     assert found == groups.table == folded(events)
     for number, group in groups.groups.items():
         if number in found:
-            assert listed(folder, group) == group.members
+            assert listed(folder, group) == [
+                (seq, None if erased and went is not None else id, time, source, went, stands)
+                for seq, id, time, source, went, stands in group.members
+            ]
     return groups
 
 
@@ -158,10 +174,11 @@ def changing(history: Any) -> list[Record]:
 def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, window: str | None, seed: int) -> None:
     chance, folder = random.Random(seed), tmp_path_factory.mktemp("index")
     settings = Settings(
-        **{**SURE, "generation_documents": chance.choice((5, 40, 1000, 10**6))}, window=window
+        **{**SURE, "generation_documents": chance.choice((5, 40, 1000, 10**6))}, window=window,
+        shards=chance.choice((1, 1, 2, 3)), decided_after=chance.choice((2, 10, 30)),
     )  # fmt: skip
-    records = changing(history)
-    check(folder, records, settings, in_pieces(records, settings, folder, chance))
+    records, erasing = changing(history), settings.shards == 1 and chance.random() < 0.5
+    check(folder, records, settings, in_pieces(records, settings, folder, chance, erasing), erased=erasing)
 
 
 def story(seed: int, n: int) -> list[Record]:
@@ -189,11 +206,13 @@ def story(seed: int, n: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("window", [None, "8h"])
+@pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
-def test_a_long_history(tmp_path: Path, seed: int, window: str | None) -> None:
-    settings, records = Settings(**SURE, window=window), story(seed, 3000)
-    events = in_pieces(records, settings, tmp_path, random.Random(seed))
-    groups = check(tmp_path, records, settings, events)
+def test_a_long_history(tmp_path: Path, seed: int, shards: int, window: str | None) -> None:
+    settings, records = Settings(**SURE, window=window, shards=shards, decided_after=60), story(seed, 3000)
+    erasing = seed == 0 and shards == 1
+    events = in_pieces(records, settings, tmp_path, random.Random(seed), erasing)
+    groups = check(tmp_path, records, settings, events, erased=erasing)
     kinds = Counter(event["event"] for event in events)
     assert min(kinds[kind] for kind in ("created", "joined", "updated", "left", "inherited", "ended")) > 2, kinds
     assert max(event["sources"] for event in events) > 16
@@ -262,11 +281,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("window", [None, "8h"])
+@pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("kills", [3, pytest.param(25 if LONG else 8, marks=pytest.mark.long)])
-def test_killed_at_random_moments(tmp_path: Path, kills: int, window: str | None) -> None:
+def test_killed_at_random_moments(tmp_path: Path, kills: int, shards: int, window: str | None) -> None:
     records, size = story(7, 150 * kills + 600), 60
     inputs = [write(tmp_path / f"{i:06}", records[i : i + size]) for i in range(0, len(records), size)]
-    settings = {"window": window} if window else {}
+    settings = {"shards": shards, "decided_after": 100} | ({"window": window} if window else {})
     broken, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
     broken.mkdir()
     undisturbed.mkdir()
@@ -315,16 +335,18 @@ def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
             pass
 
 
-def test_members_beyond_the_heirs_that_are_looked_at(tmp_path: Path) -> None:
-    """257 of 258 copies go, then who stood: nobody follows, and nobody can join, but one lives."""
+def test_one_of_many_who_lives_inherits(tmp_path: Path) -> None:
+    """257 of 258 copies go, then who stood; then his heir, whose heir is who came last."""
     ids = [f"c{i}" for i in range(258)]
     records = [(Document(id, TEXT, time=START), None) for id in ("kept", *ids)]
     records += [(Document(id, deleted=True), None) for id in (*ids[:257], "kept")]
     records += [(Document("new", TEXT, time=START), None), (Document("c257", deleted=True), None)]
     run(tmp_path, [write(tmp_path / "feed", records)], {})
-    last = told(tmp_path / "g")[-2:]
-    went, ended = 1 + 258 + 257, 1 + 258 + 259
-    assert last == [("left", went, 0, went, 259, 1), ("ended", ended, 0, went + 1, 259, 0)]
+    went = 1 + 258 + 257
+    assert told(tmp_path / "g")[-3:] == [
+        ("inherited", went, 258, went, 259, 1), ("joined", went + 1, 258, went + 1, 260, 2),
+        ("inherited", went + 2, went + 1, went + 2, 260, 1),
+    ]  # fmt: skip
 
 
 def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
@@ -388,3 +410,74 @@ def test_alerts_count_who_comes(tmp_path: Path) -> None:
     assert (alert["id"], alert["members"], alert["group"]["size"], alert["group"]["living"]) == ("c", 2, 3, 2)
     (rehearsed,) = rehearse(tmp_path / "state", read_rules(tmp_path / "rules")).told
     assert json.loads(rehearsed.line)["id"] == "c"
+
+
+@pytest.mark.parametrize("window", [None, "8h"])
+def test_ids_of_what_went_are_nowhere(tmp_path: Path, window: str | None) -> None:
+    """In no value, as it is or was; everything else is as before."""
+    settings, records = Settings(**SURE, window=window), story(3, 900)
+    records = [(Document(f"id <{d.id}>", d.text, time=d.time, deleted=d.deleted), s) for d, s in records]
+    events = in_pieces(records, settings, tmp_path, random.Random(3))
+    _, spreading = modelled(records, settings)
+    versions = [version for group in spreading.groups.values() for version in group.versions]
+    there = {version.id for version in versions if version.went is None}
+    gone = {version.id for version in versions} - there
+
+    def held() -> set[str]:
+        return {json.loads(id) for data in contents(tmp_path) for id in re.findall(rb'"id <[^"]*>"', data)}
+
+    assert len(gone & held()) > 20
+    check(tmp_path, records, settings, events, erased=True)
+    assert not gone & held()
+    assert information(tmp_path, check=True)["health"]["problems"] == []  # type: ignore[index]
+
+
+def test_the_check_finds_an_id_in_a_group(tmp_path: Path) -> None:
+    records = [(Document(id, TEXT, time=START), "x") for id in ("kept", "first", "second")]
+    in_pieces([*records, (Document("first", deleted=True), None)], Settings(**SURE), tmp_path, random.Random(0))
+    with reading(tmp_path) as store:
+        ((key, value),) = store.scan(MEMBERS)
+    erase(tmp_path, everything=True)
+    assert information(tmp_path, check=True)["health"]["problems"] == []  # type: ignore[index]
+    index = Index(Settings(), tmp_path, durable=False)
+    index.commit({}, {key: value})
+    index.close()
+    (problem,) = information(tmp_path, check=True)["health"]["problems"]  # type: ignore[index]
+    assert "ids that were erased of shard 0 can still be read in what" in problem
+
+
+def test_who_went_without_an_heir_is_listed_as_long_as_he_has_an_id(tmp_path: Path) -> None:
+    """The member who lives has left the window, that he came into before the version that goes did."""
+    hour = 3_600_000
+    records: list[Any] = [(Document(id, TEXT, time=START), "x") for id in ("kept", "copy")]
+    for part in (1, 2):
+        time = START + part * 40 * hour // 60
+        records += [(Document(f"{part} {i}", f"{part} {i} {OTHER}", time=time), None) for i in range(70)]
+        records.append((Document("kept", TEXT + " now" if part == 1 else "", time=time, deleted=part == 2), None))
+    in_pieces(records, Settings(**SURE, window="1h"), tmp_path, random.Random(0))
+    for named in ("kept", None):
+        with whole(tmp_path, 0) as (row, members):
+            assert json.loads(row.json)["representative"] == {"id": None, "seq": 72}
+            assert json.loads(next(members).id) == named
+        erase(tmp_path, everything=True)
+
+
+def test_somebody_reads_while_ids_are_erased(tmp_path: Path) -> None:
+    """He sees a whole index, whatever moment it is; nothing is left in the end."""
+    records, settings = story(4, 900), Settings(**SURE)
+    events = in_pieces(records, settings, tmp_path, random.Random(4))
+    done, seen = Event(), [(list[Any](), 0)]
+
+    def look() -> None:
+        while not done.wait(0.5):  # while he looks, rows in files wait
+            problems: Any = information(tmp_path, check=True)["health"]
+            seen.append((problems["problems"], sum(1 for _ in table(tmp_path))))
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        while not looking.done() and (len(seen) < 3 or erase(tmp_path, everything=True).waiting):
+            pass
+        done.set()
+        looking.result()
+    groups = check(tmp_path, records, settings, events, erased=True)
+    assert seen[1:] == [([], len(groups.table))] * (len(seen) - 1)

@@ -194,13 +194,13 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
 
 def test_a_window_ends_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folded, the events are the table, which is no larger than two windows; nothing else of them is in the store."""
-    inputs = feed(tmp_path, 6000, 6)
+    inputs = feed(tmp_path, 2500, 5)
     large, small = tmp_path / "large", tmp_path / "small"
     large.mkdir()
     small.mkdir()
     run(large, inputs, {"window": "4h"})
     monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)
-    for number in range(1, 7):
+    for number in range(1, 6):
         run(small, inputs[:number], {"window": "4h"})
     assert (small / "g").read_bytes() == (large / "g").read_bytes()
     assert rows(small) == rows(large)
@@ -218,13 +218,13 @@ def test_a_window_ends_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             assert (event["event"] == "created") == (number not in folded)
             folded[number] = row
     assert folded == {row["group"]: row for row in rows(large)}
-    assert ended > 5000
+    assert ended > 1500
     with pytest.raises(UsageError, match="there is no group"), whole(large / "state", ended):
         pass
     with reading_groups(small / "state") as (store, fact):
         for kind in (b"g", b"n", b"s"):
             found = [int.from_bytes(key[1:9], "big") for key, _ in store.scan(kind)]
-            assert all(number >= fact["cleared"] > 4000 for number in found)
+            assert all(number >= fact["cleared"] > 1000 for number in found)
             assert found or kind == b"s"
         assert len(list(store.scan(b"k"))) < 40
 

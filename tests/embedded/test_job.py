@@ -111,12 +111,12 @@ def test_a_commit_that_breaks_off_is_done_again(
     job(tmp_path / "whole", feeds).run()
     write, checkpoint, commits = Store.write, Sink.checkpoint, 0
 
-    def broken_checkpoint(self: Sink, sync: bool) -> dict[str, Any]:
+    def broken_checkpoint(self: Sink, sync: bool, now: int) -> dict[str, Any]:
         nonlocal commits
         commits += 1
         if commits == number and place == "checkpoint":
             raise error
-        return checkpoint(self, sync)
+        return checkpoint(self, sync, now)
 
     def broken_write(self: Store, values: dict[bytes, bytes], **more: Any) -> None:
         due = name_key("job") in values and commits == number

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from oracles.amplify import amplify
 
-from stream_lsh.families.bands import band_keys
+from stream_lsh.families.bands import band_keys, key_of_band
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
+from stream_lsh.index.batch import as_words
 from stream_lsh.text.settings import SigningSettings
 
 Z = 4.9
@@ -141,3 +142,14 @@ def test_keys_come_from_the_stored_components_alone() -> None:
     assert different.tolist() == [band == 2 for band in range(10)]
     assert np.array_equal(band_keys(signed.signatures.astype(np.uint32), 10, 5), keys)
     assert not (band_keys(signed.signatures, 10, 5, 1) == keys).any()
+
+
+@pytest.mark.parametrize(("kind", "rows"), [(np.uint8, 5), (np.uint16, 3), (np.uint32, 2)])
+def test_a_key_of_a_row_is_that_of_its_signature(kind: type[np.unsignedinteger], rows: int) -> None:
+    """Rows have signatures as words, in which components of 8, 16 and 32 bits stand one after the other."""
+    signatures = np.random.default_rng(1).integers(0, 1 << 8 * np.dtype(kind).itemsize, (20, 61), kind)
+    expected, words = band_keys(signatures, 12, rows, np.uint64(77)), as_words(signatures)
+    size, bits = words.shape[1], np.int64(8 * np.dtype(kind).itemsize)
+    for i in range(20):
+        found = [key_of_band(words.reshape(-1), i * size, k, np.int64(rows), bits, np.uint64(77)) for k in range(12)]
+        assert found == expected[i].tolist()

@@ -16,15 +16,16 @@ import sys
 import time
 from pathlib import Path
 
-from feeds import WORDS, fed, nasty
+from feeds import WORDS, changing, fed, nasty
 
 from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
 
 
 def main(folder: str, settings: str, seed: str, documents: str, words: str, out: str, *reader: str) -> None:
-    feed = nasty(int(seed), int(documents), words=WORDS[: int(words)])
-    index = Index(Settings(**json.loads(settings)), Path(folder), durable=False)
+    given = Settings(**json.loads(settings))
+    feed = (changing if given.on_same_id == "update" else nasty)(int(seed), int(documents), words=WORDS[: int(words)])
+    index = Index(given, Path(folder), durable=False)
     at = (index.store.named("feed") or {"next": index.count})["next"]
     Path(folder).with_name("begun").touch()
     chance = random.Random()

@@ -58,6 +58,14 @@ def nasty(
     return out
 
 
+def changing(seed: int, n: int, *, words: Sequence[str] = WORDS) -> list[Document]:
+    """The same under few ids, of which many are deleted."""
+    chance, documents = random.Random(seed), nasty(seed, n, words=words)
+    ids = chance.choice((3, 20, 100))
+    out = [Document(chance.randrange(ids), d.text) if chance.random() < 0.7 else d for d in documents]
+    return [Document(d.id, deleted=True) if chance.random() < 0.2 else d for d in out]
+
+
 def edited(text: Sequence[str], edits: int, chance: random.Random, words: Sequence[str] = WORDS) -> list[str]:
     """A text with some words replaced."""
     text = list(text)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import zstandard
+from contents import contents
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -20,29 +19,13 @@ from test_window import START, SURE, UNIQUE, fed, modelled, opened, same
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
-from stream_lsh.index.erasing import waiting
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows import RowFile
 from stream_lsh.index.store import IDS, ROWS, TEXTS, Store, rows_key
+from stream_lsh.index.waiting import waiting
 from stream_lsh.settings import Settings
 
 HOUR = 3600
-MAGIC = zstandard.MAGIC_NUMBER.to_bytes(4, "little")
-
-
-def contents(folder: Path) -> list[bytes]:
-    """Every file below a folder as it is, and whatever can be decompressed that begins anywhere in one."""
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            data = path.read_bytes()
-            found.append(data)
-            at = data.find(MAGIC)
-            while at >= 0:
-                with suppress(zstandard.ZstdError):
-                    found.append(zstandard.ZstdDecompressor().decompressobj().decompress(data[at:]))
-                at = data.find(MAGIC, at + 1)
-    return found
 
 
 def sketch_of(index: Index, row: int) -> bytes:

@@ -15,6 +15,7 @@ from stream_lsh.index.memory import (
     empty,
     find,
     newest,
+    newest_before,
     oldest,
     posted,
     posting_key,
@@ -59,6 +60,9 @@ def test_buckets_are_read_from_either_end(given_keys: list[int], limit: int, fir
         for row in (0, first, *rows, rows[-1] + 1):
             later = [other for other in rows if other >= row]
             assert since(memory, slot, np.uint64(key), row) == len(later)
+            for most in (1, limit, ROOM):
+                n = newest_before(memory, slot, np.uint64(key), row, most, out)
+                assert out[:n].tolist() == [other for other in rows if other < row][::-1][:most]
     for key in range(1 << 16, 1 << 20, 1 << 16):
         if key not in expected:
             slot = find(memory, np.uint64(key))

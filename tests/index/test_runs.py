@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
-from stream_lsh.index.buckets import count, earliest, key_range, passing, read
+from stream_lsh.index.buckets import count, earliest, key_range, passing, read, read_before
 from stream_lsh.index.index import disk_bytes
-from stream_lsh.index.memory import KEY_BITS, Memory, find
+from stream_lsh.index.memory import BEHIND_ALL, KEY_BITS, Memory, find
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
 
 ROOM = 64  # keys read at once
@@ -37,7 +37,7 @@ def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
     hits = passing(np.array([key]), table)
     slot = find(memory, key)
     n, more = read(key, slot, hits, 0, table, memory, first, np.int64(len(out)), room, out)
-    start, stop, _ = key_range(table, 0, key, first, room)
+    start, stop, _ = key_range(table, 0, key, first, BEHIND_ALL, room)
     assert not more and n == stop - start == count(key, slot, hits, table, memory, first, room)
     for limit in (1, 3, n - 1):
         if 0 < limit < n:
@@ -50,6 +50,12 @@ def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
         some = np.empty(n, np.int64)
         assert read(key, slot, hits, 0, table, memory, row, np.int64(n), room, some) == (len(later), False)
         assert np.array_equal(some[: len(later)], later)
+        for end in {row + 1, row + 500, int(out[0]), int(out[n // 2]) + 1}:
+            between = later[later < end]
+            for most in (1, 3, n):
+                got = read_before(key, slot, hits, 0, table, memory, row, end, np.int64(most), room, some)
+                assert got == (min(most, len(between)), len(between) > most)
+                assert np.array_equal(some[: got[0]], between[:most])
         for most in (1, 3, n):
             assert earliest(key, slot, hits, table, memory, row, np.int64(most), room, some) == min(most, len(later))
             assert np.array_equal(some[: min(most, len(later))], later[::-1][:most])

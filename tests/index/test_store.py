@@ -13,7 +13,7 @@ from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import files as files_module
 from stream_lsh.index.files import checksum, fill, make_folder
 from stream_lsh.index.index import Index, disk_bytes
-from stream_lsh.index.store import ANSWERS, IDS, ROWS, TEXTS, Store, name_key, rows_key
+from stream_lsh.index.store import ANSWERS, GROUP, IDS, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.settings import Settings
 
 VALUE = 200_000  # bytes
@@ -66,6 +66,25 @@ def test_a_range_of_rows_is_deleted_with_what_takes_its_place(tmp_path: Path) ->
         store.write({}, ranges=[(rows_key(IDS, 0, 5, 0), rows_key(IDS, 0, 5, 9))])  # of a family that is not there
     finally:
         store.close()
+
+
+@pytest.mark.parametrize("others", [(), (1,), (7,), (7, 9)])
+@pytest.mark.parametrize("kind", [IDS, GROUP])
+def test_what_was_written_over_is_purged(tmp_path: Path, kind: bytes, others: tuple[int, ...]) -> None:
+    """Also where its file has no other key, or it is the first one there: RocksDB would just move such files."""
+    store = Store(tmp_path / "db", sync=False)
+    key = rows_key(kind, 0, 0, 5)
+    store.write({rows_key(kind, 0, 0, row): b"of others" for row in others} | {key: b"what was there"})
+    store.settle([key])
+    store.write({key: b"what is there"})
+    store.settle([key])
+    if kind == IDS:
+        store.purge([key])
+    store.sweep([(key, key + b"\0")] if kind == GROUP else [])
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert (b"what was there" in files, b"what is there" in files) == (False, True)
+    assert store.value(key) == b"what is there"
+    store.close()
 
 
 def test_generations_do_not_meet(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from stream_lsh.index.candidates import best, nominate
 from stream_lsh.index.dead import Dead
 from stream_lsh.index.files import PAGE
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import SEQ, Rows
+from stream_lsh.index.layout import MASK, SEQ, Rows
 from stream_lsh.index.memory import POOL_WORDS, Memory, append, find, newest, posted
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import MOST_POSTINGS, Run, directory_bits, filter_mask, filter_word, filter_words
@@ -126,9 +126,9 @@ def test_rows_behind_two_to_the_32_bytes(tmp_path: Path) -> None:
         kernel = Rows(
             base=first + flushed + 50, total=first + flushed + 50, recent=np.zeros((1, shape.width), np.uint64),
             generations=np.array([[0, -1, 0], [first, file.file, file.start]]), signature_at=shape.signature_at,
-            read=np.empty(shape.width, np.uint64), kept=first + flushed + 50, ring=np.empty(16, np.uint64),
-            notes=np.empty(1, np.uint8), log_at=shape.log_at, seen=first, seen_log=-1, guides=first,
-            dead=Dead.of(first),
+            read=np.empty(shape.width, np.uint64), begin=np.empty(MASK, np.uint64), known=-1,
+            kept=first + flushed + 50, ring=np.empty(16, np.uint64), notes=np.empty(1, np.uint8), log_at=shape.log_at,
+            seen=first, seen_log=-1, guides=first, dead=Dead.of(first),
         )  # fmt: skip
         for k in (0, 1, 49):
             assert word(kernel, first + flushed + k, SEQ) == rows[k, SEQ]

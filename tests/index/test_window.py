@@ -15,7 +15,7 @@ from feeds import asked
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracles.forgetting import Model
+from oracles.forgetting import model_of
 from oracles.matching import unique_verdicts
 
 from stream_lsh.documents.columns import Document, columns
@@ -54,6 +54,8 @@ def told(judgement: Judgement) -> Iterator[tuple[Any, ...]]:
             None if (went := int(judgement.replaces[i])) < 0 else went,
             None if (heir := int(judgement.heir_seqs[i])) < 0
             else (orjson.loads(judgement.names.id_of(*judgement.heirs[i].tolist())), heir),
+            tuple((group, orjson.loads(judgement.names.id_of(shard, row)), seq)
+                  for at, group, shard, row, seq in judgement.later.tolist() if at == i),
         )  # fmt: skip
 
 
@@ -64,10 +66,7 @@ def fed(index: Index, documents: Sequence[Document], first: int, **more: Any) ->
 
 
 def modelled(documents: Sequence[Document], settings: Settings) -> list[tuple[Any, ...]]:
-    model = Model(
-        settings.window_ms, settings.threshold, unique=settings.against == "unique",
-        update=settings.on_same_id == "update",
-    )  # fmt: skip
+    model = model_of(settings)
     return [
         model.delete(seq, str(d.id), d.time) if d.deleted else model.judge(seq, str(d.id), d.text or "", d.time)
         for seq, d in enumerate(documents)
@@ -105,12 +104,9 @@ def same(found: Sequence[Any], expected: Sequence[Any]) -> None:
 
 
 def comparable(given: Sequence[Any], settings: Settings) -> list[Any]:
-    """What several shards say alike. Under `any` none of them knows the first verdict of what is redelivered; else who
-    matches what is known to have been kept is not compared with the undecided."""
-    if settings.shards == 1:
+    """What several shards say alike: under `any` none of them knows the first verdict of what is redelivered."""
+    if settings.shards == 1 or settings.late:
         return list(given)
-    if settings.late:
-        return [verdict[:5] for verdict in given]
     return [verdict[:1] if verdict[0] == "redelivered" else verdict for verdict in given]
 
 

@@ -27,7 +27,7 @@ def test_it_is_a_function_of_the_log(
     given_steps: list[int], between: list[int], window: int, data: st.DataObject
 ) -> None:
     log = (1_700_000_000_000 + np.cumsum(given_steps)).tolist()
-    seqs = np.cumsum([0, *between[: len(log) - 1]]).tolist()
+    seqs = np.cumsum([data.draw(st.sampled_from((0, 4096))), *between[: len(log) - 1]]).tolist()
     expected = reached(log, seqs, window)
     ending, found, at = Ending(window), [], 0
     while at < len(log):

@@ -1,7 +1,8 @@
 """Chaos: real documents flow while workers are killed, frozen, added and removed, their disks deleted, connections cut,
-sends refused and the broker restarted. In the end every output is what the embedded engine says to the recorded order.
+sends refused and the broker restarted. In the end every output is what the embedded engine says to the recorded order;
+with updates or a window, of random histories, verdicts and groups are also what the plain models say.
 
-    python tests/kafka/chaos.py --seed 7 --minutes 10
+    PYTHONPATH=tests python tests/kafka/chaos.py --seed 7 --minutes 10
 
 The seed fixes what happens and when; each event is told on standard error. STREAM_LSH_DATA: where the documents are.
 """
@@ -21,14 +22,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import plain
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
-from feeding import POSTS, Feed, Record, changing, feed_of, lines, records_of
+from feeding import POSTS, Feed, feed_of, lines, records_of
+from group_play import RULES
 from harness import Pipeline, Worker
 from match_play import log_ends
 from oracle import json_of
@@ -36,20 +38,20 @@ from proxy import Proxy, proxied_broker
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import wanted
-from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS
 
 DOCUMENTS = 20_000
 PARTITIONS, SHARDS, GENERATION = 4, 3, 700
 SESSION = 6.0  # seconds
-STEP, WINDOW = 4000, "32m"  # with a window: ms from one document to the next, 480 in it, a generation of 60
+WINDOW = "32m"  # 480 documents of a history are in it, a generation of 60
 MOST_WORKERS = 5
 PAUSE = (0.5, 4.5)  # seconds between two events
 LEAVE = 180.0  # seconds that a worker may take to drain and end
 CONFIGURE = 60.0  # seconds that changing a topic may take: it may have to wait for the broker
 KINDS = ("one", "groups", "one", "roles")  # processes of the workers, in turn
 TIGHT = ("signatures", "frames", "matches", "changelog", "verdicts", "pairs", "unique", "dead_letters")
+OF_GROUPS = ("memberships", "groups", "group_changelog")
 
 
 class Chaos:
@@ -146,7 +148,7 @@ class Chaos:
 
     def _start_another(self) -> None:
         number = len(self.pipeline.workers)
-        worker = self.pipeline.worker(ROLES, KINDS[number % len(KINDS)])
+        worker = self.pipeline.worker(processes=KINDS[number % len(KINDS)])
         self.say(f"{worker.name} joins ({worker.processes})")
 
     def _restart(self, worker: Worker, seconds: float) -> None:
@@ -269,7 +271,8 @@ class Chaos:
 
     def pinch(self) -> None:
         """For a moment the broker takes only tiny records of a topic: sends are refused for good, the next may land."""
-        name, seconds = self.chance.choice(TIGHT), self.chance.uniform(0.3, 2)
+        tight = TIGHT + OF_GROUPS if self.pipeline.settings.groups else TIGHT
+        name, seconds = self.chance.choice(tight), self.chance.uniform(0.3, 2)
         largest = self.chance.choice((100, 1000, 4000, 20_000))
         if name in self._pinched:
             return
@@ -321,20 +324,6 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
             yield value.replace(b'"id": "', b'"id": "%d-' % number) if number else value
 
 
-def slowly(records: list[Record]) -> list[Record]:
-    """The same with four seconds from one to the next, up to now; some a little late, some absurd. Every third has no
-    time but its timestamp, and no tombstone has."""
-    begin = time.time_ns() // 1_000_000 - STEP * len(records)
-    out = []
-    for i, record in enumerate(records):
-        stamp, value = begin + STEP * (i - i % 7), record.value
-        if i % 3 and value is not None:
-            ts = stamp + (10**10 if i % 50 == 49 else 0)
-            value = value.replace(b"{", b'{"ts":%d,' % ts, 1)
-        out.append(replace(record, timestamp=stamp, value=value))
-    return out
-
-
 def run(
     data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS,
     delivery: str = "exactly_once",
@@ -343,26 +332,34 @@ def run(
     *,
     updates: bool = False,
     window: bool = False,
+    groups: bool = False,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
         broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too. window: of some
-            documents, by their times.
+            documents, by their times. groups: are kept, with alerts.
 
     Raises:
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
     """
-    records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
     given: dict[str, Any] = {
         "decided_after": 1000 if against == "unique" and shards > 1 else 4000, "frame_documents": 200,
     }  # fmt: skip
+    modelled = updates or window
+    if modelled:
+        records = plain.history(n, PARTITIONS, seed)
+        given |= {**plain.SURE, "time_field": "ts"}
+    else:
+        records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
     if window:  # so that generations go while things happen, and so do the answers that keep them: those of 301 frames
-        records = slowly(records)
-        given = {"decided_after": 300, "frame_documents": 10, "window": WINDOW, "time_field": "ts"}
+        given |= {"decided_after": 300, "frame_documents": 10, "window": WINDOW}
     if updates:
-        records = changing(records, seed, timed=True)
-        given |= {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string", "time_field": "ts"}
+        given |= {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
+    if groups:
+        rules = folder / "rules.toml"
+        rules.write_text(RULES)
+        given |= {"groups": True, "source_field": "outlet", "alerts": rules}
     proxy.delay, proxy.jitter = 0.0005, 0.002
     with Pipeline(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
@@ -391,6 +388,9 @@ def run(
             assert len(found.documents) >= 0.9 * len(records)
             kinds = {json_of(record.value)["kind"] for record in found.verdicts}
             assert ({"deleted", "outdated"} <= kinds) == updates, kinds
+            if modelled:
+                plain.check(pipeline.settings, pipeline.recorded(), found)
+                chaos.say("the models say so, too")
             if window:
                 begins = pipeline.run(log_ends(pipeline.settings, pipeline.topics.changelog, shards))
                 chaos.say(f"the changelogs begin and end at {begins}")
@@ -420,6 +420,7 @@ def main() -> None:
     parser.add_argument("--against", default="any", choices=("any", "unique"))
     parser.add_argument("--updates", action="store_true", help="documents are replaced and deleted, too")
     parser.add_argument("--window", action="store_true", help="a tiny one")
+    parser.add_argument("--groups", action="store_true", help="with alerts")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.
@@ -435,7 +436,7 @@ def main() -> None:
             n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
             run(
                 data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against,
-                updates=given.updates, window=given.window,
+                updates=given.updates, window=given.window, groups=given.groups,
             )  # fmt: skip
         finally:
             proxy.close()

@@ -91,17 +91,12 @@ def records_of(values: Sequence[bytes], partitions: int, seed: int) -> list[Reco
     return out
 
 
-def changing(records: Sequence[Record], seed: int, *, timed: bool = False) -> list[Record]:
-    """Records, and others between them: texts under ids that were there before, and deletions by a field or a key.
-    timed: they get an event time `ts`, and some come late; deletions may have none."""
+def changing(records: Sequence[Record], seed: int) -> list[Record]:
+    """Records, and others between them: texts under ids that were there before, and deletions by a field or a key."""
     chance = random.Random(seed)
     out: list[Record] = []
     known: list[Record] = []
-    for number, record in enumerate(records):
-        ts = {"ts": 1_700_000_000_000 + number - chance.choice((0, 0, 0, 100, 400))} if timed else {}
-        if timed and record.value is not None:
-            with suppress(ValueError):  # of what is no JSON
-                record = replace(record, value=json.dumps({**json.loads(record.value), **ts}).encode())
+    for record in records:
         out.append(record)
         dice = chance.random()
         if known and dice < 0.25:
@@ -111,8 +106,7 @@ def changing(records: Sequence[Record], seed: int, *, timed: bool = False) -> li
                 with suppress(ValueError):  # of what is no JSON
                     value = json.dumps({**json.loads(record.value), "id": old.key.decode()}).encode()
             elif dice < 0.16 and old.key is not None:
-                ts = ts if chance.random() < 0.7 else {}
-                value = json.dumps({"id": old.key.decode(), "deleted": True, **ts}).encode()
+                value = json.dumps({"id": old.key.decode(), "deleted": True}).encode()
             out.append(replace(record, key=old.key, value=value))
         if record.key is not None:
             known.append(record)

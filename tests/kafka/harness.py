@@ -32,6 +32,8 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import COMPILED
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
+from stream_lsh.wire.frames import Frame
+from stream_lsh.wire.sequenced import Sequenced
 
 PATIENCE = 300.0
 """Seconds without any new verdict after which a test fails: the first life of a worker compiles or loads kernels, and
@@ -303,7 +305,7 @@ class Pipeline:
                     if name == "verdicts":
                         found["passed on"] += sum(
                             b'"kind":"unique"' in r.value or b'"kind":"rejected"' in r.value for r in records
-                        )
+                        ) + sum(b',"gone":true' in r.value for r in records)  # each has a tombstone
                 if batches:
                     end = time.monotonic() + patience
                 elif found["verdicts"] >= wanted and found["unique"] + found["dead_letters"] >= found["passed on"]:
@@ -363,8 +365,12 @@ class Pipeline:
     def oracle(self, documents: Iterable[Record]) -> Expected:
         """What the embedded engine says, over the order that was recorded."""
         self._answers += 1
-        frames = [r for r in self.read("frames", isolation="read_uncommitted")["frames"] if r.partition == 0]
-        return answers(self.settings, self.folder / f"oracle-{self._answers}", order(self.settings, frames), documents)
+        return answers(self.settings, self.folder / f"oracle-{self._answers}", self.recorded(), documents)
+
+    def recorded(self) -> list[tuple[Sequenced, Frame]]:
+        """The frames as they were sequenced."""
+        frames = self.read("frames", isolation="read_uncommitted")["frames"]
+        return order(self.settings, (record for record in frames if record.partition == 0))
 
     def check(self) -> Outputs:
         """Compare everything with the oracle; where that is allowed, repeats are passed over."""

@@ -13,8 +13,10 @@ from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Frame, Sequenced, Source
+from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply
+from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.source import Source
 
 PARTITIONS = 3
 WORDS = [f"word{i}" for i in range(400)]

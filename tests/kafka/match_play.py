@@ -23,8 +23,10 @@ from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import Job, command, dump
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Frame, Sequenced, Source
+from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import head
+from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.source import Source
 
 ROOT = Path(__file__).parents[2]
 WORDS = [f"w{i}" for i in range(400)]

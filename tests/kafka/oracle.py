@@ -25,7 +25,8 @@ from stream_lsh.index.layout import DELETION, TIME, VALID
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Frame, Sequenced
+from stream_lsh.wire.frames import Frame
+from stream_lsh.wire.sequenced import Sequenced
 
 
 @dataclass(slots=True)
@@ -192,11 +193,7 @@ def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
             for r in records
         ]
     # What has no line in a file, which cannot be empty either.
-    without = {
-        i: Rejection("no_value", f"the record has {'no value (a tombstone)' if value is None else 'an empty value'}")
-        for i, value in enumerate(values)
-        if not value
-    }
+    without = {i: _without(s, record) for i, record in enumerate(records) if not values[i]}
     data = [value or b"" for value in values]
     lengths = np.array([len(value) for value in data], np.int64)
     stops = np.cumsum(lengths)
@@ -205,6 +202,15 @@ def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
         return found
     stamps, stamped = np.array([record.timestamp for record in records], np.int64), found.times == NO_TIME
     return replace(found, times=np.where(stamped, stamps, found.times), stamped=np.flatnonzero(stamped).tolist())
+
+
+def _without(settings: KafkaSettings, record: Record) -> Rejection:
+    if record.value is None and settings.key_is_id:
+        what = "no key" if record.key is None else "an empty key"
+        return Rejection("no_key", f"the record has {what}, and the key is the id")
+    return Rejection(
+        "no_value", f"the record has {'no value (a tombstone)' if record.value is None else 'an empty value'}"
+    )
 
 
 def json_of(value: bytes | None) -> Any:
@@ -282,7 +288,9 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
         kept = [header for header in documents[source].headers if header[0] == "traceparent"]
         assert [header for header in record.headers if header[0] == "traceparent"] == kept
         why = expected.reasons.get(source)
-        assert (verdict.get("reason"), verdict.get("detail")) == ((why.reason, why.detail) if why else (None, None))
+        assert (verdict.get("reason"), verdict.get("detail")) == ((why.reason, why.detail) if why else (None, None)), (
+            verdict
+        )
         assert record.key == _key(verdict["id"])
     for partition, each in _by_partition(found.documents).items():
         wanted = [record.source for record in each]
@@ -335,7 +343,8 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
 
 def _tombstone(record: Record, gone: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
     key = _key(json_of(dict(gone)["id"])) if record.key is None else record.key
-    return key, None, (*record.headers, *gone), record.timestamp
+    brought = (header for header in record.headers if not header[0].startswith(("heir", "id")))
+    return key, None, (*brought, *gone), record.timestamp
 
 
 def _letter(record: Record, why: Rejection, topic: str) -> tuple[object, ...]:

@@ -15,16 +15,17 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, keep_running
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.run.process import COMPILED, Job, command, dump
-from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Frame, Places, Sequenced
+from stream_lsh.wire.frames import Frame, Places
+from stream_lsh.wire.sequenced import Sequenced
 
 KEY = bytes(range(16))  # of an index
 PATIENCE = 300  # seconds for what should take a few: the machine may be slow, or busy with other things

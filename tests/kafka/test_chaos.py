@@ -35,20 +35,20 @@ pytestmark = pytest.mark.long
 @pytest.mark.parametrize(
     ("shards", "against", "given"),
     [
-        (SHARDS, "any", ()),
+        pytest.param(SHARDS, "any", (), marks=only_long),
         (2, "unique", ()),
         pytest.param(1, "unique", (), marks=only_long),
-        (1, "unique", ("updates",)),
-        pytest.param(1, "unique", ("window",), marks=only_long),
-        (3, "unique", ("window",)),
-        pytest.param(SHARDS, "any", ("window",), marks=only_long),
+        pytest.param(1, "unique", ("updates",), marks=only_long),
+        (1, "unique", ("updates", "window", "groups")),
+        (SHARDS, "unique", ("window", "groups")),
+        (SHARDS, "any", ("updates", "window")),
     ],
 )
 def test_chaos(
     proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str, given: tuple[str, ...]
 ) -> None:  # fmt: skip
-    """With and without decisions that shards are told later, with updates and deletions, with a window; generations
-    begin in the middle of frames."""
+    """With and without decisions that shards are told later, with updates and deletions, with a window, with groups;
+    generations begin in the middle of frames."""
     counts = run(
         shared_data,
         tmp_path,

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import plain
 import pytest
-from chaos import WINDOW, slowly
-from feeding import Record, changing, records_of
+from chaos import WINDOW
 from harness import Pipeline, until
-from match_play import documents, log_ends
+from match_play import log_ends
 from oracle import json_of
 
 from stream_lsh.index.generation import FOLDER
@@ -26,25 +26,17 @@ OLD = (("sign", "sequence", "judge", "forward"), "one")
 UPDATES = {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
 
 
-def records(partitions: int, *, updates: bool) -> list[Record]:
-    """480 in a window, a little out of order, some of them absurd; every third with no time but its timestamp."""
-    given = documents(FIRST + 2 * MORE)
-    values = [b'{"id": "%d", "title": "", "text": "%b"}' % (int(d.id), str(d.text).encode()) for d in given]
-    found = records_of(values, partitions, 3)
-    return slowly(changing(found, 3)[: len(found)] if updates else found)
-
-
 @pytest.mark.parametrize(
-    ("shards", "against", "given"), [(1, "unique", {}), (3, "unique", {}), (2, "any", {}), (1, "unique", UPDATES)]
+    ("shards", "against", "given"), [(1, "unique", {}), (3, "unique", {}), (2, "any", UPDATES), (1, "unique", UPDATES)]
 )
 def test_the_changelog_is_as_long_as_what_lives(
     broker: Any, prefix: str, tmp_path: Path, shards: int, against: str, given: dict[str, Any]
 ) -> None:
-    feed = records(2, updates=bool(given))
+    feed = plain.history(FIRST + 2 * MORE, 2, 3)  # 480 are in a window
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=2, shards=shards, against=against, window=WINDOW,
         time_field="ts", decided_after=300, frame_documents=10, memory_documents=500, generation_documents=400,
-        session_timeout_ms=10_000, **given,
+        session_timeout_ms=10_000, **plain.SURE, **given,
     ) as pipeline:  # fmt: skip
         pipeline.worker(*OLD, name="others")
         away = pipeline.worker(("match",), name="away")
@@ -81,6 +73,7 @@ def test_the_changelog_is_as_long_as_what_lives(
         assert "has left the window" in away.said(10**7) and "knows nothing of" not in away.said(10**7)
         until(lambda: all(now > before for (now, _), (before, _) in zip(begins(), begun, strict=True)))
         found = pipeline.check()
+        plain.check(pipeline.settings, pipeline.recorded(), found)
         assert len(found.documents) == len(feed)
         kinds = Counter(json_of(record.value)["kind"] for record in found.verdicts)
         assert min(kinds["deleted"], kinds["outdated"]) > 20 or not given, kinds

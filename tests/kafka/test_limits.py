@@ -20,8 +20,8 @@ from oracle import json_of
 from proxy import Proxied
 from stage_helpers import until_partitions
 
+from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.tools.topics import create
 

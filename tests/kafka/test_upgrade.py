@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("upgrade")]
 
 BEFORE = "4c13dc1"
 """The revision that is upgraded from."""
+IN_USE = "is in use by another process"
 WARM = (
     "from stream_lsh.kafka.run.warming import warm_up; from stream_lsh.kafka.settings import KafkaSettings;"
     "warm_up(KafkaSettings())"
@@ -60,7 +61,9 @@ def replace(pipeline: Pipeline, workers: Sequence[Worker], package: Path, *, kil
         (worker.kill if kill else worker.terminate)()
     for worker in workers:
         code = worker.wait()
-        assert kill or code == 0, pipeline.report(f"{worker.name} has ended with code {code}")
+        # Then a match worker that was stopped in a rebalance took a shard again before it had closed it.
+        known = worker.package != HERE and code == 3 and IN_USE in worker.said()
+        assert kill or code == 0 or known, pipeline.report(f"{worker.name} has ended with code {code}")
         worker.package = package
         worker.start()
     until(lambda: all(worker.started or not worker.running for worker in workers), why=pipeline.report())

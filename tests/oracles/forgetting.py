@@ -1,8 +1,8 @@
 """What a window, updates and deletions mean, in plain Python: every document is compared with every one that it sees,
 exhaustively.
 
-Nothing of the engine is used: no signatures, no buckets, no generations. So it holds where all that is similar is found
-and no limit is met.
+Nothing of the engine is used, but for the shard that an id is in: no signatures, no buckets, no generations. So it
+holds where all that is similar is found and no limit is met.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from functools import cached_property
 from statistics import median_low
 from typing import Any, NamedTuple
 
-HEIRS = 256  # of a group so many members, the oldest that are seen, are looked at for an heir, behind the last one
+import orjson
+
+from stream_lsh.index.batch import owners
+from stream_lsh.settings import Settings
 
 
 class Verdict(NamedTuple):
     """matches: (id, number, similarity), the best first. replaces: number of the version that went with it; heir: id
-    and number of who stands for the group now."""
+    and number of who stands for the group now. heirs: with several shards, group, id and number of those that stand for
+    theirs from this record on."""
 
     kind: str
     first_kind: str | None = None
@@ -28,6 +32,7 @@ class Verdict(NamedTuple):
     matches: Sequence[tuple[Any, int, float]] = ()
     replaces: int | None = None
     heir: tuple[Any, int] | None = None
+    heirs: Sequence[tuple[int, Any, int]] = ()
 
 
 @dataclass(eq=False)
@@ -35,7 +40,7 @@ class Seen:
     """A version of a document in the log: id, text, event time (None: it has none); log time, number and verdict.
 
     kept: it stands for its group, from the beginning or as an heir. living: neither replaced nor deleted. dropped_for:
-    the version that its verdict names.
+    the version that its verdict names. shard, block: where it is stored, and since which block of the log it stands.
     """
 
     id: Any
@@ -47,6 +52,8 @@ class Seen:
     kept: bool = False
     living: bool = True
     dropped_for: Seen | None = None
+    shard: int = 0
+    block: int = 0
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -62,33 +69,44 @@ class Deletion:
 
 
 class Model:
-    """window: of log time, 0 = nothing is forgotten. update: an id with another text replaces the version before it."""
+    """window: of log time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
+    shards, block: several that keep learn what went, and who was kept, when the second block after it begins."""
 
-    def __init__(self, window: int, threshold: float, *, unique: bool, update: bool = False) -> None:
+    def __init__(
+        self, window: int, threshold: float, *, unique: bool, update: bool = False, shards: int = 1, block: int = 0
+    ) -> None:
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
+        self.shards, self.block, self.at, self.told = shards, block, 0, 0  # told: how many records
+        self.gone: list[tuple[int, int]] = []  # blocks and groups of those that went, and have no heir yet
         self.stored: list[Seen] = []  # oldest first
         self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
-        self.heirs: dict[int | None, int] = {}  # by group the number of the last one
+        self.behind: dict[tuple[int, int], int] = {}  # of group and shard: from which number on heirs are looked for
         self.times: list[int] = []
         self.log = -1
 
-    def judge(self, seq: int, id: Any, text: str, time: int | None) -> Verdict:
-        """The verdict on the next document."""
+    def judge(self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None) -> Verdict:
+        """The verdict on the next document. stamp: by which log time goes on, where that is not its own time."""
         if not text.split():  # nor does its time count
-            return Verdict("rejected")
-        self._go_on(time)
+            return Verdict("rejected", heirs=self._heirs())
+        self._go_on(time if stamp is None else stamp)
+        heirs = self._heirs()
+        return self._judge(seq, id, text, time)._replace(heirs=heirs)
+
+    def _judge(self, seq: int, id: Any, text: str, time: int | None) -> Verdict:
         old = self._known(id)
         if isinstance(old, Seen) and old.text == text:
             kind, _, of, similarity, group = old.verdict[:5]
             # Another version has come under the id that it names, or a deletion.
-            if self.unique and self.update and self._known(of) not in (None, old.dropped_for):
+            if self.unique and self.update and not self.block and self._known(of) not in (None, old.dropped_for):
                 of = similarity = None
             return Verdict("redelivered", kind, of, similarity, group)
         if isinstance(old, Seen) and not self.update:
             return Verdict("rejected")
         if old is not None and _before(time, old.time):
             return Verdict("outdated")
-        new = Seen(id, text, time, self.log, seq)
+        new = Seen(id, text, time, self.log, seq, block=self.at)
+        if self.shards > 1:
+            (new.shard,) = owners([orjson.dumps(id)], self.shards).tolist()
         new.verdict = self._verdict(new, without=old)
         if isinstance(old, Seen):
             new.kept = new.verdict.kind == "unique"
@@ -97,16 +115,22 @@ class Model:
                 new.verdict = new.verdict._replace(group=old.verdict.group, replaces=old.seq)
             else:
                 heir = self._goes(old)
-                new.verdict = self._verdict(new)._replace(replaces=old.seq, heir=heir)
+                if heir is not None:
+                    new.verdict = self._verdict(new)
+                new.verdict = new.verdict._replace(replaces=old.seq, heir=heir)
         new.kept = new.verdict.kind == "unique"
         self.stored.append(new)
         self.newest[id] = new
         assert not self.unique or self._one_for_each_group()
         return new.verdict
 
-    def delete(self, seq: int, id: Any, time: int | None) -> Verdict:
+    def delete(self, seq: int, id: Any, time: int | None, stamp: int | None = None) -> Verdict:
         """The verdict on the next record, that an id is deleted."""
-        self._go_on(time)
+        self._go_on(time if stamp is None else stamp)
+        heirs = self._heirs()
+        return self._delete(id, time)._replace(heirs=heirs)
+
+    def _delete(self, id: Any, time: int | None) -> Verdict:
         old = self._known(id)
         if not isinstance(old, Seen):
             if time is not None and (old is None or old.time is None or time > old.time):
@@ -131,29 +155,51 @@ class Model:
         return known if known is not None and self._sees(known.log) else None
 
     def _goes(self, old: Seen) -> tuple[Any, int] | None:
-        """A version goes; its heir."""
+        """A version goes; its heir, if it is known at once."""
         old.living = False
-        if not (self.unique and old.kept):
+        group = old.verdict.group
+        if not (self.unique and old.kept) or group is None:
             return None
-        group = [m for m in self.stored if m.verdict.group == old.verdict.group and m.verdict.kind != "unique"]
-        behind = self.heirs.get(old.verdict.group, -1)
-        group = [m for m in group if self._sees(m.log) and m.seq > behind]
-        heir = next((m for m in group[:HEIRS] if m.living), None)
-        if heir is None:
+        if self.block:
+            self.gone.append((self.at, group))
             return None
-        self.heirs[old.verdict.group] = heir.seq
-        heir.kept = True
-        return heir.id, heir.seq
+        heir = self._heir_of(group)
+        return None if heir is None else (heir.id, heir.seq)
+
+    def _heirs(self) -> Sequence[tuple[int, Any, int]]:
+        """Those that stand for their groups from this record on, with which a block may begin."""
+        place, self.told = self.told, self.told + 1
+        if not self.block or place // self.block == self.at:
+            return ()
+        self.at = place // self.block
+        due = sorted(group for block, group in self.gone if block < self.at - 1)
+        self.gone = [(block, group) for block, group in self.gone if block >= self.at - 1]
+        return tuple((group, heir.id, heir.seq) for group in due if (heir := self._heir_of(group)) is not None)
+
+    def _heir_of(self, group: int) -> Seen | None:
+        """Who takes the place of the one who stood for a group: the oldest of those that the shards name."""
+        members = [m for m in self.stored if m.verdict.group == group and m.verdict.kind != "unique"]
+        seen, named = [member for member in members if self._sees(member.log)], []
+        for shard in range(self.shards):
+            least = self.behind.get((group, shard), -1)
+            among = [member for member in seen if member.shard == shard and member.seq >= least]
+            named += [member for member in among if member.living][:1]
+        heir = min(named, key=lambda member: member.seq, default=None)
+        for member in named:
+            self.behind[group, member.shard] = member.seq + (member is heir)
+        if heir is not None:
+            heir.kept, heir.block = True, self.at
+        return heir
 
     def _verdict(self, new: Seen, without: Any = None) -> Verdict:
         """That on a new document, by what it is compared with; one may be invisible."""
         seen = [other for other in self.stored if other.living and other is not without and self._sees(other.log)]
-        seen = [other for other in seen if other.kept or not self.unique]
-        similar = [(other, value) for other in seen if (value := _jaccard(new, other)) >= self.threshold]
-        if self.unique:
-            similar = [pair for pair in similar if pair[0].text == new.text][:1] or similar
+        similar = [
+            pair for shard in range(self.shards) for pair in self._similar(new, [o for o in seen if o.shard == shard])
+        ]
         if not similar:
             return Verdict("unique", group=new.seq if self.unique else None)
+        similar.sort(key=lambda pair: pair[0].seq)
         kind = "exact_duplicate" if any(other.text == new.text for other, _ in similar) else "near_duplicate"
         oldest, value = similar[0]
         new.dropped_for = oldest
@@ -161,9 +207,26 @@ class Model:
         listed = tuple((id, seq, -value) for value, seq, id in matches)
         return Verdict(kind, None, oldest.id, value, oldest.verdict.group, listed)
 
+    def _similar(self, new: Seen, seen: Sequence[Seen]) -> list[tuple[Seen, float]]:
+        """What is found in one shard."""
+        similar = [(other, value) for other in seen if (value := _jaccard(new, other)) >= self.threshold]
+        if not self.unique:
+            return similar
+        kept = [pair for pair in similar if pair[0].kept]
+        known = [pair for pair in kept if not self.block or pair[0].block < self.at - 1]
+        return [pair for pair in known if pair[0].text == new.text][:1] or known or kept
+
     def _one_for_each_group(self) -> bool:
         groups = [seen.verdict.group for seen in self.stored if seen.living and seen.kept]
         return len(groups) == len(set(groups))
+
+
+def model_of(settings: Settings) -> Model:
+    """What the index with these settings is compared with."""
+    return Model(
+        settings.window_ms, settings.threshold, unique=settings.against == "unique", update=settings.updates,
+        shards=settings.shards, block=settings.block,
+    )  # fmt: skip
 
 
 def _before(time: int | None, known: int | None) -> bool:

@@ -197,6 +197,86 @@ class Unique:
         }  # fmt: skip
 
 
+class Changing(Unique):
+    """The same with `on_same_id = "update"`, without event times: who went is met by nobody, and counts in no limit."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.standing: dict[int, Entry] = {}  # by number
+        self.members: dict[int, list[Entry]] = defaultdict(list)  # dropped ones, by group
+
+    def judge(self, entry: Entry) -> dict[str, Any]:
+        old, went = self.known.get(key_of(entry.document.id)), dict[str, Any]()
+        if entry.document.deleted:
+            if old is None:
+                return self._verdict(entry, "deleted")
+            return {**self._verdict(entry, "deleted"), "group": group_of(old), **self._go(old)}
+        if not entry.shingles:
+            return self._verdict(entry, "rejected")
+        if old is not None and old.text == entry.text:
+            return self._again(entry, old)
+        verdict = self._compare(entry)
+        if old is not None:
+            if verdict["kind"] == "unique" and old.seq in self.standing and self._alike(entry, old):
+                verdict["group"] = group_of(old)
+                del self.standing[old.seq]
+                went = {"replaces": old.seq}
+            elif (went := self._go(old)).get("heir"):
+                verdict = self._compare(entry)
+        self.known[key_of(entry.document.id)] = entry
+        entry.verdict = verdict | went
+        if verdict["kind"] == "unique":
+            self._stand(entry)
+        else:
+            self.members[verdict["group"]].append(entry)
+        return entry.verdict
+
+    def sees(self, entry: Entry, other: Entry) -> bool:
+        return other.seq in self.standing and other.document.id != entry.document.id
+
+    def _compare(self, entry: Entry) -> dict[str, Any]:
+        newest_first = sorted(self.standing.values(), key=lambda other: -other.seq)
+        self.texts = {other.text: other for other in newest_first if self.sees(entry, other)}
+        return super()._compare(entry)
+
+    def _alike(self, entry: Entry, old: Entry) -> bool:
+        settings = self.settings
+        close = agreement(entry, old) >= floor_of(settings)
+        return close and similarity_of(entry, old, settings) >= settings.threshold
+
+    def _again(self, entry: Entry, old: Entry) -> dict[str, Any]:
+        """The first verdict; what was dropped for who has gone does not name it again."""
+        first = old.verdict
+        assert first is not None
+        of = self.known.get(key_of(first["of"]))
+        gone = first["of"] is not None and (of is None or of.seq > old.seq)
+        said = {"of": None, "similarity": None} if gone else {name: first[name] for name in ("of", "similarity")}
+        verdict = self._verdict(entry, "redelivered")
+        return {**verdict, "first_kind": first["kind"], "group": first["group"], **said}
+
+    def _stand(self, entry: Entry) -> None:
+        self.standing[entry.seq] = entry
+        for band in entry.bands:
+            self.buckets[band].append(entry)
+
+    def _go(self, old: Entry) -> dict[str, Any]:
+        """A version goes; what the verdict says of it."""
+        del self.known[key_of(old.document.id)]
+        if self.standing.pop(old.seq, None) is None:
+            return {"replaces": old.seq}
+        living = (m for m in self.members[group_of(old)] if self.known.get(key_of(m.document.id)) is m)
+        heir = next(living, None)
+        if heir is None:
+            return {"replaces": old.seq}
+        self._stand(heir)
+        return {"replaces": old.seq, "heir": {"id": heir.document.id, "seq": heir.seq}}
+
+
+def group_of(entry: Entry) -> int:
+    assert entry.verdict is not None
+    return int(entry.verdict["group"])
+
+
 class Part(Unique):
     """What one shard of several knows: what was kept up to the last two blocks, and all of its own in these."""
 
@@ -284,7 +364,8 @@ def counted(**counts: int) -> dict[str, int]:
 
 
 def unique_verdicts(documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
-    model = Late(settings) if settings.late else Unique(settings)
+    kind = Changing if settings.on_same_id == "update" else Late if settings.late else Unique
+    model = kind(settings)
     return [model.judge(entry) for entry in entries(documents, settings)]
 
 

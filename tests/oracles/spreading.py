@@ -54,7 +54,8 @@ class Spread:
         sources = list(dict.fromkeys(version.source for version in self.versions if version.source is not None))
         living = [version for version in self.versions if version.went is None]
         return {
-            "group": self.number, "representative": {"id": self.stands.id, "seq": self.stands.seq},
+            "group": self.number,
+            "representative": {"id": None if self.stands.went else self.stands.id, "seq": self.stands.seq},
             "version": self.version, "size": sum(version.member for version in self.versions), "living": len(living),
             "first": min(times, default=None), "last": max(times, default=None), "sources": len(sources),
             "first_sources": sources[:NAMED],
@@ -90,6 +91,13 @@ class Spreading:
                     group.version += 1
                     events.append({"event": "ended", "seq": seq, "id": id, **group.row, "living": 0})
                 group.ended = True
+        for number, _, heir in verdict.heirs:
+            group = self.groups[number]
+            if not group.ended:
+                group.stands = next(version for version in group.versions if version.seq == heir)
+                assert group.stands.went is None
+                group.version += 1
+                events.append({"event": "inherited", "seq": seq, "id": id, **group.row})
         happened: list[tuple[str, Spread]] = []
         old = None if verdict.replaces is None else self.where[verdict.replaces]
         stays = old is not None and verdict.kind != "deleted" and old.number == verdict.group
@@ -138,9 +146,10 @@ def reached(log: Sequence[int], seqs: Sequence[int], window: int) -> list[int]:
     begin = next((time for time in log if time >= 0), 0)
     log = [max(time, begin) for time in log]  # it begins with the first event time
     reached, out = 0, []
+    begins = [0, *seqs[1:]]  # numbers before the first one are nobody's
     for i, now in enumerate(log):
         old = now // slot - 2 * -(-window // slot)
-        due = next(seq for seq, time in zip(seqs, log, strict=True) if time // slot >= old)
+        due = next(seq for seq, time in zip(begins, log, strict=True) if time // slot >= old)
         reached = min(reached + AT_ONCE * (seqs[i] - (seqs[i - 1] if i else -1)), max(reached, due))
         assert reached <= seqs[i]
         out.append(reached)

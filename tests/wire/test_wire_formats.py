@@ -23,8 +23,11 @@ from stream_lsh.index.store import IDS, ROWS, rows_key
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.envelope import pack, unpack
-from stream_lsh.wire.frames import Frame, Places, Sequenced, Source, TextShingles, signed_batch
+from stream_lsh.wire.frames import Frame, Places
 from stream_lsh.wire.replies import Reply, head
+from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.signed import TextShingles, signed_batch
+from stream_lsh.wire.source import Source
 
 KEY = bytes(range(16))
 SETTINGS = Settings(shards=2, against="any")
@@ -264,7 +267,7 @@ def changed_frame() -> Frame:
 
 
 def changed_reply() -> Reply:
-    went = np.array([[-1] * WENT, [70, 0, -1, -1, 60], [71, 1, 1, 90, 71], [72, 1, -1, -1, 72]])
+    went = np.array([[-1] * WENT, [70, 0, -1, -1, 60, 0], [71, 1, 1, 90, 71, 0], [72, 1, -1, -1, 72, 1]])
     matches = matches_of(4, status=np.array([0, 4, 0, 5]), went=went)
     return Reply(0, 9, 8, matches, [b'"a"', b'"heir"'], source(), None, {2: (3, 1 << 40)})
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from stream_lsh.wire.frames import Record, header_bytes
+from stream_lsh.wire.source import Record, header_bytes
 
 D = TypeVar("D", bound=Record)
 

@@ -35,6 +35,9 @@ _REMEDIES = (
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 LETTER = "reason", "detail", "topic", "partition", "offset"
 """The headers that a dead letter has behind those of the document."""
+GONE = "id", "heir", "heir-topic", "heir-partition", "heir-offset"
+"""The headers of a tombstone; without an heir only the first. What a document brings along under these names is left
+out: read from the `unique` of another pipeline it would name that one's heir."""
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
@@ -186,17 +189,18 @@ def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
     if document is None:
         return verdict.key, None, [*verdict.gone], verdict.time
     key = verdict.key if document.key is None else document.key
-    return key, None, [*document.headers, *verdict.gone], document.timestamp
+    brought = [header for header in document.headers if header[0] not in GONE]
+    return key, None, [*brought, *verdict.gone], document.timestamp
 
 
 def gone_headers(found: Mapping[str, Any]) -> list[Header]:
     """The headers of a tombstone, by the verdict with which a kept document went."""
-    headers = [("id", id_text(found["id"]))]
+    values = [id_text(found["id"])]
     if "heir" in found:
         place = found["heir_source"]
-        where = [(f"heir-{name}", str(place[name]).encode()) for name in ("topic", "partition", "offset")]
-        headers += [("heir", id_text(found["heir"]["id"])), *where]
-    return headers
+        where = [str(place[name]).encode() for name in ("topic", "partition", "offset")]
+        values += [id_text(found["heir"]["id"]), *where]
+    return list(zip(GONE, values, strict=False))
 
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:

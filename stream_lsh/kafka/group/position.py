@@ -15,6 +15,8 @@ from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import ANSWER_MS
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.settings import KafkaSettings
 
 LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in between
 
@@ -93,6 +95,12 @@ async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, di
 async def committed(client: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, tuple[int, str]]:
     """What a group has committed for a topic: partition -> offset and metadata; see `all_committed`."""
     return (await all_committed(client, group)).get(topic, {})
+
+
+async def committed_at(settings: KafkaSettings, group: str, place: TopicPartition) -> tuple[int, str] | None:
+    """What a group has committed for a partition: offset and metadata; see `all_committed`."""
+    async with admin(settings) as client:
+        return (await committed(client, group, place.topic)).get(place.partition)
 
 
 async def commit_alone(

@@ -21,10 +21,9 @@ from stream_lsh.alerts.rules import Rule, read_rules
 from stream_lsh.embedded.alerts import check_fields
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import consuming
-from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.member import Member
-from stream_lsh.kafka.group.position import Reading, bounds_of, committed
+from stream_lsh.kafka.group.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.grouping.copy import FOLDER, Copy, Folded
 from stream_lsh.kafka.grouping.folding import GAP, Folding, Round
@@ -121,8 +120,7 @@ class GroupStage(Stage):
         self._delivery = await self._open.enter_async_context(
             delivering(settings, self.watch, self._member, self._topics.transactional_id(self.role))
         )
-        async with admin(settings) as client:
-            found = (await committed(client, group, self._input.topic)).get(self._input.partition)
+        found = await committed_at(settings, group, self._input)
         if found is None:
             found = 0, await self._begin()
         position, folded = found[0], Folded.of(found[1], group)

@@ -18,8 +18,9 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.settling import Fates, Settled, Settling
 from stream_lsh.settings import Settings
 from stream_lsh.wire.decisions import Decisions
-from stream_lsh.wire.frames import Source, numbers, places_in_log
 from stream_lsh.wire.replies import Reply, source_of
+from stream_lsh.wire.sequenced import places_in_log
+from stream_lsh.wire.source import Source, numbers
 
 
 class Deciding:

@@ -13,9 +13,9 @@ import orjson
 from stream_lsh.documents.columns import NO_TIME, Rejection
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Headers, header_bytes, numbers
 from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
+from stream_lsh.wire.source import Headers, header_bytes, numbers
 
 VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
 

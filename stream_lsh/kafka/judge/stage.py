@@ -17,11 +17,10 @@ from typing import ClassVar
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import DecisionLog, Judged
 from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.group.member import Member
-from stream_lsh.kafka.group.position import Reading, bounds_of, committed
+from stream_lsh.kafka.group.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
@@ -108,8 +107,7 @@ class JudgeStage(Stage):
         self._delivery = await self._open.enter_async_context(
             delivering(settings, self.watch, self._member, transactional_id)
         )
-        async with admin(settings) as client:
-            found = (await committed(client, group, self._input.topic)).get(self._input.partition)
+        found = await committed_at(settings, group, self._input)
         if found is None:
             await self._begin()
             found = 0, Judged(-1, documents=0).metadata()

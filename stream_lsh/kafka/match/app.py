@@ -25,6 +25,7 @@ from faust.types import TP, EventT, StreamT
 from mode import Service, ServiceT
 from yarl import URL
 
+from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.heap import map_large
 from stream_lsh.kafka.client.clients import producing, shorten
@@ -38,7 +39,6 @@ from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import FOREIGN, Watch, served
-from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
 

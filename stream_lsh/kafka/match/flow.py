@@ -16,7 +16,7 @@ from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
-from stream_lsh.wire.frames import Sequenced
+from stream_lsh.wire.sequenced import Sequenced
 
 TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait
 MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard that are not acknowledged yet; then no more are fetched

@@ -20,7 +20,7 @@ from stream_lsh.index.refusals import plainly
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Sequenced
+from stream_lsh.wire.sequenced import Sequenced
 
 log = logging.getLogger("stream_lsh.kafka.match")
 

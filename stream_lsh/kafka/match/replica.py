@@ -7,13 +7,10 @@ A change is applied only if its predecessor is the last frame applied (the chain
 
 from __future__ import annotations
 
-import struct
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import DamagedError, ForeignError, FormatError, StateError
+from stream_lsh.errors import ForeignError, FormatError, StateError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import parts
 from stream_lsh.index.dead import DEAD_ROWS, dead_in, died, marked
@@ -36,25 +33,23 @@ from stream_lsh.index.places import Places
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.shard import Shard, ranges_of
-from stream_lsh.index.store import ANSWERS, DEAD, ROWS, Store, name_key, parts_of, rows_key
+from stream_lsh.index.store import DEAD, Store, name_key
 from stream_lsh.judging.verdicts import shortlist
 from stream_lsh.kafka.match.forgetting import Forgetting
+from stream_lsh.kafka.match.kept_answers import KeptAnswers, missing
 from stream_lsh.settings import Settings
-from stream_lsh.wire.changes import LATE, Change, Late, Seen
+from stream_lsh.wire.changes import Change, Late
 from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.envelope import OLDER
-from stream_lsh.wire.frames import MOST_ROWS, Frame, Sequenced, signed_batch
+from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply, carries, named
+from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.signed import signed_batch
 
 FORMAT = 2
 REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # of the matches in a reply; of one of them beside its name
 APPLIED_BYTES = 8 << 20  # of changes written at a time
-KEPT_FRAMES = 256  # answers that are kept whatever their rows
-_ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
-_DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, if ids are updated
-_SEEN = struct.Struct("<I")  # bytes of `Change.seen`, if there is a window
 _INPUT = b"documents"  # the name under which places are kept: there is one topic that documents come from
-_KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +96,7 @@ class Replica:
         self.store = Store(folder / "db", sync=False, joint=True)  # what a power cut takes, the changelog brings back
         try:
             facts = self._open_format()
-            # Frames whose answers are kept, and the row after those of each: of the earlier ones at most this.
-            self._answers = deque((offset, int(facts["rows"])) for offset in self.store.numbers(ANSWERS, shard))
+            self._answers = KeptAnswers(settings, self.store, shard, int(facts["rows"]))
         except BaseException:
             self.store.close()
             raise
@@ -210,7 +204,7 @@ class Replica:
                 begun += change.generations()
                 dead.append(change.dead)
                 late = change.late
-                values.update(self._answered(change, deleted, values))
+                values.update(self._answers.add(change, deleted, values))
                 self.last, self.count = change.offset, change.last
                 size += len(data)
                 if self.forgetting is not None:
@@ -258,9 +252,10 @@ class Replica:
         """Let go of what has left the window, where the shard is not open."""
         known = manifest["generations"]
         decided = manifest["undecided"]["rows"][0] if self.settings.late else self.count
+        asked = self._answers.first_row(self.count)
         gone = forgetting.forget(
             [(item["number"], item["first"]) for item in known],
-            lambda number, behind: behind <= decided and behind < self._first_asked_for(), self.last,
+            lambda number, behind: behind <= decided and behind < asked, self.last,
         )  # fmt: skip
         if gone:
             manifest["generations"] = [item for item in known if item["number"] > gone[-1]]
@@ -270,13 +265,6 @@ class Replica:
             values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
             self.store.write(values | self._facts(), ranges=ranges)
         self._leaving.add(dict.fromkeys(gone, ()))
-
-    def _first_asked_for(self) -> int:
-        """The first row of the oldest answer that may still be asked for, and that is put together of its rows."""
-        if not self._answers:
-            return self.count
-        value = self.store.value(rows_key(ANSWERS, self.number, 0, self._answers[0][0]))
-        return 0 if value is None else int(_ANSWER.unpack_from(value)[1])
 
     @property
     def gap(self) -> bool:
@@ -378,7 +366,7 @@ class Replica:
             shard.begin(generation)
             step.run(start, stop)
             shard.keep(step.matches(), batch, start, stop)
-            if self.settings.updates:
+            if self.settings.updates and self.settings.against == "unique":  # else there are no heirs
                 row_of, source = step.matches().row_of[start:stop], frame.source
                 partitions = source.partitions[start:stop].astype(np.int64)
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
@@ -399,7 +387,7 @@ class Replica:
             dead, seen,
         )  # fmt: skip
         deleted: list[bytes] = []
-        kept = self._answered(change, deleted, {})
+        kept = self._answers.add(change, deleted, {})
         self.last = sequenced.offset
         self.store.write(local | kept | self._facts(), deleted, passed)
         self._torn = False
@@ -412,7 +400,9 @@ class Replica:
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Generation]]:
         """Leave out of the shard what nobody sees any more; it counts until the next manifest."""
         gone = forgetting.forget(
-            shard.begins, lambda number, behind: shard.lets_go(number) and behind < self._first_asked_for(), frame
+            shard.begins,
+            lambda number, behind: shard.lets_go(number) and behind < self._answers.first_row(self.count),
+            frame,
         )
         return {number: shard.drop(number) for number in gone}
 
@@ -447,14 +437,8 @@ class Replica:
         """
         found = self._places.of(row)
         if found is None:
-            raise self._missing(row)
+            raise missing(self.store, self.number, row)
         return found[1:]
-
-    def _missing(self, row: int) -> DamagedError:
-        return DamagedError(
-            f"{self.store.path}: what belongs to row {row} of shard {self.number} is missing; delete the folder: it is "
-            "rebuilt from the changelog"
-        )
 
     def _listed(self, matches: Matches, shard: Shard) -> tuple[Matches, list[bytes]]:
         """The matches that the reply has, and its names: few enough to fit, and the judge would list no more."""
@@ -471,75 +455,15 @@ class Replica:
             most //= 2
 
     def _again(self, offset: int) -> Answer:
-        value = self.store.value(rows_key(ANSWERS, self.number, 0, offset))
-        if value is None:
-            return Answer(offset, None, None)
-        predecessor, first, last, n = _ANSWER.unpack_from(value)
-        begin, late, seen = _ANSWER.size, None, None
-        if self.settings.late:
-            late = LATE.unpack_from(value, begin)
-            begin += LATE.size
-        dead = np.empty(0, np.int64)
-        if self.settings.updates:
-            (m,) = _DEAD.unpack_from(value, begin)
-            dead = np.frombuffer(value, np.int64, m, begin + _DEAD.size)
-            begin += _DEAD.size + dead.nbytes
-        if self.forgetting is not None:
-            size, begin = _SEEN.unpack_from(value, begin)[0], begin + _SEEN.size
-            seen = Seen.decode(value[begin : begin + size])
-            begin += size
-        at = begin + n * _KEY_BYTES
-        keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
         assert self._key is not None, "a frame was applied, which has it"
-        reply, values = value[at:], self._said(keys, last)
-        change = Change(self.number, offset, predecessor, first, last, self._key, values, reply, late, dead, seen)
-        return Answer(offset, change.encode(self.settings), reply)
+        change = self._answers.change(offset, self._key, self._flushed)
+        if change is None:
+            return Answer(offset, None, None)
+        return Answer(offset, change.encode(self.settings), change.reply)
 
-    def _said(self, keys: Sequence[bytes], last: int) -> dict[bytes, bytes]:
-        """The values that a frame has left under these keys, in this order; its rows end before `last`.
-
-        Raises:
-            DamagedError: one is missing.
-        """
-        starts = [parts_of(key)[3] for key in keys if key.startswith(ROWS)]
-        ends = dict(pairwise([*starts, last]))
-        values = {}
-        for key in keys:
-            kind, *_, first = parts_of(key)
-            value = self.store.value(key)
-            if value is None and kind == ROWS:  # flushed
-                shard = self._active()
-                value = (shard.value_untold if self.settings.late else shard.value_of)(first, ends[first])
-            if value is None:
-                raise self._missing(first)
-            values[key] = value
-        return values
-
-    def _answered(self, change: Change, deleted: list[bytes], fresh: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        """The value that keeps an answer; old ones go, out of `fresh` if they are not written yet.
-
-        The sequencer lets so many documents be under way: nobody can ask for an answer behind which there are as many
-        frames, or rows. One of version 0.1 counts frames only; but not more of a shard than `Flow` takes at a time are
-        without their answer.
-        """
-        settings = self.settings
-        rows, most = settings.most_rows * settings.decided_after, max(settings.decided_after + 1, KEPT_FRAMES)
-        self._answers.append((change.offset, change.last))
-        while len(self._answers) > most or (
-            len(self._answers) > KEPT_FRAMES
-            and change.last - self._answers[0][1] > rows + settings.most_rows * MOST_ROWS
-        ):
-            old = rows_key(ANSWERS, self.number, 0, self._answers.popleft()[0])
-            if fresh.pop(old, None) is None:
-                deleted.append(old)
-        head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))
-        late, seen = LATE.pack(*change.late) if change.late else b"", b""
-        dead = _DEAD.pack(len(change.dead)) + change.dead.tobytes() if settings.updates else b""
-        if change.seen is not None:
-            seen = change.seen.encode()
-            seen = _SEEN.pack(len(seen)) + seen
-        kept = b"".join((head, late, dead, seen, *change.values, change.reply))
-        return {rows_key(ANSWERS, self.number, 0, change.offset): kept}
+    def _flushed(self, first: int, last: int) -> bytes:
+        shard = self._active()
+        return (shard.value_untold if self.settings.late else shard.value_of)(first, last)
 
     def _facts(self) -> dict[bytes, bytes]:
         facts: dict[str, Any] = {

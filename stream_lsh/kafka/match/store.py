@@ -37,7 +37,8 @@ class FrameStore(Store[bytes, bytes]):
         super().__init__(*args, **kwargs)
         self.data = cast(Any, MappingProxyType({}))  # for Faust: no keys, and none can be put
         self.held: dict[int, Held] = {}
-        self._closing: dict[int, asyncio.Task[None]] = {}
+        self._closing: dict[int, asyncio.Task[None]] = {}  # what is still being closed, by shard
+        self._ended = False
         self._reading_again: dict[int, float] = {}  # since when, by shard
         self._heard = time.monotonic()
 
@@ -51,6 +52,8 @@ class FrameStore(Store[bytes, bytes]):
         Raises:
             StateError: a folder cannot be used, or the changelog is not the one that it was made from.
         """
+        if self._ended:  # a member that stops may be given shards until it has left the group
+            return
         topic = self.app.names.changelog
         self._heard = time.monotonic()
         self._reading_again.clear()
@@ -75,9 +78,8 @@ class FrameStore(Store[bytes, bytes]):
 
     async def _hold(self, shard: int, start: int) -> None:
         if shard in self._closing:
-            await self._closing.pop(shard)
-        held = self.held.get(shard)
-        if held is None:
+            await asyncio.wait([self._closing[shard]])
+        if shard not in self.held and not self._ended:
             held = self.held[shard] = Held(self.app.settings, shard, self.app.foreign)
             await held.open(start)
 
@@ -86,7 +88,15 @@ class FrameStore(Store[bytes, bytes]):
         for shard in shards:
             held = self.held.pop(shard)
             self.app.watch.revoked(shard)
-            self._closing[shard] = asyncio.create_task(held.close())
+            self._closing[shard] = asyncio.create_task(self._close(shard, held))
+
+    async def _close(self, shard: int, held: Held) -> None:
+        try:
+            await held.close()
+        except Exception as error:  # what is missing on disk comes from the changelog
+            log.warning("shard %d was not closed well: %s", shard, error)
+        finally:
+            del self._closing[shard]
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Open the shards that this member answers for. Faust waits for it, but does not look at errors."""
@@ -118,12 +128,12 @@ class FrameStore(Store[bytes, bytes]):
         await self.close()
 
     async def close(self) -> None:
-        """Close all shards. Of no effect the second time."""
+        """Close all shards, for good. When this returns all of them are, whoever had begun; who waits for it may be
+        cancelled, closing is not."""
+        self._ended = True
         self._give_up(list(self.held))
-        closing, self._closing = list(self._closing.values()), {}
-        for error in await asyncio.gather(*closing, return_exceptions=True):
-            if isinstance(error, BaseException):
-                log.warning("a shard was not closed well: %s", error)
+        if closing := list(self._closing.values()):
+            await asyncio.wait(closing)
 
     # -- recovery and standbys --------------------------------------------------------------------------------------
 

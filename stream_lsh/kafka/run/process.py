@@ -123,7 +123,7 @@ def run(
         if not signals.came:
             classes = {role: pkgutil.resolve_name(job.stages[role]) for role in job.roles}
             if not set(job.roles).isdisjoint(COMPILED):
-                from stream_lsh.kafka.run.warming import warm_up  # here, because it takes the whole engine with it
+                from stream_lsh.embedded.warming import warm_up  # here, because it takes the whole engine with it
 
                 warm_up(settings, lambda: bool(signals.came))
         if signals.came:  # there is nothing to drain yet

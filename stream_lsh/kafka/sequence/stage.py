@@ -32,7 +32,8 @@ from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Places, Sequenced
+from stream_lsh.wire.frames import Places
+from stream_lsh.wire.sequenced import Sequenced
 
 SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
 READING = Reading(

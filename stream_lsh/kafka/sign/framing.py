@@ -14,7 +14,8 @@ from stream_lsh.families.tuning import component_bytes
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
 from stream_lsh.kafka.sign.records import columns_of, headers_of
-from stream_lsh.wire.frames import CONTINUES, Frame, Headers, Record, Source, header_bytes
+from stream_lsh.wire.frames import CONTINUES, Frame
+from stream_lsh.wire.source import Headers, Record, Source, header_bytes
 
 HEADER_BYTES = 1 << 20
 """Of a document's trace headers: its verdict and every pair have them, and their topics take 16 MiB."""

@@ -19,7 +19,8 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.group.position import Reading, committed
 from stream_lsh.kafka.names import Topics
-from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS, Record
+from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
+from stream_lsh.wire.source import Record
 
 READING = Reading(
     "documents", "read",

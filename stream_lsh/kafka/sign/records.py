@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
-from stream_lsh.documents.fields import LINE_ID, Fields, Refused, check_ink, id_text
+from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, Fields, Refused, check_ink, id_text
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Headers, Record
+from stream_lsh.wire.source import Headers, Record
 
 
 def fields_of(settings: KafkaSettings) -> Fields:
@@ -139,8 +139,8 @@ def key_id(key: bytes | None, kind: str) -> bytes:
     text = _utf8(key, "key")
     if kind == "string":
         return id_text(text)
-    try:
-        return id_text(json.loads(text))
+    try:  # of an integer with more digits than Python converts so many that it is too long, too
+        return id_text(json.loads(text, parse_int=lambda digits: int(digits[: MAX_ID_BYTES + 1])))
     except (ValueError, RecursionError) as error:
         why = f"the key is no JSON ({error}), and with key_is_id = json it is the id"
         raise Refused("not_json", why) from None

@@ -37,7 +37,8 @@ from stream_lsh.kafka.sign.position import (
     pause_of,
 )  # fmt: skip
 from stream_lsh.kafka.topics import configs_of, output_partitions
-from stream_lsh.wire.frames import CONTINUES, Record
+from stream_lsh.wire.frames import CONTINUES
+from stream_lsh.wire.source import Record
 
 # A request for each document would cost more than all else that is done with it.
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500

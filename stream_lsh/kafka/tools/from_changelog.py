@@ -36,7 +36,8 @@ from stream_lsh.kafka.tools.drain import mark, paused
 from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
 from stream_lsh.wire.changes import Change
-from stream_lsh.wire.frames import Frame, Source
+from stream_lsh.wire.frames import Frame
+from stream_lsh.wire.source import Source
 
 log = logging.getLogger("stream_lsh.kafka.tools.from_changelog")
 

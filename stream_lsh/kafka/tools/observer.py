@@ -27,7 +27,7 @@ from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import configs_of, output_partitions
-from stream_lsh.wire.frames import Sequenced
+from stream_lsh.wire.sequenced import Sequenced
 
 T = TypeVar("T")
 READ_SECONDS = 10.0

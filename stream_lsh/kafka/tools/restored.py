@@ -24,8 +24,9 @@ from stream_lsh.index.texts import texts_in
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
-from stream_lsh.wire.frames import CONTINUES, MOST_ROWS, ROW_BITS, STARTS, Source
+from stream_lsh.wire.frames import CONTINUES, STARTS
 from stream_lsh.wire.replies import Reply, source_of
+from stream_lsh.wire.source import MOST_ROWS, ROW_BITS, Source
 
 NOTHING = (b"", 0)
 REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not kept twice")

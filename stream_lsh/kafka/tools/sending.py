@@ -11,7 +11,7 @@ from stream_lsh.embedded.sending import Courier, key_of
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.member import Member
-from stream_lsh.kafka.group.position import Reading, bounds_of, committed
+from stream_lsh.kafka.group.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch
@@ -70,8 +70,7 @@ class SendStage(Stage):
         if self._input not in assigned:
             return
         consumer, topic = self._member.consumer, self._input.topic
-        async with admin(self.settings) as client:
-            found = (await committed(client, self._member.group, topic)).get(self._input.partition)
+        found = await committed_at(self.settings, self._member.group, self._input)
         position = 0 if found is None else found[0]
         begin, self._end = (await bounds_of(consumer, {self._input: position}))[self._input]
         if found is not None:

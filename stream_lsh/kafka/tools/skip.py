@@ -19,8 +19,9 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.commits import commit
 from stream_lsh.kafka.tools.reindex import reading
-from stream_lsh.wire.frames import Places, Sequenced
+from stream_lsh.wire.frames import Places
 from stream_lsh.wire.replies import head
+from stream_lsh.wire.sequenced import Sequenced
 
 READ_SECONDS = 30.0
 LOST = {

@@ -27,7 +27,9 @@ def said(**more: Any) -> ConsumerRecord[Any, Any]:
 @pytest.mark.parametrize("key", [b"another key", None])
 @pytest.mark.parametrize(("more", "heir"), [({}, []), (HEIR, [*WHERE, ("heir", b"17")])])
 def test_its_headers_name_who_went_and_the_heir(key: bytes | None, more: dict[str, Any], heir: list[Any]) -> None:
-    document = record(b"whatever", key, headers=(("traceparent", b"00"),))
+    # As another pipeline passed it on, which had an heir.
+    theirs = (("id", b'"other"'), ("heir", b"4"), *WHERE)
+    document = record(b"whatever", key, headers=(("traceparent", b"00"), *theirs))
     verdict = read_verdict(said(gone=True, **more), "docs")
     found_key, value, headers, timestamp = tombstone(document, verdict)
     assert (found_key, value, timestamp) == (key or "ä".encode(), None, 7)

@@ -21,9 +21,9 @@ from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.kafka.grouping.folding import CLEARED_OF_ONE, MOST_CLEARED, Folding
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import Section, pack
-from stream_lsh.wire.frames import Source, numbers
 from stream_lsh.wire.memberships import VERSION, Memberships
 from stream_lsh.wire.replies import ReplyNames
+from stream_lsh.wire.source import Source, numbers
 
 SETTINGS = KafkaSettings(verify="signature", groups=True, source_field="outlet", time_field="time")
 

@@ -16,8 +16,8 @@ from stream_lsh.judging.verdicts import Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.judge import records as module
 from stream_lsh.kafka.judge.records import Records, plain
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import numbers
 from stream_lsh.wire.replies import ReplyNames
+from stream_lsh.wire.source import numbers
 
 KINDS = [kind for kind in Kind if kind <= Kind.REJECTED]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -218,7 +219,7 @@ def test_a_broker_that_does_not_know_its_end_yet_has_lost_nothing(tmp_path: Path
     frames, changes = TP("frames", 0), TP("changelog", 0)
     ends = (0, 4, 7) if known else (0, 4)
     store: Any = object.__new__(FrameStore)
-    store._closing, store._reading_again = {}, {}
+    store._closing, store._reading_again, store._ended = {}, {}, False
     app: Any = SimpleNamespace(
         names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), _positions={}
     )
@@ -244,7 +245,7 @@ def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_failur
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     store: Any = object.__new__(FrameStore)
-    store.held, store._closing, store._reading_again = {}, {}, {}
+    store.held, store._closing, store._reading_again, store._ended = {}, {}, {}, False
     log, real = Log(0, 0), Held.open
 
     async def opening(self: Held, start: int) -> None:
@@ -265,3 +266,45 @@ def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_failur
     )  # fmt: skip
     asyncio.run(store.on_rebalance({TP("changelog", 0)}, set(), set()))
     assert store.held == {}
+
+
+def test_who_stops_in_a_rebalance_opens_nothing_any_more_and_ends_with_all_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where whoever asked first for it to be closed is cancelled meanwhile."""
+    store: Any = object.__new__(FrameStore)
+    store.held, store._closing, store._reading_again, store._ended = {}, {}, {}, False
+    settings = KafkaSettings(data_folder=tmp_path)
+    store.app = SimpleNamespace(
+        names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set),
+        consumer=Log(0, 0), settings=settings, watch=Watch("match"), foreign=lambda *_: None,
+    )  # fmt: skip
+    changelog, real, go = {TP("changelog", 0), TP("changelog", 1)}, Held._shut, threading.Event()
+
+    def slow(self: Held) -> None:
+        assert go.wait(30)
+        real(self)
+
+    async def scenario() -> None:
+        await store.on_rebalance(changelog, set(), changelog)
+        with monkeypatch.context() as patched:
+            patched.setattr(Held, "_shut", slow)
+            await store.on_rebalance({TP("changelog", 0)}, {TP("changelog", 1)}, set())
+            again = asyncio.create_task(store.on_rebalance(changelog, set(), changelog))
+            first = asyncio.create_task(store.close())
+            await asyncio.sleep(0.05)
+            first.cancel()
+            await asyncio.wait([first])
+            await store.on_rebalance(changelog, set(), changelog)
+            second = asyncio.create_task(store.close())
+            await asyncio.sleep(0.05)
+            assert not again.done() and not second.done()
+            go.set()
+            await asyncio.gather(again, second)
+        assert store.held == {}
+        for shard in range(2):  # in use by nobody
+            held = Held(settings, shard)
+            await held.open(0)
+            await held.close()
+
+    asyncio.run(scenario())

@@ -18,7 +18,7 @@ from match_play import documents, frames
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import store
 from stream_lsh.kafka.match import held as module
-from stream_lsh.kafka.match import replica as replica_module
+from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.lives import Failed
@@ -406,8 +406,8 @@ WINDOW: dict[str, Any] = {"window": "16m", "decided_after": 4, "generation_docum
 @pytest.fixture
 def windowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], list[bytes], list[bytes], int]:
     """Frames of a shard with a window, its changes and replies, and from which offset on the changelog is needed."""
-    monkeypatch.setattr(replica_module, "KEPT_FRAMES", 5)
-    monkeypatch.setattr(replica_module, "MOST_ROWS", 0)
+    monkeypatch.setattr(kept_answers, "KEPT_FRAMES", 5)
+    monkeypatch.setattr(kept_answers, "MOST_ROWS", 0)
     settings = settings_of(tmp_path / "whole", **WINDOW)
     log = frames(settings, documents(SIZE * LONG), SIZE)
     replica = Replica(settings, 0, settings.data_folder / "shard-0")

@@ -19,8 +19,10 @@ from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings import Settings
 from stream_lsh.wire.decisions import Decisions, dropped_of
-from stream_lsh.wire.frames import Frame, Sequenced, numbers, places_in_log
+from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
+from stream_lsh.wire.sequenced import Sequenced, places_in_log
+from stream_lsh.wire.source import numbers
 
 BLOCK = 64
 

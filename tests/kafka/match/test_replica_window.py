@@ -20,11 +20,12 @@ from stream_lsh.index.index import Index
 from stream_lsh.index.logtime import LogTime, begun
 from stream_lsh.index.store import Store, parts_of
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
-from stream_lsh.kafka.match import replica as replica_module
+from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
-from stream_lsh.wire.frames import Frame, Places, Sequenced
+from stream_lsh.wire.frames import Frame, Places
+from stream_lsh.wire.sequenced import Sequenced
 
 WINDOW = 16 * 60_000  # so that a generation is two minutes
 STEP = 6000  # ms from one document to the next: 160 in a window
@@ -33,8 +34,8 @@ STEP = 6000  # ms from one document to the next: 160 in a window
 @pytest.fixture(autouse=True)
 def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are asked for again for five frames only."""
-    monkeypatch.setattr(replica_module, "KEPT_FRAMES", 5)
-    monkeypatch.setattr(replica_module, "MOST_ROWS", 0)
+    monkeypatch.setattr(kept_answers, "KEPT_FRAMES", 5)
+    monkeypatch.setattr(kept_answers, "MOST_ROWS", 0)
 
 
 def timed(number: int) -> Document:
@@ -123,7 +124,15 @@ def generations(replica: Replica) -> list[int]:
 ANY = {"against": "any", "verify_matches": 0}
 
 
-@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 3}, UPDATES])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        pytest.param({**ANY, "shards": 3}, marks=pytest.mark.long),
+        UPDATES,
+        pytest.param({**ANY, **UPDATES, "shards": 3}, marks=pytest.mark.long),
+    ],
+)
 def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, given: dict[str, object]) -> None:
     """And what has left the window leaves the disk."""
     settings = settings_of(**given)
@@ -135,7 +144,7 @@ def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, given: dict
     assert mine == oracle(settings, log, tmp_path / "oracle")
     kinds = Counter(json.loads(line)["kind"] for line in mine.splitlines() if b'"kind"' in line)
     assert min(kinds[kind] for kind in ("deleted", "outdated")) > 5 or not settings.updates, kinds
-    assert not settings.updates or mine.count(b'"heir"') > 5
+    assert (mine.count(b'"heir"') > 5) == (settings.updates and settings.against == "unique")
     for replica in replicas:
         replica.close()
         there = generations(replica)
@@ -145,7 +154,7 @@ def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, given: dict
         store.close()
 
 
-@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 2}, UPDATES])
+@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 2}, UPDATES, {**ANY, **UPDATES, "shards": 2}])
 def test_whoever_takes_over_says_the_same_bytes(tmp_path: Path, given: dict[str, object]) -> None:
     """A copy that follows, a worker that begins with what is left of the changelog, each again and again; the changelog
     is as long as a window and what may be asked for."""

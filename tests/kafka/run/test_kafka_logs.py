@@ -29,7 +29,7 @@ def said(leave: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> list[tup
         await asyncio.sleep(0.01)
         gc.collect()
 
-    with caplog.at_level("DEBUG"):
+    with caplog.at_level("DEBUG"), caplog.at_level("DEBUG", logs.log.name):  # others may have set that of the package
         asyncio.run(body())
     return [
         (record.levelname, record.getMessage().partition("\n")[0])

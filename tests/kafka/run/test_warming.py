@@ -11,9 +11,9 @@ from match_play import frames
 from stream_lsh.api import Deduplicator
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded import job
+from stream_lsh.embedded.warming import warm_up
 from stream_lsh.hashing import kernels
 from stream_lsh.kafka.match.replica import Replica
-from stream_lsh.kafka.run.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Compiling before the work begins: who compiles for seconds sends no heartbeats, and Kafka takes him for dead."""
+"""Compiling before the work begins: who compiles for seconds answers nobody, and is taken for dead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_lsh.hashing import kernels
 from stream_lsh.index.runs import Run, merge
 from stream_lsh.settings import Settings
 
-log = logging.getLogger("stream_lsh.kafka.run.warming")
+log = logging.getLogger(__name__)
 
 LOOK = 0.1  # seconds between two looks whether another process has finished
 DOCUMENTS, GENERATION = 64, 24

@@ -1,0 +1,124 @@
+"""The answers of a shard that may be asked for again: the rows that they have made are in its store anyway, so only the
+keys of those are kept with each, and what stands nowhere else."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.store import ANSWERS, ROWS, Store, parts_of, rows_key
+from stream_lsh.settings import Settings
+from stream_lsh.wire.changes import LATE, Change, Seen
+from stream_lsh.wire.source import MOST_ROWS
+
+KEPT_FRAMES = 256  # answers that are kept whatever their rows
+_ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
+_DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, if ids are updated
+_SEEN = struct.Struct("<I")  # bytes of `Change.seen`, if there is a window
+_KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
+
+
+class KeptAnswers:
+    """Of a shard; what it writes belongs into the write of the frame that is answered.
+
+    Args:
+        rows: how many rows the shard has; of the answers that are there already it is not known which had fewer.
+    """
+
+    def __init__(self, settings: Settings, store: Store, shard: int, rows: int) -> None:
+        self._settings = settings
+        self._store = store
+        self._shard = shard
+        # Their frames, and the row behind each: of the earlier ones at most this.
+        self._frames = deque((frame, rows) for frame in store.numbers(ANSWERS, shard))
+
+    def add(self, change: Change, deleted: list[bytes], fresh: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """The value that keeps an answer; old ones go, out of `fresh` if they are not written yet.
+
+        The sequencer lets so many documents be under way: nobody can ask for an answer behind which there are as many
+        frames, or rows. One of version 0.1 counts frames only; but not more of a shard than `Flow` takes at a time are
+        without their answer.
+        """
+        settings = self._settings
+        rows, most = settings.most_rows * settings.decided_after, max(settings.decided_after + 1, KEPT_FRAMES)
+        self._frames.append((change.offset, change.last))
+        while len(self._frames) > most or (
+            len(self._frames) > KEPT_FRAMES and change.last - self._frames[0][1] > rows + settings.most_rows * MOST_ROWS
+        ):
+            old = self._key(self._frames.popleft()[0])
+            if fresh.pop(old, None) is None:
+                deleted.append(old)
+        head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))
+        late, seen = LATE.pack(*change.late) if change.late else b"", b""
+        dead = _DEAD.pack(len(change.dead)) + change.dead.tobytes() if settings.updates else b""
+        if change.seen is not None:
+            seen = change.seen.encode()
+            seen = _SEEN.pack(len(seen)) + seen
+        return {self._key(change.offset): b"".join((head, late, dead, seen, *change.values, change.reply))}
+
+    def first_row(self, otherwise: int) -> int:
+        """The first row of the oldest answer, which is put together of its rows; `otherwise` if there is none."""
+        value = self._store.value(self._key(self._frames[0][0])) if self._frames else None
+        return otherwise if value is None else int(_ANSWER.unpack_from(value)[1])
+
+    def change(self, frame: int, key: bytes, flushed: Callable[[int, int], bytes]) -> Change | None:
+        """What a frame has changed, said again; None: so long ago that nobody can ask.
+
+        Args:
+            key: of the index. flushed: rows, from one to before another, that are no value of the store any more.
+
+        Raises:
+            DamagedError: a value is missing.
+        """
+        value = self._store.value(self._key(frame))
+        if value is None:
+            return None
+        predecessor, first, last, n = _ANSWER.unpack_from(value)
+        begin, late, seen = _ANSWER.size, None, None
+        if self._settings.late:
+            late = LATE.unpack_from(value, begin)
+            begin += LATE.size
+        dead = np.empty(0, np.int64)
+        if self._settings.updates:
+            (m,) = _DEAD.unpack_from(value, begin)
+            dead = np.frombuffer(value, np.int64, m, begin + _DEAD.size)
+            begin += _DEAD.size + dead.nbytes
+        if self._settings.window is not None:
+            size, begin = _SEEN.unpack_from(value, begin)[0], begin + _SEEN.size
+            seen = Seen.decode(value[begin : begin + size])
+            begin += size
+        at = begin + n * _KEY_BYTES
+        keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
+        values = self._values(keys, last, flushed)
+        return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, dead, seen)
+
+    def _values(self, keys: list[bytes], last: int, flushed: Callable[[int, int], bytes]) -> dict[bytes, bytes]:
+        """The values that a frame has left under these keys, in this order; its rows end before `last`."""
+        starts = [parts_of(key)[3] for key in keys if key.startswith(ROWS)]
+        ends = dict(pairwise([*starts, last]))
+        values = {}
+        for key in keys:
+            kind, *_, first = parts_of(key)
+            value = self._store.value(key)
+            if value is None and kind == ROWS:
+                value = flushed(first, ends[first])
+            if value is None:
+                raise missing(self._store, self._shard, first)
+            values[key] = value
+        return values
+
+    def _key(self, frame: int) -> bytes:
+        return rows_key(ANSWERS, self._shard, 0, frame)
+
+
+def missing(store: Store, shard: int, row: int) -> DamagedError:
+    """The error where what belongs to a row is not there."""
+    return DamagedError(
+        f"{store.path}: what belongs to row {row} of shard {shard} is missing; delete the folder: it is rebuilt from "
+        "the changelog"
+    )

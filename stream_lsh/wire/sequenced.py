@@ -1,0 +1,88 @@
+"""Sequenced frames: what the sequencer makes of a frame (docs/formats.md): it gives it its place in the total order,
+and says which of its documents are accepted.
+
+Sections of a sequenced frame ("S", version 2):
+ 0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
+ 1 decisions, if several shards keep and a block begins in it: those on its shard's documents (`decisions`), else
+   empty; 2 log times int64[n], if there is a window, else empty; 3 accepted uint8[n], or empty: all; 4 the frame
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import FormatError
+from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.settings import Settings
+from stream_lsh.wire.envelope import column, pack, undefined, unpack
+from stream_lsh.wire.source import numbers
+
+VERSION = 2
+_PLACE = struct.Struct(f"<qqq{KEY_BYTES}s")  # offset, predecessor, first, key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequenced:
+    """A frame with its place in the total order.
+
+    offset: of the frame in the signatures topic. predecessor: offset of the accepted frame before it, -1 for the first.
+    first: how many documents were accepted before it. key: of the index. accepted bool[n]: which documents count; the
+    others were accepted in an earlier frame. frame: as it was signed. decisions: what was dropped of the shard's
+    documents of the block before the last (`wire.decisions`), if a block begins in it. log: log times int64[n], if
+    there is a window.
+    """
+
+    offset: int
+    predecessor: int
+    first: int
+    key: bytes
+    accepted: NDArray[np.bool_] | None
+    frame: memoryview
+    decisions: bytes | memoryview = b""
+    log: NDArray[np.int64] | None = None
+
+    def encode(self, settings: Settings) -> bytes:
+        accepted = b"" if self.accepted is None else self.accepted.astype(np.uint8)
+        place = _PLACE.pack(self.offset, self.predecessor, self.first, self.key)
+        log = b"" if self.log is None else self.log
+        return pack(b"S", VERSION, settings.fingerprint, [place, self.decisions, log, accepted, self.frame])
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, settings: Settings) -> Sequenced:
+        """Read a sequenced frame; its frame is not looked into.
+
+        Raises:
+            FormatError: naming what is wrong, and the remedy.
+        """
+        sections = unpack(b"S", VERSION, settings.fingerprint, data)
+        if len(sections) != 5 or len(sections[0]) != _PLACE.size:
+            raise FormatError("a sequenced frame is damaged: it has no place")
+        if not settings.late:
+            undefined(sections[1], "sequenced frame", "decisions")
+        log = None
+        if settings.window is None:
+            undefined(sections[2], "sequenced frame", "log times")
+        else:
+            log = column(sections[2], np.int64)
+        offset, predecessor, first, key = _PLACE.unpack(sections[0])
+        accepted = column(sections[3], np.uint8).astype(np.bool_) if len(sections[3]) else None
+        return cls(offset, predecessor, first, key, accepted, sections[4], sections[1], log)
+
+    def numbers(self, n: int) -> NDArray[np.int64]:
+        """The numbers (seq) of the frame's n documents."""
+        return numbers(self.offset, n)
+
+    def places(self, n: int) -> NDArray[np.int64]:
+        """How many documents were accepted before each of the frame's n; generations begin by that."""
+        return places_in_log(self.first, self.accepted, n)
+
+
+def places_in_log(first: int, accepted: NDArray[np.bool_] | None, n: int) -> NDArray[np.int64]:
+    """How many documents were accepted before each of a frame's n, of which those are accepted, after `first` others.
+    One that is not accepted has the place of the last one before it that is."""
+    before: NDArray[np.int64] = np.maximum(np.cumsum(np.ones(n, np.int64) if accepted is None else accepted) - 1, 0)
+    return first + before

@@ -1,0 +1,93 @@
+"""Frame -> the batch that a shard matches; texts are taken out of it, and shingled, when they are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.errors import FormatError
+from stream_lsh.families.signer import Signer
+from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners
+from stream_lsh.index.keys import Hashes, ends_of
+from stream_lsh.index.layout import DELETION, SEQ
+from stream_lsh.index.texts import decompress
+from stream_lsh.settings import Settings
+from stream_lsh.wire.frames import Frame
+from stream_lsh.wire.sequenced import Sequenced
+
+
+class TextShingles:
+    """Shingle sets of a frame's documents, made from its compressed texts when they are asked for; valid: bool[n]."""
+
+    def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signer) -> None:
+        n = len(valid)
+        self._signer = signer
+        self._valid = valid
+        self._sets = Sets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
+        self._ahead = 1  # documents shingled at once: in a dense feed nearly all of them will be asked for
+        self._part = np.full(n, -1)  # the compressed part that has a document's text
+        self._parts = [part for parts in frame.texts for part in parts]
+        for number, part in enumerate(self._parts):
+            if int(part.documents.max(initial=0)) >= n:
+                raise FormatError("a frame is damaged: it has texts of documents that are not in it")
+            self._part[part.documents] = number
+        if len(self._parts) and bool((self._part[valid] < 0).any()):
+            raise FormatError("a frame is damaged: texts of its documents are missing")
+        self._texts: dict[int, bytes] = {}
+
+    def known(self) -> Sets:
+        return self._sets
+
+    def with_document(self, i: int) -> Sets:
+        missing = i + np.flatnonzero(self._valid[i:] & ~self._sets.have[i:])[: self._ahead]
+        self._ahead *= 2
+        texts = [self._text(k) for k in missing.tolist()]
+        self._add(missing, *self._signer.shingle(b"".join(texts), ends_of(texts)))
+        return self._sets
+
+    def _text(self, i: int) -> bytes:
+        if i not in self._texts:
+            part = self._parts[self._part[i]]
+            self._texts.update(zip(part.documents.tolist(), decompress(part), strict=True))
+        return self._texts.pop(i)
+
+    def _add(self, documents: NDArray[np.int64], shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> None:
+        """Have the sets of more documents, offsets[k] to offsets[k + 1] of the k-th, ascending."""
+        old, sizes, new = self._sets, np.diff(self._sets.offsets), np.zeros(len(self._valid), np.bool_)
+        sizes[documents], new[documents] = np.diff(offsets), True
+        mine = np.repeat(new, sizes)
+        both = np.empty(len(mine), np.uint64)
+        both[mine], both[~mine] = shingles, old.shingles
+        self._sets = Sets(both, np.concatenate(([0], np.cumsum(sizes))), old.have | new)
+
+
+def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes: Hashes, signer: Signer) -> SignedBatch:
+    """The batch that a frame carries, ready for a shard; documents that are not accepted are not valid.
+
+    hashes, signer: of the sequenced frame's key.
+
+    Raises:
+        FormatError: if columns do not fit together.
+    """
+    n, accepted, source = len(frame.source), sequenced.accepted, frame.source
+    if accepted is not None and len(accepted) != n:
+        raise FormatError(f"a sequenced frame is damaged: it accepts {len(accepted)} documents of {n}")
+    # Copies, because numba compiles everything again for read-only arrays.
+    sizes = frame.sizes.copy() if accepted is None else np.where(accepted, frame.sizes, np.uint32(0))
+    times = source.times.copy()
+    if settings.updates and settings.time_field is None:  # the place in the log says which version is the newer one
+        times[:] = NO_TIME
+    times[frame.stamped] = NO_TIME
+    documents = batch_of(hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times)
+    documents.words[:, SEQ] = sequenced.numbers(n)
+    deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]
+    documents.what[deleted] = DELETION
+    if sequenced.log is not None:
+        if len(sequenced.log) != n:
+            raise FormatError(
+                f"a sequenced frame is damaged: it has log times of {len(sequenced.log)} documents of {n}"
+            )
+        documents.log[:] = sequenced.log
+    owner = owners(source.ids, settings.shards)
+    return SignedBatch(source.ids, owner, documents, frame.texts, TextShingles(frame, sizes > 0, signer))

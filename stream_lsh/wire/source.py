@@ -1,0 +1,136 @@
+"""Where the documents of a frame came from, in columns: what goes along with them until they have their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.documents.columns import Rejection
+from stream_lsh.errors import FormatError
+from stream_lsh.settings import Settings
+from stream_lsh.wire.envelope import Section, column, join, split
+
+ROW_BITS = 12
+MOST_ROWS = 1 << ROW_BITS
+"""Documents of a frame: a document's number is the frame's offset << ROW_BITS | its row."""
+
+Headers = list[tuple[str, bytes]]
+
+
+class Record(Protocol):
+    """What is used of a record of the documents topic. timestamp: ms since 1970, -1 if the record has none."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+def header_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
+    """Bytes of a record's headers."""
+    return sum([len(name) + len(value or b"") for name, value in headers])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Where the n documents of a frame came from, in columns, and what their verdicts have to say besides the matches.
+
+    partitions int32[n], offsets int64[n]: places in the documents topic. ids: JSON text. times int64[n]: event times
+    in ms, or NO_TIME. signed_at: ms since 1970. rejected: by row, refused in parsing. headers: by row, those that are
+    passed through. sources: who the documents are from, as JSON text, b"" for nobody; empty without a `source_field`.
+    """
+
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    ids: list[bytes]
+    times: NDArray[np.int64]
+    signed_at: int
+    rejected: dict[int, Rejection] = field(default_factory=dict)
+    headers: dict[int, Headers] = field(default_factory=dict)
+    sources: list[bytes] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @staticmethod
+    def count(settings: Settings) -> int:
+        """How many sections the columns have."""
+        return 8 if settings.source_field is not None else 6
+
+    def sections(self, settings: Settings) -> list[Section]:
+        """The columns, to be packed; `count` of them."""
+        named = join(self.sources) if settings.source_field is not None else ()
+        facts = {
+            "signed_at": self.signed_at,
+            "rejected": {str(i): [r.reason, r.detail, r.size] for i, r in self.rejected.items()},
+            "headers": {
+                str(i): [[name, value.decode("latin-1")] for name, value in found] for i, found in self.headers.items()
+            },
+        }
+        return [
+            np.ascontiguousarray(self.partitions, np.int32), np.ascontiguousarray(self.offsets, np.int64),
+            *join(self.ids), np.ascontiguousarray(self.times, np.int64), orjson.dumps(facts), *named,
+        ]  # fmt: skip
+
+    @classmethod
+    def of(cls, sections: Sequence[memoryview]) -> Source:
+        """What `sections` gave.
+
+        Raises:
+            FormatError: if the columns do not fit together.
+        """
+        partitions, offsets, ends, ids, times, facts, *named = sections
+        names, sources = split(ends, ids), split(*named) if named else []
+        n = len(names)
+        if named and len(sources) != n:
+            raise FormatError(f"a frame is damaged: it has {len(sources)} sources of {n} documents")
+        found = facts_of(facts)
+        try:
+            return cls(
+                column(partitions, np.int32, n), column(offsets, np.int64, n), names, column(times, np.int64, n),
+                found["signed_at"],
+                {int(i): Rejection(*why) for i, why in found["rejected"].items()},
+                {int(i): [(k, v.encode("latin-1")) for k, v in pairs] for i, pairs in found["headers"].items()},
+                sources,
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(error) from None
+
+
+def facts_of(data: memoryview) -> dict[str, Any]:
+    """The JSON of a section with facts: what `Source.sections` has besides its columns.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    try:
+        found: dict[str, Any] = orjson.loads(data)
+        if not isinstance(found["signed_at"], int):
+            raise TypeError("signed_at is no number")
+        return found
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> FormatError:
+    return FormatError(f"a frame is damaged: its facts cannot be read ({error})")
+
+
+def numbers(offset: int, n: int) -> NDArray[np.int64]:
+    """The numbers (seq) of the n documents of the frame at an offset."""
+    return (offset << ROW_BITS) + np.arange(n, dtype=np.int64)

@@ -1,0 +1,95 @@
+"""An index that is written by whoever has documents: where they are found again, and what a commit brings."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_lsh.documents.columns import Columns, Document, columns
+from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.erasure import erasure
+from stream_lsh.errors import StateError, UsageError
+from stream_lsh.index.layout import SEQ
+from stream_lsh.settings import Settings
+
+
+def documents(*names: str, version: int = 0) -> Columns:
+    return columns([Document(name, f"{name} has said that {name} {version} will come and {name} go") for name in names])
+
+
+def numbers(engine: Engine, *names: str) -> list[int]:
+    """The numbers of the documents with these ids, -1 where there is none."""
+    found = engine.index.look_up([f'"{name}"'.encode() for name in names]).tolist()
+    return [-1 if row < 0 else int(engine.index.words(shard, row)[SEQ]) for shard, row in found]
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"shards": 3}, {"against": "any", "shards": 2}, {"generation_documents": 4}], ids=str
+)
+def test_documents_are_found_by_their_ids_before_and_after_a_commit(tmp_path: Path, given: dict[str, Any]) -> None:
+    names = [f"d{i}" for i in range(10)]
+    engine = Engine(Settings(**given), tmp_path)
+    engine.add(documents(*names[:6]))
+    assert numbers(engine, *names, "d1") == [0, 1, 2, 3, 4, 5, -1, -1, -1, -1, 1]
+    engine.commit()
+    engine.add(documents(*names[6:]))
+    assert numbers(engine, *names) == list(range(10))
+    engine.close()
+    engine = Engine(Settings(), tmp_path)  # what was not committed is gone
+    assert numbers(engine, *names) == [0, 1, 2, 3, 4, 5, -1, -1, -1, -1]
+    assert engine.seq == 6
+    engine.close()
+
+
+def test_of_an_id_the_version_that_is_there_is_found(tmp_path: Path) -> None:
+    engine = Engine(Settings(on_same_id="update"), tmp_path, groups=True)
+    engine.add(documents("a", "b"))
+    engine.add(documents("a", version=1))
+    engine.add(columns([Document("b", deleted=True)]))
+    assert numbers(engine, "a", "b") == [2, -1]
+    engine.add(documents("b", version=2))
+    assert numbers(engine, "a", "b") == [2, 4]
+    engine.close()
+
+
+def test_what_left_the_window_is_not_found(tmp_path: Path) -> None:
+    engine = Engine(Settings(window="1h", time_field="ts"), tmp_path)
+    for hour in range(3):
+        engine.add(columns([Document(f"{hour}", f"what {hour} is and {hour} was", time=1_700_000_000 + 5400 * hour)]))
+    assert numbers(engine, "0", "1", "2") == [-1, -1, 2]
+    engine.close()
+
+
+def test_what_cannot_be_judged_changes_nothing(tmp_path: Path) -> None:
+    engine = Engine(Settings(against="any"), tmp_path)
+    with pytest.raises(UsageError, match="nothing can be deleted"):
+        engine.add(columns([Document("a", deleted=True)]))
+    assert (engine.seq, engine.torn) == (0, False)
+    assert engine.add(documents("a")).judgement.seqs.tolist() == [0]
+    engine.close()
+
+
+def test_an_interrupted_run_is_finished_first(tmp_path: Path) -> None:
+    engine = Engine(Settings(), tmp_path)
+    engine.index.commit({"job": {"next_seq": 3, "open": True, "done_in_job": 3, "outputs": {}}})
+    engine.close()
+    with pytest.raises(StateError, match="finish that run first"):
+        Engine(Settings(), tmp_path)
+
+
+def test_what_was_deleted_is_erased_though_nothing_more_is_committed(tmp_path: Path) -> None:
+    engine = Engine(Settings(on_same_id="update", erase_hours=0), tmp_path)
+    engine.add(documents("a", "b"))
+    engine.add(columns([Document("a", deleted=True)]))
+    engine.commit()
+    for _ in range(2000):
+        if not erasure(engine.index.store).waiting:
+            break
+        engine.erase()
+        time.sleep(0.005)
+    assert erasure(engine.index.store)[:2] == (1, 0)
+    assert numbers(engine, "a", "b") == [-1, 1]
+    engine.close()

@@ -1,0 +1,145 @@
+"""What a run keeps in its state folder beside the index is erased, too; outputs go on to the byte, or to the line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zstandard
+from contents import contents
+
+from stream_lsh.embedded.erasure import erase
+from stream_lsh.embedded.information import information
+
+# A command line that commits after every batch, and is killed after so many commits.
+KILLED = """
+import os, sys
+from stream_lsh.embedded import job
+from stream_lsh.index.index import Index
+commits, commit, job.COMMIT_SECONDS = int(sys.argv.pop(1)), Index.commit, 0
+def counted(*given, **more):
+    global commits
+    commit(*given, **more)
+    commits -= 1
+    if not commits:
+        os._exit(9)
+Index.commit = counted
+from stream_lsh.cli import main
+main()
+"""
+NEVER = 10**6
+WORDS = "one two three four five six seven eight nine ten"
+
+
+def line(id: str, text: str | None = None, **more: object) -> bytes:
+    record = {"id": id, "deleted": True} if text is None else {"id": id, "text": text, "ts": 1, **more}
+    return json.dumps(record).encode() + b"\n"
+
+
+def dedup(state: Path, commits: int, feed: list[Path], *more: str, output: Path | None = None, mode: str = "wb") -> str:
+    """Run it, killed after so many commits; what it complains of."""
+    command = [sys.executable, "-c", KILLED, str(commits), "dedup", *map(str, feed), "--state", str(state), "--quiet"]
+    command += ["--on-same-id", "update", "--deleted-field", "deleted", "--time-field", "ts", *more]
+    with (output or state.parent / "nothing").open(mode) as file:
+        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False, timeout=1800)
+    assert done.returncode in ((0, 5) if commits == NEVER else (9,)), done.stderr
+    return done.stderr.decode()
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> list[Path]:
+    """Each is a batch: two documents, one of which is deleted; then some more."""
+    parts = [
+        line("first", f"{WORDS} first") + line("victim-name", "the victim-text of this document", ts=5),
+        line("victim-name"), line("second", "something else altogether"), line("third", "and the third of them all"),
+    ]  # fmt: skip
+    for number, part in enumerate(parts):
+        (tmp_path / f"{number}.jsonl").write_bytes(part)
+    return [tmp_path / f"{number}.jsonl" for number in range(len(parts))]
+
+
+def left(state: Path) -> bool:
+    return any(b"victim-" in data for data in contents(state))
+
+
+def test_the_copy_of_standard_output_goes(tmp_path: Path, feed: list[Path]) -> None:
+    """A run that is killed afterwards goes on with >>, and says so where it cannot."""
+    whole, broken, state = tmp_path / "whole", tmp_path / "broken", tmp_path / "state"
+    dedup(tmp_path / "other", NEVER, feed, output=whole)
+    copy = state / "standard-output"
+    dedup(state, 3, feed, "--erase-hours", "0", output=broken)  # the run is open, two batches are committed
+    assert b"victim-text" in copy.read_bytes()
+    dedup(state, 1, feed, "--erase-hours", "0", output=broken)
+    assert not copy.exists() and broken.read_bytes() == whole.read_bytes()[: broken.stat().st_size]
+    assert "redirect with >> instead of >" in dedup(state, NEVER, feed, output=tmp_path / "emptied")
+    dedup(state, NEVER, feed, "--erase-hours", "0", output=broken, mode="ab")
+    assert broken.read_bytes() == whole.read_bytes()
+    assert b"victim-text" in whole.read_bytes() and not left(state)
+
+
+def test_a_copy_that_is_younger_stays(tmp_path: Path, feed: list[Path]) -> None:
+    state, broken = tmp_path / "state", tmp_path / "broken"
+    dedup(state, NEVER, feed[:2], "--erase-hours", "24", output=broken)
+    job_began_later = state.parent / "later"
+    job_began_later.write_bytes(line("fourth", "a text of its own"))
+    dedup(state, 2, [*feed, job_began_later], output=broken)
+    assert (state / "standard-output").exists()
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_frames_end_with_what_waits_in_them(tmp_path: Path, feed: list[Path], by_hand: bool) -> None:
+    state, unique = tmp_path / "state", tmp_path / "unique.jsonl.zst"
+    dedup(state, 3, feed, "--erase-hours", "0", "--unique", str(unique))
+    assert not unique.stat().st_size and left(state)
+    if by_hand:
+        erase(state, everything=True)
+        assert not left(state)
+    dedup(state, NEVER, feed, "--erase-hours", "0", "--unique", str(unique))
+    assert not left(state)
+    frames = zstandard.ZstdDecompressor().stream_reader(unique.read_bytes(), read_across_frames=True).read()
+    assert [json.loads(one)["id"] for one in frames.splitlines()] == [
+        "first", "victim-name", "victim-name", "second", "third"
+    ]  # fmt: skip
+
+
+def test_dead_letters_in_the_state_folder(tmp_path: Path) -> None:
+    """Those of a deleted id are erased; the run goes on behind them, others stay."""
+    state, letters = tmp_path / "state", tmp_path / "state" / "dead-letters.jsonl"
+    parts = [
+        line("victim-name", WORDS, ts=1) + line("other", f"{WORDS} other", ts="?"),
+        line("victim-name", "the victim-text", ts="?"), line("victim-name"), line("last", "the last", ts="?"),
+    ]  # fmt: skip
+    for number, part in enumerate(parts):
+        (tmp_path / f"{number}.jsonl").write_bytes(part)
+    feed = [tmp_path / f"{number}.jsonl" for number in range(len(parts))]
+    dedup(state, 3, feed, "--erase-hours", "0", "--unique", str(tmp_path / "unique"))  # before the deletion
+    assert b"victim-text" in letters.read_bytes()
+    dedup(state, NEVER, feed, "--erase-hours", "0", "--unique", str(tmp_path / "unique"))
+    assert not left(state)
+    other, erased, last = map(json.loads, letters.read_bytes().splitlines())
+    assert (json.loads(other["original"])["id"], json.loads(last["original"])["id"]) == ("other", "last")
+    assert erased == {"reason": "erased"}
+    assert information(state, check=True)["health"]["problems"] == []  # type: ignore[index]
+
+
+def test_letters_of_a_new_version_stay(tmp_path: Path) -> None:
+    state, file = tmp_path / "state", tmp_path / "feed"
+    file.write_bytes(line("a", WORDS, ts=1) + line("a", "refused", ts="?") + line("a", f"{WORDS} new", ts=2))
+    dedup(state, NEVER, [file], "--erase-hours", "0", "--unique", str(tmp_path / "unique"))
+    assert b"refused" in (state / "dead-letters.jsonl").read_bytes()
+    assert information(state)["erasing"]["erased"] == 1  # type: ignore[index]
+
+
+def test_outputs_are_known_by_a_hash_of_their_end(tmp_path: Path, feed: list[Path]) -> None:
+    """Not by its bytes: those of the last line would stay."""
+    state, unique = tmp_path / "state", tmp_path / "unique.jsonl"
+    dedup(state, NEVER, feed[:1], "--unique", str(unique))
+    assert unique.read_bytes().endswith(b'victim-text of this document", "ts": 5}\n')
+    (tmp_path / "late").write_bytes(line("victim-name"))
+    dedup(state, NEVER, [*feed[:1], tmp_path / "late"], "--erase-hours", "0")
+    assert not left(state)
+    dedup(state, NEVER, [*feed[:1], tmp_path / "late", feed[2]], "--unique", str(unique))
+    assert unique.read_bytes().count(b"\n") == 3
