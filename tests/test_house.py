@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "stream_lsh"
 # From the ground up. What stands on one floor does not import its neighbours.
 FLOORS = (
     ("errors", "wording", "hashing"),
-    ("documents", "text"),
+    ("documents", "text", "settings_sources"),
     ("families",),
     ("settings",),
     ("index",),
@@ -31,6 +31,7 @@ FLOORS = (
     ("kafka.match", "kafka.judge", "kafka.forward", "kafka.sequence", "kafka.grouping"),
     ("kafka.sign",),  # signers read what the sequencer has accepted
     ("kafka.tools",),
+    ("serve",),
     ("evaluation",),
     ("demo",),
     ("cli",),

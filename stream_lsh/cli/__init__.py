@@ -15,6 +15,7 @@ COMMANDS = {
     "query": "Show what is similar to a text, without adding it.",
     "delete": "Take documents out of an index.",
     "erase": "Erase from the disk what was deleted or replaced.",
+    "serve": "Serve an index over HTTP, with a page that shows what happens.",
     "groups": "Show which documents spread: groups of copies, and how many sources have them.",
     "alerts": "Send alerts to a receiver, or show what rules would have told of an index.",
     "tune": "Choose signature size, bands and rows for a threshold and a recall.",

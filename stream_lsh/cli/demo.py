@@ -7,17 +7,20 @@ from pathlib import Path
 
 import click
 
+from stream_lsh.cli.extra import require_serve
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import quiet_option, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.wording import count
 
 EXAMPLES = """
 stream-lsh demo
 stream-lsh demo --documents 20000 --seed 7 --keep demo
 stream-lsh demo --feed --documents 20000 > feed.jsonl
+stream-lsh demo --serve --documents 100000 --rate 50
 """
 
 
@@ -29,7 +32,9 @@ stream-lsh demo --feed --documents 20000 > feed.jsonl
 The stories are made up, in eight languages, and some come again as a paper would print them: corrected, updated, cut,
 under another headline, in another site's boilerplate. So it is known what there is to find, and it is compared with
 what was found. One more story spreads, is corrected and withdrawn, with groups and an alert. Nothing is left behind
-unless --keep says where.""",
+unless --keep says where.
+
+With --serve the feed flows into a service, whose page shows it live, until Ctrl-C.""",
 )
 @with_options(
     [
@@ -41,10 +46,28 @@ unless --keep says where.""",
         ),
         Option(["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True, help="pairs to show"),
         Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
+        Option(["--serve", "live"], is_flag=True, help="serve the feed as it flows, with a page"),
+        Option(
+            ["--rate"], type=click.IntRange(1, 10_000), default=20, show_default=True,
+            help="with --serve, documents a second",
+        ),
+        Option(["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True, help="with --serve"),
         quiet_option(),
     ]
 )  # fmt: skip
-def demo(documents: int, seed: int, keep: Path | None, examples: int, feed: bool, quiet: bool) -> None:
+def demo(
+    documents: int,
+    seed: int,
+    keep: Path | None,
+    examples: int,
+    feed: bool,
+    live: bool,
+    rate: int,
+    port: int,
+    quiet: bool,
+) -> None:
+    if feed and live:
+        raise UsageError("--feed only prints the feed, --serve serves it; give one of them")
     if feed:
         if keep is not None:
             raise UsageError("--feed only prints the feed, --keep DIR keeps the whole demo; give one of them")
@@ -52,6 +75,9 @@ def demo(documents: int, seed: int, keep: Path | None, examples: int, feed: bool
         return
     with ExitStack() as stack:
         folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(temporary_folder()))
+        if live:
+            _serve(folder, documents, seed, rate, port, quiet)
+            return
         if not quiet:
             complain(f"making {documents:,} documents of news and looking for near-duplicates among them")
         from rich.console import Console
@@ -62,6 +88,26 @@ def demo(documents: int, seed: int, keep: Path | None, examples: int, feed: bool
         with progress_display(quiet=quiet, writes_standard_output=False) as progress:
             run = run_demo(folder, documents, seed, progress, kept=keep is not None)
         show(Console(highlight=False), run, examples)
+
+
+def _serve(folder: Path, documents: int, seed: int, rate: int, port: int, quiet: bool) -> None:
+    """Serve the feed while it flows."""
+    require_serve()
+    from stream_lsh.demo.live import Flow, service
+    from stream_lsh.serve.server import Address, serve
+
+    flows: list[Flow] = []
+
+    def started(url: str) -> None:
+        flows.append(Flow(url, documents, seed, rate))
+        if not quiet:
+            complain(f"{count(documents, 'document')} of news, {rate} a second: open {url} (Ctrl-C ends it)")
+
+    try:
+        serve(lambda failed: service(folder / "index", failed), Address(port=port), started=started)
+    finally:
+        for flow in flows:
+            flow.stop()
 
 
 def _print_feed(documents: int, seed: int) -> None:

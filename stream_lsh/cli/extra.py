@@ -1,4 +1,4 @@
-"""The commands for Kafka, and plots, need packages that a plain installation leaves out."""
+"""The commands for Kafka, `serve`, and plots need packages that a plain installation leaves out."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def require_kafka(*packages: str) -> None:
     _require("this command", "kafka", packages or PACKAGES[:1])
     # What goes wrong is said once, in our words; aiokafka's log would say it many times before.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def require_serve() -> None:
+    """Check that what serves is installed.
+
+    Raises:
+        StreamLshError: with the command that installs it.
+    """
+    _require("serve", "serve", ("fastapi", "uvicorn", "httptools", "prometheus_client"))
 
 
 def require_plot() -> None:

@@ -13,7 +13,7 @@ from deploy_files import COMPOSE, OURS, PORT, ROOT, SERVICES, check_command, ima
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
-from stream_lsh.settings import PREFIX
+from stream_lsh.settings_sources import PREFIX
 
 
 def test_the_compose_file_has_the_form_of_its_specification() -> None:

@@ -31,7 +31,7 @@ from deploy_files import (
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.settings import PREFIX, is_secret
+from stream_lsh.settings_sources import PREFIX, is_secret
 
 
 @pytest.mark.parametrize(("file", "manifest"), MANIFESTS, ids=named)

@@ -1,0 +1,85 @@
+"""The pictures of the page for README.md and docs/serve.md, of the demo's feed as it flows."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+
+from bench.browser import browser, show, value
+from bench.engine import COMMAND
+
+DOCS = Path(__file__).parents[1] / "docs"
+DESK, PHONE = (1280, 860), (390, 844)
+
+
+@contextmanager
+def demo(rate: int) -> Iterator[str]:
+    """The demo, served; its URL."""
+    command = [*COMMAND, "demo", "--serve", "--port", "0", "--rate", str(rate), "--documents", str(600 * rate)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                if found := re.search(r"open (http://\S+)", line):
+                    yield found[1]
+                    break
+        finally:
+            process.terminate()
+
+
+def picture(driver: Chrome, path: Path) -> None:
+    """What is seen."""
+    driver.execute_script("scrollTo(0, 0); document.getAnimations().forEach((animation) => animation.finish())")
+    found = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+    path.write_bytes(base64.b64decode(found["data"]))
+    print(f"{path}: {path.stat().st_size / 1e3:,.0f} kB", flush=True)
+
+
+def take(driver: Chrome, folder: Path) -> None:
+    """All pictures of an open page."""
+    for name, size, dark in (("page", DESK, False), ("page-dark", DESK, True), ("page-phone", PHONE, False)):
+        show(driver, *size, dark=dark, phone=size == PHONE)
+        time.sleep(2.5)  # the charts are drawn anew every two seconds
+        picture(driver, folder / f"{name}.png")
+    show(driver, *DESK)
+    script = """
+    const near = [...document.querySelectorAll('#pairs li')].filter((li) => !li.textContent.includes('100.0 %'));
+    const found = near.find((li) => /9\\d\\.\\d %/.test(li.textContent)) ?? near[0];
+    found.querySelector('button').click();
+    """
+    driver.execute_script(script)
+    value(driver, "document.querySelector('#dialog .sides mark')")
+    picture(driver, folder / "page-compare.png")
+    driver.find_element(By.CSS_SELECTOR, "#dialog form button").click()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.pictures", description=__doc__, epilog="example: python -m bench.pictures --seconds 60"
+    )
+    parser.add_argument("--out", type=Path, default=DOCS, help="folder of the pictures (docs)")
+    parser.add_argument("--seconds", type=float, default=125, help="that the feed flows before (%(default)s)")
+    parser.add_argument("--rate", type=int, default=20, help="documents a second (%(default)s)")
+    given = parser.parse_args()
+    with demo(given.rate) as url, browser(*DESK) as driver:
+        show(driver, *DESK)
+        driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+        driver.get(url)
+        value(driver, "document.querySelector('#pairs li')")
+        time.sleep(given.seconds)
+        driver.find_element(By.CSS_SELECTOR, "[data-order=growing]").click()
+        value(driver, "document.querySelector('#groups td')")
+        take(driver, given.out)
+
+
+if __name__ == "__main__":
+    main()

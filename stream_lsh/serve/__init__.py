@@ -1,0 +1,1 @@
+"""An index served over HTTP: one process owns it, many ask (docs/serve.md)."""

@@ -1,0 +1,48 @@
+"""What a client is told of its documents: a verdict as a JSON line, and what was said before said again."""
+
+from __future__ import annotations
+
+import numpy as np
+import orjson
+
+from stream_lsh.embedded.engine import Judged
+from stream_lsh.index import layout
+from stream_lsh.index.index import Index
+from stream_lsh.judging.verdicts import Judgement, Kind, verdicts
+
+
+def verdict_lines(judged: Judged) -> list[bytes]:
+    """The verdicts as JSON objects, as `dedup` writes them; of what is rejected with the reason."""
+    lines = verdicts(judged.judgement)
+    for i, why in judged.reasons.items():
+        lines[i] += b"," + orjson.dumps({"reason": why.reason, "detail": why.detail})[1:-1]
+    return [line + b"}" for line in lines]
+
+
+def answers(lines: list[bytes], judged: Judged, index: Index) -> list[bytes]:
+    """The answers to documents with these verdicts.
+
+    Whoever sends a document twice, because he does not know whether it arrived, is told what he would have been told
+    the first time, but for `matches`: number, kind, `of`, similarity and group of then. `redelivered` is the number
+    that it has now.
+    """
+    judgement = judged.judgement
+    if (judgement.seqs < 0).any():  # nothing was added
+        return lines
+    again = np.flatnonzero((judgement.kinds == Kind.REDELIVERED) & (judgement.first_kinds != layout.UNKNOWN))
+    if not len(again):
+        return lines
+    said = list(lines)
+    for i in again.tolist():
+        said[i] = _again(lines[i], judgement, i, index)
+    return said
+
+
+def _again(line: bytes, judgement: Judgement, i: int, index: Index) -> bytes:
+    kind = Kind(int(judgement.first_kinds[i])).label.encode()
+    head = b'{"id":%b,"seq":%d,"kind":"redelivered","first_kind":"%b"' % (judgement.ids[i], judgement.seqs[i], kind)
+    first = b"%d" % index.words(*judgement.of[i].tolist())[layout.SEQ]
+    rest = line[len(head) : -1]
+    return b'{"id":%b,"seq":%b,"kind":"%b"%b,"redelivered":%d}' % (
+        judgement.ids[i], first, kind, rest, judgement.seqs[i],
+    )  # fmt: skip

@@ -1,0 +1,53 @@
+"""The interface over HTTP, /v1, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+from stream_lsh import __version__
+from stream_lsh.serve import documents, looking
+from stream_lsh.serve.problems import explain
+from stream_lsh.serve.security import Guard
+from stream_lsh.serve.service import Service
+
+PAGE = Path(__file__).with_name("page")
+DESCRIPTION = """
+Is this a copy? Documents in, verdicts out; an index that lasts.
+
+What goes wrong is told as `application/problem+json`, with the field or the setting that is wrong.
+"""
+
+
+def make_app(service: Service, hosts: Sequence[str] | None) -> FastAPI:
+    """The app of a service. hosts: names under which it may be asked; None = any."""
+    app = FastAPI(
+        title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        middleware=[
+            Middleware(
+                Guard, origins=service.limits.origins, hosts=None if hosts is None else frozenset(hosts)
+            )
+        ],
+    )  # fmt: skip
+    app.state.service = service
+    explain(app)
+    app.include_router(documents.router)
+    app.include_router(looking.router)
+    app.include_router(looking.plain)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(PAGE / "index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(PAGE / "docs.html")
+
+    app.mount("/page", StaticFiles(directory=PAGE))
+    return app

@@ -1,0 +1,70 @@
+"""The command line beside a service: what it would do to the index goes through the service, by a socket in the state
+folder that whoever may write there can open. Needs nothing that the service needs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from stream_lsh.errors import OutputError, StateError
+
+SOCKET = "serve.sock"
+BATCH = 2048
+SECONDS = 600.0
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def is_served(state: Path) -> bool:
+    """Whether a service has the index in a folder."""
+    connection = _Connection(state / SOCKET)
+    try:
+        connection.connect()
+    except OSError:
+        return False
+    connection.close()
+    return True
+
+
+def delete(ids: Iterable[str | int], state: Path) -> Iterator[bytes]:
+    """Delete documents from the index of a service; what became of them as JSON lines, as soon as it is committed.
+
+    Raises:
+        StateError: the service refuses. OutputError: it went away; what was told before is deleted.
+    """
+    connection, iterator = _Connection(state / SOCKET), iter(ids)
+    try:
+        while some := list(islice(iterator, BATCH)):
+            yield from _delete(connection, some)
+    except (OSError, http.client.HTTPException) as error:
+        raise OutputError(
+            f"the service of the index in {state} went away ({error!r}): what was told before is deleted; see whether "
+            "it runs, and delete the others again"
+        ) from None
+    finally:
+        connection.close()
+
+
+def _delete(connection: _Connection, ids: Sequence[str | int]) -> Iterator[bytes]:
+    body = "".join(json.dumps(id) + "\n" for id in ids).encode("ascii")
+    connection.request("POST", "/v1/deletions", body, {"Content-Type": "application/x-ndjson"})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        raise StateError(json.loads(answer.read())["detail"])
+    for line in answer.read().splitlines(keepends=True):
+        if line.startswith(b'{"problem":'):
+            raise StateError(json.loads(line)["problem"]["detail"])
+        yield line

@@ -1,0 +1,148 @@
+"""Two texts side by side: which of their shingles both have, and where these stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from stream_lsh.families.signer import Signer
+from stream_lsh.text.settings import SigningSettings
+from stream_lsh.text.unicode import CONTINUOUS, JOINER, MARK, PAGE_BITS, WORD, Tables, tables_for
+
+Span = tuple[int, int]
+_LOW = (1 << PAGE_BITS) - 1
+SEPARATOR = "\x1f"  # of a set's elements
+MOST_CHARACTERS = 200_000  # of a text that is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """similarity: Jaccard of the shingles. shared: shingles that both have; sizes: that each has. spans: in each text
+    what shingles of both cover, from character to character, ascending, apart."""
+
+    similarity: float
+    shared: int
+    sizes: tuple[int, int]
+    spans: tuple[list[Span], list[Span]]
+
+
+def compare(signer: Signer, one: str, other: str) -> Compared:
+    """Compare two texts as the index does.
+
+    A span is proposed by the rules of the text (where tokens begin and end) and counts only if its hash is that of a
+    shingle of the other text: what is marked is right, whatever a step of the normalisation does to it.
+    """
+    found = [set(signer.shingle(data, np.array([len(data)]))[0].tolist()) for data in map(_encoded, (one, other))]
+    shared = found[0] & found[1]
+    union = len(found[0] | found[1])
+    spans = tuple(_joined(_marked(signer, text, shared)) for text in (one, other))
+    return Compared(
+        len(shared) / union if union else 0.0, len(shared), (len(found[0]), len(found[1])), (spans[0], spans[1])
+    )  # fmt: skip
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _marked(signer: Signer, text: str, shared: set[int]) -> Iterator[Span]:
+    """The spans of a text that are shared shingles."""
+    spans = list(_windows(text, signer.settings))
+    if not spans or not shared:
+        return
+    # Blanks at the ends of a text are left out. Where they count, something stands before and behind, and the shingle
+    # that is meant is the second of three.
+    padded = signer.settings.kind == "chars" and spans[0] != (0, len(text))
+    pad, place = ("x", 1) if padded else ("", 0)
+    pieces = [_encoded(pad + text[begin:end] + pad) for begin, end in spans]
+    ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+    hashes, offsets = signer.shingle(b"".join(pieces), ends)
+    for span, first, last in zip(spans, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        if last == first + 1 + 2 * place and int(hashes[first + place]) in shared:
+            yield span
+
+
+def _windows(text: str, settings: SigningSettings) -> Iterator[Span]:
+    """Where a shingle may stand."""
+    if settings.kind == "chars":
+        units = list(_characters(text, settings))
+        yield from _runs(units, [1] * len(units), settings.k)
+        return
+    if settings.kind == "set":
+        begin = 0
+        for element in text.split(SEPARATOR):
+            yield begin, begin + len(element)
+            begin += len(element) + 1
+        return
+    tokens = list(_tokens(text, tables_for(settings)))
+    if not tokens:
+        yield 0, len(text)
+    weights = [settings.k if continuous else settings.continuous_k for _, _, continuous in tokens]
+    yield from _runs([(begin, end) for begin, end, _ in tokens], weights, settings.k * settings.continuous_k)
+
+
+def _runs(units: Sequence[Span], weights: Sequence[int], needed: int) -> Iterator[Span]:
+    """From each unit the fewest that weigh so much together; if all weigh less, all."""
+    weight, last = 0, 0
+    for first in range(len(units)):
+        while last < len(units) and weight < needed:
+            weight += weights[last]
+            last += 1
+        if weight < needed:
+            if first == 0:
+                yield units[0][0], units[-1][1]
+            return
+        yield units[first][0], units[last - 1][1]
+        weight -= weights[first]
+
+
+def _characters(text: str, settings: SigningSettings) -> Iterator[Span]:
+    """The characters that are left when white space is squeezed."""
+    blank = False
+    for i, character in enumerate(text):
+        if settings.space and character.isspace():
+            if not blank:
+                yield i, i + 1
+            blank = True
+        else:
+            blank = False
+            yield i, i + 1
+
+
+def _tokens(text: str, tables: Tables) -> Iterator[tuple[int, int, bool]]:
+    """The tokens by the rule of `text.tokens`: begin, end, and whether it is a character of a script without spaces."""
+    flags = [
+        int(tables.flags[int(tables.records[int(tables.pages[ord(c) >> PAGE_BITS]) << PAGE_BITS | ord(c) & _LOW])])
+        for c in text
+    ]
+    begin, end, continuous = -1, -1, False
+    for i, flag in enumerate(flags):
+        if flag & CONTINUOUS:
+            if begin >= 0:
+                yield begin, end, continuous
+            begin, end, continuous = i, i + 1, True
+        elif flag & WORD and (begin < 0 or continuous):
+            if begin >= 0:
+                yield begin, end, continuous
+            begin, end, continuous = i, i + 1, False
+        elif flag & (WORD | MARK) and begin >= 0:
+            end = i + 1
+        elif not flag & (JOINER | MARK) and begin >= 0:
+            yield begin, end, continuous
+            begin = -1
+    if begin >= 0:
+        yield begin, end, continuous
+
+
+def _joined(spans: Iterator[Span]) -> list[Span]:
+    """Spans that touch or overlap as one."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return found

@@ -1,0 +1,140 @@
+"""What a service has done since it began: for the page, a second at a time, and for Prometheus."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+
+from stream_lsh import __version__
+from stream_lsh.embedded.report import Counts
+from stream_lsh.judging.verdicts import Kind
+from stream_lsh.serve.writer import Round
+
+SECONDS = 900  # that are remembered one by one
+LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+_OTHER = len(LATENCIES)
+
+
+@dataclass(slots=True)
+class Second:
+    """What was done in a second: documents by kind, and answers by the first of LATENCIES that they kept to."""
+
+    at: int
+    kinds: list[int] = field(default_factory=lambda: [0] * len(Kind))
+    latencies: list[int] = field(default_factory=lambda: [0] * (_OTHER + 1))
+
+
+class Tally:
+    """The counts of a service; used in its event loop only."""
+
+    def __init__(self, seq: Callable[[], int], waiting: Callable[[], int], listeners: Callable[[], int]) -> None:
+        self.counts = Counts()
+        self.started = time.time()
+        self.groups = self.alerts = self.refused = 0
+        self._seconds: deque[Second] = deque(maxlen=SECONDS)
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        Info("stream_lsh_build", "Which version this is.", registry=registry).info({"version": __version__})
+        self._verdicts = Counter("stream_lsh_verdicts", "Verdicts by kind.", ("kind",), registry=registry)
+        self._rejected = Counter("stream_lsh_rejected", "Rejected documents by reason.", ("reason",), registry=registry)
+        self._pairs = Counter("stream_lsh_pairs", "Pairs of near-duplicates.", registry=registry)
+        self._incomplete = Counter(
+            "stream_lsh_incomplete", "Documents that were not compared with all they met.", registry=registry
+        )
+        self._latency = Histogram(
+            "stream_lsh_serve_latency_seconds", "From a request for a verdict to its answer.", buckets=LATENCIES,
+            registry=registry,
+        )  # fmt: skip
+        self._refused = Counter(
+            "stream_lsh_serve_refused", "Requests refused because too many waited.", registry=registry
+        )
+        for name, text, function in (
+            ("next_seq", "Number of the next document.", seq),
+            ("serve_waiting_documents", "Documents that nobody has answered yet.", waiting),
+            ("serve_listeners", "Listeners of events.", listeners),
+        ):
+            Gauge(f"stream_lsh_{name}", text, registry=registry).set_function(function)
+        for kind in Kind:
+            self._verdicts.labels(kind.label)
+
+    def _second(self) -> Second:
+        now = int(time.time())
+        if not self._seconds or self._seconds[-1].at != now:
+            self._seconds.append(Second(now))
+        return self._seconds[-1]
+
+    def add(self, done: Round) -> None:
+        """Count what was committed."""
+        second = self._second()
+        for judged, _ in done.judged:
+            pairs, incomplete = self.counts.pairs, self.counts.incomplete
+            before = list(self.counts.kinds)
+            self.counts.add(judged.judgement, [why.reason for why in judged.reasons.values()])
+            for kind in Kind:
+                if more := self.counts.kinds[kind] - before[kind]:
+                    second.kinds[kind] += more
+                    self._verdicts.labels(kind.label).inc(more)
+            self._pairs.inc(self.counts.pairs - pairs)
+            self._incomplete.inc(self.counts.incomplete - incomplete)
+            for why in judged.reasons.values():
+                self._rejected.labels(why.reason).inc()
+            self.groups += 0 if judged.events is None else len(judged.events.places) + len(judged.events.ended)
+            self.alerts += judged.alerts.count(b"\n")
+
+    def answered(self, seconds: float) -> None:
+        """A request was answered after so many seconds."""
+        self._latency.observe(seconds)
+        place = next((i for i, most in enumerate(LATENCIES) if seconds <= most), _OTHER)
+        self._second().latencies[place] += 1
+
+    def refuse(self) -> None:
+        """A request was refused because too many waited."""
+        self.refused += 1
+        self._refused.inc()
+
+    def history(self, seconds: int) -> list[dict[str, Any]]:
+        """Of so many last seconds those in which anything was done, oldest first: documents by kind, and the latency
+        that half and 99 of 100 answers kept to (ms; null: none did)."""
+        after = time.time() - 1 - seconds
+        return [
+            {
+                "at": second.at,
+                "kinds": {kind.label: n for kind, n in zip(Kind, second.kinds, strict=True) if n},
+                "p50_ms": _quantile(second.latencies, 0.5),
+                "p99_ms": _quantile(second.latencies, 0.99),
+            }
+            for second in self._seconds
+            if second.at >= after
+        ]
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """All since the service began."""
+        counts = self.counts
+        return {
+            "documents": counts.documents,
+            "kinds": {kind.label: counts.kinds[kind] for kind in Kind},
+            "rejected": dict(counts.rejected), "pairs": counts.pairs, "truncated": counts.truncated,
+            "incomplete": counts.incomplete, "replaced": counts.replaced, "group_events": self.groups,
+            "alerts": self.alerts, "refused_requests": self.refused,
+        }  # fmt: skip
+
+    @property
+    def exposition(self) -> bytes:
+        """All of it as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+
+def _quantile(latencies: list[int], share: float) -> float | None:
+    """The bound below which a share of the answers were given, in ms; None if there were none, or beyond the last."""
+    wanted, seen = share * sum(latencies), 0
+    for bound, count in zip(LATENCIES, latencies, strict=False):
+        seen += count
+        if seen and seen >= wanted:
+            return 1000 * bound
+    return None

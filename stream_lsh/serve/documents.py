@@ -1,0 +1,187 @@
+"""Documents over HTTP: checked and added, only checked, taken out, and shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from stream_lsh.documents.fields import MAX_ID_BYTES, id_of
+from stream_lsh.embedded.lines import Lines
+from stream_lsh.serve.lines import NDJSON, LinesResponse, body, one_line
+from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve.security import READ, WRITE, Served
+from stream_lsh.serve.service import Service
+from stream_lsh.serve.writer import Add, Answers, Check, Delete
+
+JSON = "application/json"
+_ID = {"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
+_NUMBER = {"type": ["integer", "null"]}
+VERDICT = {
+    "type": "object",
+    "required": ["id", "seq", "kind", "of", "similarity", "group", "matches"],
+    "properties": {
+        "id": _ID,
+        "seq": {**_NUMBER, "description": "number of the document, in the order of which all are judged"},
+        "kind": {
+            "enum": [
+                "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"
+            ]
+        },
+        "of": {**_ID, "description": "the oldest document that it is like"},
+        "similarity": {"type": ["number", "null"]},
+        "group": _NUMBER,
+        "matches": {"type": "array", "items": {"type": "object"}},
+        "redelivered": {"type": "integer", "description": "it was there before: what was answered then, under its "
+                        "number of then; this is the number that it has now"},
+        "reason": {"type": "string"},
+        "detail": {"type": "string"},
+    },
+}  # fmt: skip
+_DOCUMENT = {"type": "object", "example": {"id": "a1", "text": "The council has voted for the new bridge."}}
+_LINE = {"type": "string", "description": "a document a line", "format": "ndjson"}
+_BODY = {
+    "requestBody": {
+        "required": True, "content": {JSON: {"schema": _DOCUMENT}, NDJSON: {"schema": _LINE}},
+    }
+}  # fmt: skip
+_IDS = {
+    "requestBody": {
+        "required": True,
+        "content": {NDJSON: {"schema": {"type": "string", "description": "an id as JSON a line", "format": "ndjson"}}},
+    }
+}
+_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "the verdict; of lines a verdict a line, as they come, and {\"problem\": {...}} if one has to "
+        "stop there",
+        "content": {JSON: {"schema": VERDICT}, NDJSON: {"schema": {"type": "string"}}},
+    }
+}  # fmt: skip
+Durable = Annotated[
+    bool, Query(description="answer once it is on the disk; else at once, and it is there half a second later")
+]
+Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description='the id; a number as 17, the text "17" with its quotes')]
+
+router = APIRouter(prefix="/v1", tags=["documents"])
+
+
+def _media_type(request: Request, *allowed: str) -> str:
+    """What the body of a request is. It has to be said: what a page of another site can send without asking first is
+    none of these.
+
+    Raises:
+        Problem: it is something else.
+    """
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said in ("application/jsonl", "application/ndjson"):
+        said = NDJSON
+    if said not in allowed:
+        raise Problem(415, f"the body has to be {' or '.join(allowed)}, not {said[:60]!r}", field="Content-Type")
+    return said
+
+
+async def _judged(request: Request, service: Service, work: Any) -> Response:
+    """The answers to one document, or to lines. work: makes the writer's work of lines."""
+    kind = _media_type(request, JSON, NDJSON)
+    service.admit()
+    settings, limits = service.settings, service.limits
+
+    async def answer(lines: Lines) -> Answers:
+        return await service.answer(work(lines))
+
+    if kind == NDJSON:
+        return LinesResponse(
+            request, answer, settings.max_document_bytes, limits.body_bytes, limits.request_documents, service.taking
+        )
+    with service.taking():
+        found = await answer(one_line(await body(request, settings.max_document_bytes)))
+    if found.rejected:
+        raise Problem.rejected(found.rejected[0], found.lines[0])
+    return Response(found.lines[0], media_type=JSON)
+
+
+@router.post(
+    "/documents", dependencies=[WRITE], openapi_extra=_BODY,
+    responses={**_ANSWER, **responses(409, 413, 415, 422, 429)},
+)  # fmt: skip
+async def add_documents(request: Request, service: Served, durable: Durable = True) -> Response:
+    """Check documents and add them, each in one atomic step with all before it.
+
+    The same id and text again: the answer of the first time, but for `matches`; so it is safe to try again.
+    """
+    return await _judged(request, service, lambda lines: Add(lines, durable))
+
+
+@router.post("/check", dependencies=[READ], openapi_extra=_BODY, responses={**_ANSWER, **responses(413, 415, 422, 429)})
+async def check_documents(request: Request, service: Served) -> Response:
+    """The verdicts that documents would get if each came next; nothing is added, and they are not compared with each
+    other."""
+    return await _judged(request, service, Check)
+
+
+@router.post(
+    "/deletions", dependencies=[WRITE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
+)
+async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
+    """Take documents out: an id as JSON a line in, a verdict a line out."""
+    _media_type(request, NDJSON)
+    service.admit()
+    limits = service.limits
+
+    async def answer(lines: Lines) -> Answers:
+        starts, ends = lines.starts.tolist(), lines.ends.tolist()
+        ids = [_id(lines.data[start:end]) for start, end in zip(starts, ends, strict=True)]
+        return await service.answer(Delete(ids, durable))
+
+    return LinesResponse(
+        request, answer, MAX_ID_BYTES, limits.body_bytes, limits.request_documents, service.taking
+    )  # fmt: skip
+
+
+def _id(line: bytes) -> str | int:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):  # bad UTF-8 too
+        value = None
+    if isinstance(value, str) or type(value) is int:
+        return value
+    raise Problem(422, f"{line[:60]!r} is no id as JSON: a text in quotes, or an integer", field="body")
+
+
+@router.delete("/documents/{id:path}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
+async def delete_document(id: Id, service: Served, durable: Durable = True) -> Response:
+    """Take a document out. One that is not there is no error."""
+    service.admit()
+    with service.taking():
+        found = await service.answer(Delete([id_of(id)], durable))
+    if found.rejected:
+        raise Problem.rejected(found.rejected[0], found.lines[0])
+    return Response(found.lines[0], media_type=JSON)
+
+
+@router.get("/documents/{id:path}", dependencies=[READ], responses=responses(404, 409, 422))
+async def get_document(
+    id: Id, service: Served, text: Annotated[bool, Query(description="with its text")] = False
+) -> Response:
+    """A document: its first verdict, its group, and whether it stands for others."""
+    service.admit()
+    return json_response(await service.document(id_of(id), text=text))
+
+
+@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 422), tags=["documents"])
+async def compare_documents(
+    a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
+    b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="another one")],
+    service: Served,
+) -> Response:
+    """Two documents side by side: their texts, what shingles of both cover (`spans`, by characters), how similar they
+    are, and why they do or do not match."""
+    service.admit()
+    return json_response(await service.compared(id_of(a), id_of(b)))
+
+
+def json_response(value: Any) -> Response:
+    """A JSON value; ids and texts may have what UTF-8 has no place for."""
+    return Response(json.dumps(value).encode("ascii"), media_type=JSON)

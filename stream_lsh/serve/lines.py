@@ -1,0 +1,164 @@
+"""Many documents in one request: lines are judged as they come, and answered as they are judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from stream_lsh.documents.columns import Position
+from stream_lsh.embedded.lines import Lines, LineSplitter
+from stream_lsh.errors import StreamLshError
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.writer import BATCH, Answers
+
+NDJSON = "application/x-ndjson"
+UNDER_WAY = 2  # parts of a request that wait for the writer
+
+
+def one_line(data: bytes) -> Lines:
+    """A body as one document, whatever white space is in it."""
+    zero = np.zeros(1, np.int64)
+    return Lines(data, zero, np.array([len(data)], np.int64), zero, zero, {}, Position(len(data), 1))
+
+
+async def body(request: Request, most: int) -> bytes:
+    """The body of a request.
+
+    Raises:
+        Problem: it is larger.
+    """
+    check_length(request, most)
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > most:
+            raise _too_large(most)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def check_length(request: Request, most: int) -> None:
+    """Raise Problem if a request says that its body is larger."""
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(
+        413, f"the body has more than {most:,} bytes; send less at a time", field="body",
+        headers={"Connection": "close"},
+    )  # fmt: skip
+
+
+class LinesResponse(Response):
+    """The answers to the lines of a request, a line each, as soon as they are there.
+
+    What is wrong before the first answer is a problem with its status; later it is a last line, {"problem": {...}}. The
+    request is read on while answers wait to be sent: whoever first sends all and then reads is not kept waiting. What
+    it may have is bounded, and so is what waits.
+
+    Args:
+        answer: gives the answers to lines. max_line: longest line. taking: what the request is taken within.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        answer: Callable[[Lines], Awaitable[Answers]],
+        max_line: int,
+        most_bytes: int,
+        most_documents: int,
+        taking: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.background, self.status_code = None, 200
+        self._request = request
+        self._answer = answer
+        self._splitter = LineSplitter(Position(), max_line, BATCH, whole=lambda _: False)
+        self._most_bytes = most_bytes
+        self._most_documents = most_documents
+        self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._problem: Problem | None = None
+        self._taking = taking
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._taking():
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        taking = asyncio.create_task(self._take())
+        try:
+            first = await self._said.get()
+            if first is None and self._problem is not None:
+                await self._problem.response()(scope, receive, send)
+                return
+            headers = [(b"content-type", NDJSON.encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            while first is not None:
+                await send({"type": "http.response.body", "body": first, "more_body": True})
+                first = await self._said.get()
+            last = b"" if self._problem is None else b'{"problem":%b}\n' % self._problem.json
+            await send({"type": "http.response.body", "body": last})
+        finally:
+            await taking
+
+    async def _take(self) -> None:
+        """Read the request, have its lines judged, and leave the answers in their order."""
+        under_way: deque[asyncio.Task[Answers]] = deque()
+        try:
+            try:
+                await self._read(under_way)
+            finally:  # what was read before something went wrong is taken
+                while under_way:
+                    await self._tell(under_way)
+        except Problem as problem:
+            self._problem = problem
+        except StreamLshError as error:
+            self._problem = Problem.of(error)
+        except ClientDisconnect:
+            pass
+        finally:
+            for task in under_way:
+                task.cancel()
+            self._said.put_nowait(None)
+
+    async def _read(self, under_way: deque[asyncio.Task[Answers]]) -> None:
+        check_length(self._request, self._most_bytes)
+        documents = 0
+        async for block in self._blocks():
+            for lines in self._splitter.split([block]):
+                documents += len(lines.starts)
+                if documents > self._most_documents:
+                    raise Problem(
+                        413, f"the request has more than {self._most_documents:,} documents; send less at a time",
+                        field="body", headers={"Connection": "close"},
+                    )  # fmt: skip
+                under_way.append(asyncio.create_task(self._ask(lines)))
+                if len(under_way) > UNDER_WAY:
+                    await self._tell(under_way)
+
+    async def _ask(self, lines: Lines) -> Answers:
+        return await self._answer(lines)
+
+    async def _tell(self, under_way: deque[asyncio.Task[Answers]]) -> None:
+        answers = await under_way.popleft()
+        self._said.put_nowait(b"\n".join(answers.lines) + b"\n")
+
+    async def _blocks(self) -> AsyncIterator[bytes]:
+        size, last = 0, b"\n"
+        async for block in self._request.stream():
+            size += len(block)
+            if size > self._most_bytes:
+                raise _too_large(self._most_bytes)
+            if block:
+                last = block[-1:]
+                yield block
+        if last != b"\n":
+            yield b"\n"

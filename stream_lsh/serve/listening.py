@@ -1,0 +1,62 @@
+"""Server-sent events: what happens, for as long as somebody listens."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from stream_lsh.serve.events import Kinds, Place, Ring
+
+BEAT_SECONDS = 15.0  # of silence, after which a comment shows that the connection lives
+GATHER_SECONDS = 0.05  # for which what comes is told together: hundreds of listeners would be woken for each document
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventsResponse(Response):
+    """Events from a place on, until whoever listens goes away or no more will come."""
+
+    def __init__(self, ring: Ring, kinds: Kinds, place: Place) -> None:
+        self.background, self.status_code = None, 200
+        self._ring = ring
+        self._kinds = kinds
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ring, came, gone = self._ring, self._ring.listen(), asyncio.Event()
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+            came.set()
+
+        watching = asyncio.create_task(watch())
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            # The place at once: whoever is cut off before anything happens knows where to go on.
+            text = b"retry: 1000\nid: %d.%d\n\n" % self._place
+            while not gone.is_set():
+                await send({"type": "http.response.body", "body": text, "more_body": True})
+                came.clear()
+                text, self._place = ring.after(self._place, self._kinds)
+                if text:
+                    continue
+                if ring.ended:
+                    break
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(BEAT_SECONDS):
+                        await came.wait()
+                        await asyncio.sleep(GATHER_SECONDS)
+                text, self._place = ring.after(self._place, self._kinds)
+                text = text or b":\n\n"
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            ring.leave(came)
+            watching.cancel()

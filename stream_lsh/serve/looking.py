@@ -1,0 +1,136 @@
+"""What an index and its service have to show: groups, events, counts, health."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from stream_lsh.documents.times import seconds_of
+from stream_lsh.embedded.group_table import Order, member_json, table, whole
+from stream_lsh.errors import StateError, UsageError
+from stream_lsh.serve.counts import SECONDS
+from stream_lsh.serve.documents import JSON, json_response
+from stream_lsh.serve.events import KINDS, place_of
+from stream_lsh.serve.listening import EventsResponse
+from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve.security import READ, Served
+from stream_lsh.serve.service import Service
+
+MOST_ROWS = 10_000
+router = APIRouter(prefix="/v1", tags=["what there is"])
+plain = APIRouter(tags=["health"])
+
+
+def _check_groups(service: Service) -> None:
+    if not service.engine.keeps_groups:
+        raise Problem(
+            409, "this index keeps no groups: they are kept from its beginning on, and under against = unique",
+            field="against",
+        )  # fmt: skip
+
+
+@router.get("/groups", dependencies=[READ], responses=responses(409, 422))
+async def get_groups(
+    service: Served,
+    order: Annotated[
+        Order, Query(description="by members; by founder, the latest first; or by members that came within `since`")
+    ] = "largest",
+    since: Annotated[
+        str | None,
+        Query(description="only those that a member has come to within 90m, 24h, 7d ... before the latest event time"),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+) -> Response:
+    """Groups: a kept document with what was dropped for it, as they were committed last."""
+    _check_groups(service)
+    try:
+        within = None if since is None else 1000 * seconds_of(since)
+        found = await asyncio.to_thread(table, service.state, order, within, limit)
+    except ValueError as error:
+        raise Problem(422, f"since: {error}", field="since") from None
+    except UsageError as error:
+        raise Problem(409, str(error), field="since" if since is not None else "order") from None
+    except StateError:
+        if service.engine.index.count:
+            raise
+        found = []  # nothing was committed yet
+    return Response(b'{"groups":[%b]}' % b",".join(row.json for row in found), media_type=JSON)
+
+
+@router.get("/groups/{group}", dependencies=[READ], responses=responses(404, 409, 422))
+async def get_group(
+    group: Annotated[int, Path(ge=0, lt=2**63, description="number of its founder")],
+    service: Served,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="members, in their order")] = 1000,
+) -> Response:
+    """A group with its members, those that went included."""
+    _check_groups(service)
+
+    def read() -> bytes:
+        with whole(service.state, group) as (row, members):
+            said = b",".join(member_json(row, member) for member in islice(members, limit))
+            return b'%b,"members":[%b]}' % (row.json[:-1], said)
+
+    try:
+        return Response(await asyncio.to_thread(read), media_type=JSON)
+    except UsageError as error:
+        raise Problem(404, str(error), field="group") from None
+
+
+@router.get(
+    "/events", dependencies=[READ], response_class=Response,
+    responses={
+        200: {"description": "server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        **responses(422),
+    },
+)  # fmt: skip
+async def get_events(
+    request: Request,
+    service: Served,
+    kinds: Annotated[str, Query(description="verdict, pair, group, alert; several with commas between them")] = "",
+    last_event_id: Annotated[str | None, Header(description="go on behind this place, seq.n")] = None,
+) -> Response:
+    """What happens, as it is committed. Goes on behind `Last-Event-ID` as far back as events are kept; what is lost is
+    told by a `gap` event, which names the places from and to."""
+    service.admit()
+    names = set(filter(None, kinds.split(",")))
+    if unknown := sorted(names.difference(KINDS)):
+        raise Problem(422, f"kinds: {unknown[0][:60]!r} is none of {', '.join(KINDS)}", field="kinds")
+    try:
+        place = service.ring.end if last_event_id is None else place_of(last_event_id)
+    except ValueError as error:
+        raise Problem(422, str(error), field="Last-Event-ID") from None
+    return EventsResponse(service.ring, frozenset(kind for kind in KINDS if kind in names or not names), place)
+
+
+@router.get("/stats", dependencies=[READ], responses=responses(422))
+async def get_stats(
+    service: Served, seconds: Annotated[int, Query(ge=0, le=SECONDS, description="that are told one by one")] = 60
+) -> Response:
+    """What the index holds, what was done since the service began, and each of the last seconds."""
+    return json_response(await service.stats(seconds))
+
+
+@plain.get("/metrics", dependencies=[READ], response_class=PlainTextResponse, responses=responses())
+async def get_metrics(service: Served) -> Response:
+    """For Prometheus."""
+    return Response(service.tally.exposition, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+@plain.get("/health/live")
+async def live(_: Served) -> dict[Literal["status"], str]:
+    """Whether the process lives."""
+    return {"status": "live"}
+
+
+@plain.get("/health/ready", responses=responses())
+async def ready(service: Served) -> dict[Literal["status"], str]:
+    """Whether documents are taken."""
+    if not service.ready:
+        raise Problem(503, "the service is starting or stopping, or its index cannot be written any more")
+    return {"status": "ready"}

@@ -1,0 +1,339 @@
+// The page: what comes over the interface, shown. Texts of documents are only ever set as text.
+
+import { Problem, get, listen, post, useToken } from "./api.js";
+import { growth, lines, stacked } from "./charts.js";
+
+const KINDS = ["unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"];
+const SHOWN = 50, SECONDS = 120, EVERY_MS = 2000;
+const $ = (id) => document.getElementById(id);
+const number = new Intl.NumberFormat("en");
+const words = (kind) => kind.replace("_", " ");
+const percent = (similarity) => `${(100 * similarity).toFixed(1)} %`;
+const moment = (ms) => new Date(ms).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+// As ids are written in a path: a text that would be read as a number or as JSON needs its quotes.
+const written = (id) => {
+  if (typeof id === "number") return String(id);
+  try { return ["string", "number"].includes(typeof JSON.parse(id)) ? JSON.stringify(id) : id; } catch { return id; }
+};
+
+function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "onclick") made.addEventListener("click", value);
+    else made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+const link = (text, onclick) => make("button", { type: "button", class: "link", onclick }, text);
+
+function facts(place, pairs) {
+  place.replaceChildren(...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
+}
+
+// -- the state of the connection -------------------------------------------------------------------------------------
+
+let connection = { kind: "off", text: "connecting" }, missed = "", behind = 0;
+
+function showState() {
+  const late = connection.kind === "live" && behind > 0 ? `, ${number.format(behind)} documents behind` : "";
+  const text = connection.text + late + missed;
+  if ($("state").textContent !== text) $("state").textContent = text;
+  $("state").dataset.state = connection.kind;
+}
+
+// -- counts, a second at a time --------------------------------------------------------------------------------------
+
+let settings = null, reached = 0;
+
+async function refresh() {
+  const stats = await get("v1/stats", { seconds: SECONDS });
+  settings = stats.index.settings;
+  const now = Math.floor(Date.parse(stats.service.now) / 1000);
+  const at = new Map(stats.seconds.map((second) => [second.at, second]));
+  const seconds = Array.from({ length: SECONDS }, (_, i) => at.get(now - SECONDS + i) ?? { kinds: {}, p50_ms: null, p99_ms: null });
+  const totals = stats.totals, kinds = totals.kinds;
+  const last = seconds.slice(-10);
+  const rate = last.reduce((sum, second) => sum + Object.values(second.kinds).reduce((a, b) => a + b, 0), 0) / last.length;
+  const judged = kinds.unique + kinds.near_duplicate + kinds.exact_duplicate;
+  const latest = seconds.findLast((second) => second.p99_ms !== null);
+  const tiles = [
+    ["documents in the index", number.format(stats.index.documents)],
+    ["documents a second", rate.toFixed(rate < 10 ? 1 : 0)],
+    ["duplicates", judged ? percent(1 - kinds.unique / judged) : "-"],
+    ["p99 of answers", latest ? `${latest.p99_ms} ms` : "-"],
+    ["since the start", number.format(totals.documents)],
+  ];
+  $("tiles").replaceChildren(...tiles.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  const used = KINDS.filter((kind) => kinds[kind] > 0);
+  const label = `Documents a second over ${SECONDS} seconds; ${rate.toFixed(1)} a second at the end`;
+  stacked($("rate"), label, seconds.map((second) => second.kinds), used);
+  $("legend").replaceChildren(...used.map((kind) => make("li", { class: `k-${kind}` }, `${words(kind)}: ${number.format(kinds[kind])}`)));
+  const series = { p50: seconds.map((second) => second.p50_ms), p99: seconds.map((second) => second.p99_ms) };
+  lines($("latency"), "Latency of answers in milliseconds", series);
+  if ($("seconds").closest("details").open) showTable(seconds, used, now);
+  const held = [
+    ["documents", number.format(stats.index.documents)], ["bytes on disk", number.format(stats.index.bytes)],
+    ["next number", number.format(stats.index.next_seq)], ["threshold", settings.threshold],
+    ["compared with", settings.against === "unique" ? "what was kept" : "every earlier document"],
+    ["texts kept", settings.verify === "exact" ? "yes" : "no"], ["window", settings.window ?? "none"],
+    ...(stats.index.log_time > 0 ? [["log time", moment(stats.index.log_time)]] : []),
+    ["listeners", stats.service.listeners],
+  ];
+  facts($("index"), held);
+  facts($("bounds"), [
+    ["not compared with all they met", number.format(totals.incomplete)],
+    ["more matches than are listed", number.format(totals.truncated)],
+    ["requests refused, too many waited", number.format(totals.refused_requests)],
+    ["rejected", Object.entries(totals.rejected).map(([why, n]) => `${number.format(n)} ${words(why)}`).join(", ") || 0],
+    ...(stats.index.jumps ? [["times that a window was left at once", stats.index.jumps]] : []),
+  ]);
+  behind = reached && stats.index.next_seq - reached > 2 * Math.max(rate, 5) ? stats.index.next_seq - reached : 0;
+  $("groups-section").hidden = !stats.index.groups;
+  showWithin();
+}
+
+function showTable(seconds, used, now) {
+  const heads = ["second", ...used.map(words), "p50 ms", "p99 ms"];
+  const [head, body] = [$("seconds").tHead, $("seconds").tBodies[0]];
+  head.replaceChildren(make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text))));
+  const rows = seconds.map((second, i) => [
+    new Date(1000 * (now - SECONDS + i)).toLocaleTimeString("en"),
+    ...used.map((kind) => second.kinds[kind] ?? 0), second.p50_ms ?? "", second.p99_ms ?? "",
+  ]);
+  body.replaceChildren(...rows.reverse().map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, String(cell))))));
+}
+
+// -- events ----------------------------------------------------------------------------------------------------------
+
+const waiting = { pair: [], alert: [] };
+let drawn = true, groupsChanged = false, newest = null;
+
+function take(kind, data) {
+  if (kind === "gap") {
+    missed = `; some events between ${data.from} and ${data.to} are lost, as they were too long ago`;
+    showState();
+    return;
+  }
+  if (kind === "pair") {
+    if (newest === data.newer_seq) return;  // the first one of a document is the best
+    newest = data.newer_seq;
+    waiting.pair.push(data);
+  } else if (kind === "alert") waiting.alert.push(data);
+  else if (kind === "group") groupsChanged = true;
+  if (drawn) {
+    drawn = false;
+    requestAnimationFrame(draw);
+  }
+}
+
+function draw() {
+  drawn = true;
+  add($("pairs"), $("no-pairs"), waiting.pair, (pair) => [
+    link(`${pair.newer} is like ${pair.older}`, () => showPair(pair.older, pair.newer)), ` ${percent(pair.similarity)}`,
+  ]);
+  add($("alerts"), $("no-alerts"), waiting.alert, (alert) => [
+    make("strong", {}, alert.rule), ` (${words(alert.kind)}) with `, link(String(alert.id), () => showDocument(alert.id)),
+    alert.group ? [", ", link(`group ${alert.group.group}`, () => showGroup(alert.group.group))] : "",
+    ` at ${moment(alert.time)}`,
+  ].flat());
+}
+
+function add(list, none, items, shown) {
+  if (!items.length) return;
+  none.hidden = true;
+  const added = items.splice(0).slice(-SHOWN).reverse().map((item) => make("li", { class: "new" }, ...shown(item)));
+  list.prepend(...added);
+  while (list.children.length > SHOWN) list.lastChild.remove();
+}
+
+// -- groups ----------------------------------------------------------------------------------------------------------
+
+let order = "largest";
+
+async function showGroups() {
+  groupsChanged = false;
+  try {
+    const { groups } = await get("v1/groups", { order, limit: 20 });
+    $("groups").hidden = !groups.length;
+    $("no-groups").hidden = groups.length > 0;
+    $("no-groups").textContent = "There are none yet.";
+    $("groups").tBodies[0].replaceChildren(...groups.map((group) => make("tr", {},
+      make("td", {}, link(String(group.representative.id), () => showGroup(group.group))),
+      make("td", {}, number.format(group.living)), make("td", {}, group.grown === undefined ? "" : number.format(group.grown)),
+      make("td", {}, number.format(group.sources)))));
+  } catch (error) {
+    $("groups").hidden = true;
+    $("no-groups").hidden = false;
+    $("no-groups").textContent = error.message;
+  }
+}
+
+for (const button of document.querySelectorAll("[data-order]")) {
+  button.addEventListener("click", () => {
+    order = button.dataset.order;
+    for (const other of document.querySelectorAll("[data-order]")) other.setAttribute("aria-pressed", String(other === button));
+    showGroups();
+  });
+}
+
+// -- what opens ------------------------------------------------------------------------------------------------------
+
+async function open(title, fill) {
+  const [dialog, body] = [$("dialog"), $("dialog-body")];
+  $("dialog-title").textContent = title;
+  body.replaceChildren(make("p", { class: "quiet" }, "one moment"));
+  if (!dialog.open) dialog.showModal();
+  $("dialog-title").focus();
+  try {
+    body.replaceChildren(...await fill());
+  } catch (error) {
+    body.replaceChildren(make("p", { class: "problem" }, error.message));
+  }
+}
+
+// A text in which what the other one has not is marked; spans are by characters, not by UTF-16 units.
+function marked(text, spans) {
+  const characters = Array.from(text), parts = [];
+  let at = 0;
+  const differs = (begin, end) => {
+    const said = characters.slice(begin, end).join("");
+    const [, before, words_, behind] = /^([^\p{L}\p{M}\p{N}]*)(.*?)([^\p{L}\p{M}\p{N}]*)$/su.exec(said);
+    parts.push(before, ...(words_ ? [make("mark", {}, words_)] : []), behind);
+  };
+  for (const [begin, end] of spans) {
+    differs(at, begin);
+    parts.push(characters.slice(begin, end).join(""));
+    at = end;
+  }
+  differs(at, characters.length);
+  return make("div", { class: "text", tabindex: "0", role: "group", "aria-label": "text" }, ...parts);
+}
+
+function described(found) {
+  const of = found.of === null ? "" : `, of ${found.of}`;
+  const group = found.group === null ? "" : `, group ${found.group}`;
+  return `${found.kind === null ? "not decided yet" : words(found.kind)}${of}${group}, number ${found.seq}, ${found.state}`;
+}
+
+function showPair(a, b) {
+  open(`${b} beside ${a}`, async () => {
+    const found = await get("v1/compare", { a: written(a), b: written(b) });
+    const side = (one) => make("div", {}, make("h3", {}, String(one.id)), make("p", { class: "quiet" }, described(one)),
+      marked(one.text, one.spans), ...(one.cut ? [make("p", { class: "quiet" }, "only the beginning is compared here")] : []));
+    return [
+      make("p", {}, `${found.match ? "A match" : "No match"}: ${found.why}. They share ${found.shared} shingles of ` +
+        `${found.a.shingles} and ${found.b.shingles}; what the other one has not is `, make("mark", {}, "marked"), "."),
+      make("div", { class: "sides" }, side(found.a), side(found.b)),
+    ];
+  });
+}
+
+function showDocument(id) {
+  open(String(id), async () => {
+    const found = await get(`v1/documents/${encodeURIComponent(written(id))}`, { text: settings?.verify === "exact" });
+    return [make("p", { class: "quiet" }, described(found)), make("div", { class: "text" }, found.text ?? "")];
+  });
+}
+
+function showGroup(number_) {
+  open(`Group ${number_}`, async () => {
+    const group = await get(`v1/groups/${number_}`);
+    const kept = group.representative.id, times = group.members.map((m) => m.time).filter((t) => t !== null).sort((a, b) => a - b);
+    const chart = make("div");
+    if (times.length > 1) growth(chart, `Members over time, ${times.length} in all`, times, moment);
+    const sources = new Map();
+    for (const member of group.members) {
+      const source = member.source ?? "unknown";
+      sources.set(source, (sources.get(source) ?? 0) + 1);
+    }
+    const named = [...sources].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([source, n]) => `${source} ${n}`).join(", ");
+    const heads = ["document", "similarity", "source", "time"];
+    const rows = group.members.map((member) => make("tr", {},
+      make("td", {}, member.id === kept ? link(`${member.id} (stands for the group)`, () => showDocument(member.id))
+        : link(String(member.id), () => showPair(kept, member.id))),
+      make("td", {}, member.similarity === null ? "" : percent(member.similarity)),
+      make("td", {}, String(member.source ?? "")), make("td", {}, member.time === null ? "" : moment(member.time))));
+    return [
+      make("p", {}, `${number.format(group.living)} members, ${number.format(group.sources)} sources${named ? `: ${named}` : ""}`),
+      chart,
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Members" }, make("table", {},
+        make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, ...rows))),
+    ];
+  });
+}
+
+// -- what is like this -----------------------------------------------------------------------------------------------
+
+function showWithin() {
+  const fields = settings.match_within ?? [];
+  if ($("within").children.length === fields.length) return;
+  $("within").replaceChildren(...fields.map((name) => {
+    const input = make("input", { "data-field": name });
+    return make("label", {}, `${name}, within which documents match`, input);
+  }));
+}
+
+function put(object, path, value) {
+  const names = path.split("."), last = names.pop();
+  for (const name of names) object = object[name] ??= {};
+  object[last] = value;
+}
+
+$("check").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const wanted = {}, text = $("text").value;
+  try {
+    if (!settings) await refresh();
+    put(wanted, settings.id_field, `page-${Date.now()}-${Math.random().toString(36).slice(2)}`);
+    if (settings.set_field) put(wanted, settings.set_field, text.split(/[\n,]/).map((part) => part.trim()).filter(Boolean));
+    else for (const [i, field] of settings.text_field.entries()) put(wanted, field, i ? "" : text);
+    if (settings.time_field) put(wanted, settings.time_field, Date.now());
+    for (const input of document.querySelectorAll("[data-field]")) put(wanted, input.dataset.field, input.value || null);
+    const { kind, matches } = await post("v1/check", wanted);
+    $("found").replaceChildren(
+      make("p", {}, matches.length ? `It would be a ${words(kind)}:` : "Nothing in the index is like it."),
+      make("ol", { class: "list" }, ...matches.map((match) =>
+        make("li", {}, link(String(match.id), () => showDocument(match.id)), ` ${percent(match.similarity)}`))));
+  } catch (error) {
+    $("found").replaceChildren(make("p", { class: "problem" }, error.message));
+  }
+});
+
+// -- for as long as the page is open ---------------------------------------------------------------------------------
+
+let listening = false;
+
+function begin() {
+  if (listening) return;
+  listening = true;
+  listen("pair,group,alert", take, (kind, text) => {
+    connection = { kind, text };
+    if (kind === "locked") listening = false;
+    showState();
+  }, (place) => { reached = Math.max(reached, place); });
+}
+
+$("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useToken($("token").value);
+  $("token").value = "";
+  $("login").hidden = true;
+  begin();
+  tick();
+});
+
+async function tick() {
+  try {
+    await refresh();
+    if (groupsChanged || !$("groups").tBodies[0].children.length) await showGroups();
+  } catch (error) {
+    if (error instanceof Problem && [401, 403].includes(error.status)) $("login").hidden = false;
+  }
+  showState();
+}
+
+begin();
+tick();
+setInterval(tick, EVERY_MS);

@@ -1,0 +1,145 @@
+"""What stands before every request: who may ask, from where, and what a browser may do with the answer."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stream_lsh.serve import tokens
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.service import Service
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+async def service_of(request: Request) -> Service:  # what is not async would be run in a thread
+    service: Service = request.app.state.service
+    return service
+
+
+Served = Annotated[Service, Depends(service_of)]
+
+
+class _Needs(HTTPBearer):
+    """A token that allows something, where there are tokens at all. One dependency, as each takes its time."""
+
+    def __init__(self, scope: tokens.Scope) -> None:
+        about = "a token of the tokens file; without such a file nothing is needed"
+        super().__init__(scheme_name="HTTPBearer", description=about, auto_error=False)
+        self._scope = scope
+
+    async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        service = await service_of(request)
+        if service.tokens is None or request.scope.get("state", {}).get("local"):
+            return
+        given = await super().__call__(request)
+        allowed = service.tokens.scopes(given.credentials) if given is not None else None
+        if allowed is None:
+            said = 'Bearer error="invalid_token"' if given is not None else "Bearer"
+            raise Problem(
+                401, "a bearer token of the tokens file is needed", field="Authorization",
+                headers={"WWW-Authenticate": said},
+            )  # fmt: skip
+        if self._scope not in allowed:
+            raise Problem(
+                403, f"the token does not have the scope {self._scope!r}", field="Authorization",
+                headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{self._scope}"'},
+            )  # fmt: skip
+
+
+READ, WRITE = Security(_Needs("read")), Security(_Needs("write"))
+
+
+class Guard:
+    """Headers of every answer; and without tokens, which would keep strangers out, nothing is said to a page of
+    another site: a browser on this machine can reach what listens on loopback.
+
+    Args:
+        hosts: names under which it may be asked; None = any.
+    """
+
+    def __init__(self, app: ASGIApp, origins: tuple[str, ...], hosts: frozenset[str] | None) -> None:
+        self._app = app
+        self._origins = origins
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, origin = Headers(scope=scope), None
+        problem = None if scope.get("state", {}).get("local") else self._problem(headers)
+
+        if (found := headers.get("origin")) in self._origins:
+            origin = found
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                said = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    said.setdefault(name, value)
+                said.setdefault("cache-control", "no-store")
+                if origin is not None:
+                    said["access-control-allow-origin"] = origin
+                    said["vary"] = "Origin"
+                    said["cross-origin-resource-policy"] = "cross-origin"
+            await send(message)
+
+        if problem is not None:
+            await problem.response()(scope, receive, guarded)
+        elif origin is not None and scope["method"] == "OPTIONS":
+            await self._preflight(guarded)
+        else:
+            await self._app(scope, receive, guarded)
+
+    def _problem(self, headers: Headers) -> Problem | None:
+        host = headers.get("host", "")
+        if self._hosts is not None and _name(host) not in self._hosts:
+            return Problem(
+                403, f"asked as {host[:100]!r}: without tokens it answers only under {', '.join(sorted(self._hosts))}",
+                field="Host",
+            )  # fmt: skip
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._origins and urlsplit(origin).netloc != host:
+            return Problem(403, f"pages of {origin[:100]!r} may not use this service (--allow-origin)", field="Origin")
+        return None
+
+    async def _preflight(self, send: Send) -> None:
+        allowed = [
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
+            (b"access-control-max-age", b"600"),
+        ]
+        await send({"type": "http.response.start", "status": 204, "headers": allowed})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,292 @@
+"""The process that serves: its sockets, its patience with clients, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from stream_lsh.embedded.signals import Signals
+from stream_lsh.errors import OutputError, StreamLshError, UsageError
+from stream_lsh.serve.app import make_app
+from stream_lsh.serve.beside import SOCKET
+from stream_lsh.serve.problems import MEDIA_TYPE, Problem
+from stream_lsh.serve.security import is_loopback
+from stream_lsh.serve.service import STOP_SECONDS, Service
+
+HEADER_SECONDS = 10.0  # in which a client has to say what it wants
+SILENT_SECONDS = 60.0  # in which something of its body has to come, or something of the answer be taken
+CONNECTIONS = 2000
+TOKEN_SECONDS = 1.0
+_LONGEST_PATH = 100  # bytes of a socket's path; the system takes a few more
+_LOG = logging.getLogger("stream_lsh.serve")
+
+
+class Connection(HttpToolsProtocol):
+    """A client who is cut off when it keeps everybody waiting: before its request is there, in the middle of it, and
+    when it does not take the answer."""
+
+    _header_timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _body_due = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        found = transport.get_extra_info("socket")
+        if found is not None and found.family == socket.AF_UNIX:
+            self.app_state = {**self.app_state, "local": True}
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._have_headers()
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_headers()
+
+    def on_headers_complete(self) -> None:
+        self._have_headers()
+        super().on_headers_complete()
+        self._body_due = True
+        self._move()
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._move()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._body_due = False
+        self._move()
+
+    def send_400_response(self, msg: str) -> None:
+        """A problem, as everything that goes wrong."""
+        body = Problem(400, "this is no request of HTTP, or its address is longer than 64 KiB").json
+        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (MEDIA_TYPE.encode(), len(body)) + body)
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._move()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._move()
+
+    def _expect_headers(self) -> None:
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+
+    def _have_headers(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _move(self) -> None:
+        """Something has come or gone. Whoever sends all before he reads may take his time for that."""
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._body_due or self.flow.write_paused
+        self._timer = self.loop.call_later(SILENT_SECONDS, self._silent) if due else None
+
+    def _silent(self) -> None:
+        if self.flow.write_paused or not self.flow.read_paused:
+            self.transport.abort()
+        else:  # it is we who do not read
+            self._move()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; certificate and key as files, for TLS."""
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def url(self) -> str:
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'' if self.certificate is None else 's'}://{name}:{self.port}"
+
+
+class _Server(uvicorn.Server):
+    """Listens on a socket in the state folder as well, without TLS. Signals are not its business."""
+
+    def __init__(self, config: uvicorn.Config, path: Path | None) -> None:
+        super().__init__(config)
+        self._path = path
+
+    def capture_signals(self) -> Any:
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._path is None:
+            return
+        with suppress(FileNotFoundError):  # who left it is dead: the index is ours
+            self._path.unlink()
+        before = os.umask(0o177)
+        try:
+            loop = asyncio.get_running_loop()
+            server = await loop.create_unix_server(
+                lambda: Connection(self.config, self.server_state, self.lifespan.state), str(self._path)
+            )
+        finally:
+            os.umask(before)
+        self.servers.append(server)
+
+
+def serve(
+    service_of: Callable[[Callable[[BaseException], None]], Service],
+    address: Address,
+    *,
+    started: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until a signal comes. service_of: makes the service, given what to call when it cannot go on. started:
+    called with the URL once it answers.
+
+    Raises:
+        StreamLshError: it cannot begin, or the index cannot be written any more; what was answered before is in it.
+        KeyboardInterrupt: a second signal came, or the service was made while one came.
+    """
+    listening = _listen(address)
+    try:
+        with Signals(_second) as signals:
+            signals.run(
+                lambda stop, _: run(service_of, address, listening, stop, started),
+                uvloop.new_event_loop,  # cheaper than asyncio's own
+            )
+    finally:
+        listening.close()
+
+
+def _second(number: int) -> None:
+    os._exit(128 + number)  # what is committed is committed
+
+
+async def run(
+    service_of: Callable[[Callable[[BaseException], None]], Service],
+    address: Address,
+    listening: socket.socket,
+    stop: asyncio.Event,
+    started: Callable[[str], None],
+) -> None:
+    """Serve until an event is set, on a socket that listens, in the running loop; for the rest see `serve`."""
+    errors: list[BaseException] = []
+
+    def failed(error: BaseException) -> None:
+        errors.append(error)
+        stop.set()
+
+    service = service_of(failed)
+    path = _socket_path(service.state)
+    hosts = ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None
+    config = uvicorn.Config(
+        make_app(service, hosts), http=Connection, ws="none", lifespan="off", log_config=None,
+        log_level="error", access_log=False,
+        server_header=False, date_header=False, proxy_headers=False, backlog=1024, limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
+    )  # fmt: skip
+    if address.certificate is not None:
+        config.load()
+        config.ssl = _tls(address)
+    server = _Server(config, path)
+    serving = asyncio.create_task(server.serve([listening]))
+    refreshing = asyncio.create_task(_refresh(service))
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(service.start())
+    await asyncio.wait({starting, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if service.ready and server.started:
+        port = listening.getsockname()[1]
+        started(Address(address.host, port, address.certificate, address.key).url)
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    for ending in (service.stop(), starting, serving):
+        try:
+            await ending
+        except StreamLshError as error:
+            errors.append(error)
+    refreshing.cancel()
+    stopping.cancel()
+    if path is not None:
+        with suppress(OSError):
+            path.unlink()
+    if errors:
+        raise errors[0]
+
+
+def _socket_path(state: Path) -> Path | None:
+    """Where the command line finds the service, None if it cannot."""
+    path = state / SOCKET
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        return path
+    _LOG.warning("the path of %s is too long for a socket: the command line cannot reach this service", path)
+    return None
+
+
+async def _refresh(service: Service) -> None:
+    """See to it that tokens are those of the file."""
+    while service.tokens is not None:
+        await asyncio.sleep(TOKEN_SECONDS)
+        await asyncio.to_thread(service.tokens.refresh)
+
+
+def _listen(address: Address) -> socket.socket:
+    """The socket, open: before an index is opened, or made, for nothing."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        raise OutputError(
+            f"cannot listen on {address.host} port {address.port}: {error.strerror or error}; give another --host or "
+            "--port"
+        ) from None
+    return listening
+
+
+def check_address(address: Address, tokens: bool) -> None:
+    """Raise UsageError if strangers could come in without a token, or TLS lacks a file."""
+    if not tokens and not is_loopback(address.host):
+        raise UsageError(
+            f"--host {address.host}: without tokens only this machine may reach it (127.0.0.1); give --token-file FILE"
+        )
+    if (address.certificate is None) != (address.key is None):
+        raise UsageError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
+    if address.certificate is not None:
+        _tls(address)
+
+
+def _tls(address: Address) -> ssl.SSLContext:
+    assert address.certificate is not None and address.key is not None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(address.certificate, address.key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"--tls-certificate {address.certificate}, --tls-key {address.key}: {error.strerror or error}"
+        ) from None
+    return context

@@ -1,0 +1,302 @@
+"""An index that is served: what is asked of it, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.alerts.rules import Rule
+from stream_lsh.documents.columns import LINE_ID
+from stream_lsh.documents.fields import Refused, id_text
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.group_store import row as group_row
+from stream_lsh.errors import UsageError
+from stream_lsh.families.signer import Signer
+from stream_lsh.index import layout
+from stream_lsh.index.index import disk_bytes
+from stream_lsh.judging.verdicts import Kind
+from stream_lsh.serve.comparing import MOST_CHARACTERS, compare
+from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.events import Ring, block_of, written
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.writer import Answers, Delete, Look, Round, Work, Writer
+from stream_lsh.settings import Settings
+
+SIZE_SECONDS = 5.0  # for which a size on disk is good enough
+STOP_SECONDS = 10.0  # for those who are in the middle of sending documents
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may ask for."""
+
+    body_bytes: int = 64 << 20
+    request_documents: int = 100_000
+    waiting_documents: int = 20_000  # beyond which requests are refused
+    kept_events: int = 65_536
+    origins: tuple[str, ...] = ()  # that pages may come from which use this from a browser
+
+
+class Service:
+    """An index, the thread that writes it, and what is told of it. Made before its event loop, and used in it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: Path,
+        *,
+        groups: bool = True,
+        rules: Sequence[Rule] = (),
+        tokens: Tokens | None = None,
+        limits: Limits = Limits(),
+        failed: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        if settings.id_field == LINE_ID:
+            raise UsageError(f"id_field = {LINE_ID}: what comes over HTTP has no lines; name the field of the id")
+        self.state = state
+        self.limits = limits
+        self.tokens = tokens
+        self.engine = engine = Engine(settings, state, groups=groups, rules=rules)
+        self.settings = engine.settings
+        self.ring = Ring(engine.seq, limits.kept_events)
+        self._failed = failed
+        self.writer = Writer(engine, self._committed, self._broken)
+        self.tally = Tally(lambda: engine.seq, lambda: self.writer.waiting, lambda: self.ring.listeners)
+        self.stopping = False
+        self.ready = False
+        self._starting = asyncio.Lock()
+        self._taken = 0
+        self._size = (-math.inf, 0)  # when it was measured, bytes
+
+    async def start(self) -> None:
+        """Begin to answer: when all is compiled, so that nobody waits for that."""
+        async with self._starting:
+            await asyncio.to_thread(self.engine.warm_up, lambda: self.stopping)
+            if not self.stopping:
+                self.writer.start()
+                self.ready = True
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Around a request that documents are taken of."""
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+    async def stop(self) -> None:
+        """Take nothing new, finish what was taken, commit, tell who listens, and close the index."""
+        self.stopping, self.ready = True, False
+        async with self._starting:  # the index is not used any more after it
+            pass
+        patience = time.monotonic() + STOP_SECONDS
+        while self._taken and time.monotonic() < patience:
+            await asyncio.sleep(0.02)
+        await self.writer.stop()
+        self.ring.finish()
+        await asyncio.to_thread(self.engine.close)
+
+    def _committed(self, done: Round) -> None:
+        self.tally.add(done)
+        block = block_of(done, self.settings.verify)
+        if block is not None:
+            self.ring.add(block)
+
+    def _broken(self, error: BaseException) -> None:
+        self.ready = False
+        self._failed(error)
+
+    # -- documents --------------------------------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Raise Problem if nothing is taken at the moment."""
+        if self.stopping:
+            raise Problem(503, "the service is stopping", headers={"Retry-After": "5", "Connection": "close"})
+        if not self.ready:
+            raise Problem(503, "the service is starting, or its index cannot be written", headers={"Retry-After": "5"})
+        if self.writer.waiting >= self.limits.waiting_documents:
+            self.tally.refuse()
+            raise Problem(
+                429, f"{self.writer.waiting:,} documents wait for their verdicts already; try again in a second",
+                headers={"Retry-After": "1"},
+            )  # fmt: skip
+
+    async def answer(self, work: Work) -> Answers:
+        """The answers to documents.
+
+        Raises:
+            StreamLshError: they cannot be judged by this index, or it cannot be written any more.
+        """
+        if isinstance(work, Delete) and self.settings.on_same_id != "update":
+            raise Problem(
+                409, "nothing can be deleted from this index, whose documents stay as they are (on_same_id = reject): "
+                "feed them into a new one with on_same_id = update", field="on_same_id",
+            )  # fmt: skip
+        begun = time.monotonic()
+        found: Answers = await self.writer.do(work)
+        self.tally.answered(time.monotonic() - begun)
+        return found
+
+    async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
+        """What is known of a document, with its text if it is wanted.
+
+        Raises:
+            Problem: there is no such document, or the index keeps no texts.
+        """
+        if text:
+            self._check_texts()
+
+        def read(engine: Engine) -> dict[str, Any] | None:
+            shard, row = _row_of(engine, id)
+            return None if row < 0 else _described(engine, shard, row, text)
+
+        found: dict[str, Any] | None = await self.writer.do(Look(read))
+        if found is None:
+            raise _missing(id)
+        found.pop("hash", None)
+        return found
+
+    async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
+        """Two documents side by side.
+
+        Raises:
+            Problem: there are no such documents, or the index keeps no texts.
+        """
+        self._check_texts()
+
+        def read(engine: Engine) -> list[dict[str, Any] | None]:
+            rows = [_row_of(engine, id) for id in (a, b)]
+            return [None if row < 0 else _described(engine, shard, row, True) for shard, row in rows]
+
+        found = await self.writer.do(Look(read))
+        for id, document in zip((a, b), found, strict=True):
+            if document is None:
+                raise _missing(id)
+        return await asyncio.to_thread(self._compare, *found)
+
+    def _compare(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        signer, threshold = self.engine.index.signer, self.settings.threshold
+        salts = [_salt(signer, document) for document in (a, b)]
+        texts = [document["text"][:MOST_CHARACTERS] for document in (a, b)]
+        cut = [len(document["text"]) > MOST_CHARACTERS for document in (a, b)]
+        found = compare(signer, *texts)
+        apart = bool(self.settings.match_within) and salts[0] != salts[1]
+        match = found.similarity >= threshold and not apart
+        if apart:
+            why = f"their values of {', '.join(self.settings.match_within)} differ, within which documents match"
+        else:
+            why = f"similarity {found.similarity:.3f} is {'not ' * match}below the threshold of {threshold:g}"
+        return {
+            "a": {**a, "text": texts[0], "spans": found.spans[0], "cut": cut[0], "shingles": found.sizes[0]},
+            "b": {**b, "text": texts[1], "spans": found.spans[1], "cut": cut[1], "shingles": found.sizes[1]},
+            "shared": found.shared, "similarity": found.similarity, "threshold": threshold, "match": match, "why": why,
+            "same_group": a["group"] is not None and a["group"] == b["group"],
+        }  # fmt: skip
+
+    def _check_texts(self) -> None:
+        if self.settings.verify != "exact":
+            raise Problem(
+                409, 'this index keeps no texts (verify = "signature"); one made with verify = "exact" does',
+                field="verify",
+            )  # fmt: skip
+
+    # -- the whole --------------------------------------------------------------------------------------------------
+
+    async def stats(self, seconds: int) -> dict[str, Any]:
+        """What the index holds, and what the service has done; so many of the last seconds one by one."""
+
+        def read(engine: Engine) -> dict[str, Any]:
+            window = engine.index.window
+            return {
+                "documents": engine.index.count, "next_seq": engine.seq,
+                "log_time": None if window is None else window.now, "jumps": 0 if window is None else window.jumps,
+            }  # fmt: skip
+
+        held = await self.writer.do(Look(read))
+        return {
+            "index": {
+                **held, "bytes": await self._bytes(),
+                "groups": self.engine.keeps_groups,
+                "settings": {**self.settings.answers, "time_field": self.settings.time_field},
+            },
+            "service": {
+                "started": _iso(self.tally.started), "now": _iso(time.time()),
+                "waiting": self.writer.waiting, "listeners": self.ring.listeners,
+                "events": {"from": written(self.ring.begin), "to": written(self.ring.end)},
+                "limits": {
+                    "body_bytes": self.limits.body_bytes, "request_documents": self.limits.request_documents,
+                    "waiting_documents": self.limits.waiting_documents,
+                },
+            },
+            "totals": self.tally.totals,
+            "seconds": self.tally.history(seconds),
+        }  # fmt: skip
+
+    async def _bytes(self) -> int:
+        """Bytes on disk, as of lately."""
+        if time.monotonic() - self._size[0] > SIZE_SECONDS:
+            self._size = time.monotonic(), await asyncio.to_thread(disk_bytes, self.state)
+        return self._size[1]
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:
+    try:
+        shard, row = engine.index.look_up([id_text(id)])[0].tolist()
+    except Refused as refused:
+        raise Problem(422, refused.detail, field="id") from None
+    return shard, row
+
+
+def _missing(id: str | int) -> Problem:
+    return Problem(
+        404, f"there is no document with the id {str(id)[:100]!r}: it never came, was rejected, deleted, or has left "
+        "the window. An id that is a number is written 17, the text \"17\" with quotes",
+    )  # fmt: skip
+
+
+def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, Any]:
+    """What the row of a document says, and its text, if it is wanted."""
+    index = engine.index
+    words, (id, of) = index.words(shard, row), index.shards[shard].ids.named(row)
+    seq, time, group = (int(words[word].view(np.int64)) for word in (layout.SEQ, layout.TIME, layout.GROUP))
+    kind, unique = int(words[layout.FLAGS] >> layout.KIND_BITS) & 0xFF, index.settings.against == "unique"
+    kept = not unique or kind == Kind.UNIQUE
+    if not kept and engine.keeps_groups:  # perhaps it is the heir
+        whole = group_row(index.store, group)
+        kept = whole is not None and whole.seq == seq
+    found: dict[str, Any] = {
+        "id": json.loads(id), "seq": seq, "kind": None if kind == layout.UNKNOWN else Kind(kind).label,
+        "of": json.loads(of) if of else None,
+        "similarity": float(words[layout.SIMILARITY].view(np.float64)) if of else None,
+        "group": group if unique and group != layout.NO_GROUP else None, "time": None if time == NO_TIME else time,
+        "state": "kept" if kept else "dropped",
+    }  # fmt: skip
+    if text:
+        found["text"] = index.text(shard, row).decode("utf-8", "surrogatepass")
+        found["hash"] = int(words[layout.TEXT])
+    return found
+
+
+def _salt(signer: Signer, document: dict[str, Any]) -> int:
+    """What sets a document apart from those with other values to match within."""
+    data = document["text"].encode("utf-8", "surrogatepass")
+    signed = signer.sign(data, np.array([len(data)]), want_shingles=False, want_signatures=False)
+    salt: int = document.pop("hash") ^ int(signed.fingerprints[0, 0])
+    return salt

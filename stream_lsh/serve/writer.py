@@ -1,0 +1,303 @@
+"""The one thread that touches the index: what waits is taken together, judged in its order, and committed at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.documents.columns import Columns, Document, Rejection, columns
+from stream_lsh.documents.lines import parse_lines
+from stream_lsh.embedded.engine import Engine, Judged
+from stream_lsh.embedded.lines import Lines
+from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.serve.answers import answers, verdict_lines
+
+BATCH = 2048  # documents that are judged together
+COMMIT_SECONDS = 0.5  # longest time until what was answered at once is committed
+IDLE_SECONDS = 2.0  # without anything to commit, after which it goes on with erasing
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """To the documents of a request: a JSON object each; why documents were rejected, by place."""
+
+    lines: Sequence[bytes]
+    rejected: dict[int, Rejection]
+
+
+@dataclass(slots=True, eq=False)
+class Add:
+    """Documents to be judged and stored. durable: the answer waits for the commit."""
+
+    lines: Lines
+    durable: bool = True
+
+    def __len__(self) -> int:
+        return len(self.lines.starts)
+
+
+@dataclass(slots=True, eq=False)
+class Check:
+    """Documents to be judged as if each came next."""
+
+    lines: Lines
+
+    def __len__(self) -> int:
+        return len(self.lines.starts)
+
+
+@dataclass(slots=True, eq=False)
+class Delete:
+    """Documents to be taken out."""
+
+    ids: Sequence[str | int]
+    durable: bool = True
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(slots=True, eq=False)
+class Look:
+    """Something to be read in the index."""
+
+    read: Callable[[Engine], Any]
+
+    def __len__(self) -> int:
+        return 1
+
+
+Work = Add | Check | Delete | Look
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """Somebody waits for something."""
+
+    work: Work
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Round:
+    """What was done at once: batches in the order of the log, with their verdicts as `dedup` writes them."""
+
+    judged: list[tuple[Judged, list[bytes]]] = field(default_factory=list)
+
+
+class Writer:
+    """The thread, which lives from `start` to `stop`.
+
+    Args:
+        committed: called in the event loop with what was added, once it is committed. failed: called there with the
+            error after which the index cannot be written any more.
+    """
+
+    def __init__(
+        self, engine: Engine, committed: Callable[[Round], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        self._engine = engine
+        self._committed = committed
+        self._failed = failed
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._round = Round()  # added, and not committed yet
+        self._last = time.monotonic()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self.waiting = 0  # documents that nobody has answered yet; of the event loop's
+
+    def start(self) -> None:
+        """Begin; called in the event loop that is to be answered to."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def do(self, work: Work) -> Any:
+        """The answer to some work, when its turn has come.
+
+        Raises:
+            StreamLshError: it cannot be done, or nothing can be any more.
+        """
+        if self._ended:
+            raise StreamLshError("the service has stopped")
+        waiting = _Waiting(work, self._loop.create_future())
+        self.waiting += len(work)
+        self._queue.put(waiting)
+        try:
+            return await waiting.future  # a client that goes away takes nothing back: what was given is done
+        finally:
+            self.waiting -= len(work)
+
+    async def stop(self) -> None:
+        """Finish what was given, commit, and end."""
+        self._ended = True
+        self._queue.put(None)
+        if self._thread.ident is not None:  # it was started
+            await asyncio.to_thread(self._thread.join)
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (taken := self._next()) is not None:
+                if taken:
+                    self._work(taken)
+                if self._round.judged and time.monotonic() - self._last >= COMMIT_SECONDS:
+                    self._commit([])
+                elif not taken:
+                    self._engine.erase()
+            if self._round.judged:
+                self._commit([])
+        except BaseException as error:
+            self._refuse(error)
+
+    def _next(self) -> list[_Waiting] | None:
+        """What waits, as far as it is judged together; nothing if nothing comes for a while, or until a commit is due;
+        None at the end."""
+        patience = max(0.0, self._last + COMMIT_SECONDS - time.monotonic()) if self._round.judged else IDLE_SECONDS
+        try:
+            first = self._queue.get(timeout=patience)
+        except Empty:
+            return []
+        if first is None:
+            return None
+        taken, documents = [first], len(first.work)
+        while documents < BATCH:
+            try:
+                waiting = self._queue.get_nowait()
+            except Empty:
+                break
+            if waiting is None:  # the end is for the next time
+                self._queue.put(None)
+                break
+            taken.append(waiting)
+            documents += len(waiting.work)
+        return taken
+
+    def _work(self, taken: Sequence[_Waiting]) -> None:
+        pause = 0.0
+        try:
+            for kind, same in groupby(taken, key=lambda waiting: type(waiting.work)):
+                if kind is Look:
+                    self._look(same)
+                else:
+                    self._judge(list(same))
+            pause = self._engine.index.pause * sum(len(w.work) for w in taken if isinstance(w.work, Add)) / 1000
+            late, early = _parted(taken)
+            self._tell(early)
+            if late or self._engine.index.full:
+                self._commit(late)
+        except BaseException as error:
+            for waiting in taken:
+                waiting.error = waiting.error or error
+            self._tell(taken)
+            raise
+        if pause:  # merges have to keep up
+            time.sleep(pause)
+
+    def _look(self, waitings: Iterator[_Waiting]) -> None:
+        for waiting in waitings:
+            assert isinstance(waiting.work, Look)
+            try:
+                waiting.result = waiting.work.read(self._engine)
+            except Exception as error:
+                waiting.error = error
+
+    def _judge(self, waitings: list[_Waiting]) -> None:
+        """Judge requests of one kind together; where they cannot be, each by itself."""
+        found = self._columns([waiting.work for waiting in waitings])
+        only_looking = isinstance(waitings[0].work, Check)
+        try:
+            judged = self._engine.check(found) if only_looking else self._engine.add(found)
+        except UsageError as error:  # nothing has changed
+            if len(waitings) == 1:
+                waitings[0].error = error
+                return
+            for waiting in waitings:
+                self._judge([waiting])
+            return
+        verdicts = verdict_lines(judged)
+        if not only_looking:
+            self._round.judged.append((judged, verdicts))
+        said, at = answers(verdicts, judged, self._engine.index), 0
+        for waiting in waitings:
+            end = at + len(waiting.work)
+            waiting.result = Answers(said[at:end], {i - at: w for i, w in judged.reasons.items() if at <= i < end})
+            at = end
+
+    def _columns(self, works: Sequence[Work]) -> Columns:
+        if isinstance(works[0], Delete):
+            ids = [id for work in works if isinstance(work, Delete) for id in work.ids]
+            return columns([Document(id, deleted=True) for id in ids])
+        lines = joined([work.lines for work in works if isinstance(work, Add | Check)])
+        return parse_lines(lines.data, lines.starts, lines.ends, self._engine.fields, rejected=lines.rejected)
+
+    def _commit(self, late: Sequence[_Waiting]) -> None:
+        self._engine.commit()
+        self._last = time.monotonic()
+        done, self._round = self._round, Round()
+        self._call(self._committed, done)
+        self._tell(late)
+
+    def _tell(self, waitings: Sequence[_Waiting]) -> None:
+        if waitings:
+            self._call(_answer, waitings)
+
+    def _call(self, function: Callable[[Any], None], value: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(function, value)
+
+    def _refuse(self, error: BaseException) -> None:
+        """Nothing can be written any more: tell everybody who waits, and who may still come."""
+        self._call(self._failed, error)
+        self._ended = True
+        while (waiting := self._queue.get()) is not None:
+            waiting.error = error
+            self._tell([waiting])
+
+
+def _parted(waitings: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
+    """Who waits for the commit, and who does not."""
+    late: list[_Waiting] = []
+    early: list[_Waiting] = []
+    for waiting in waitings:
+        durable = isinstance(waiting.work, Add | Delete) and waiting.work.durable
+        (late if durable and waiting.error is None else early).append(waiting)
+    return late, early
+
+
+def _answer(waitings: Sequence[_Waiting]) -> None:
+    for waiting in waitings:
+        if waiting.future.done():
+            continue
+        if waiting.error is None:
+            waiting.future.set_result(waiting.result)
+        else:
+            error = waiting.error
+            waiting.future.set_exception(error if isinstance(error, Exception) else StreamLshError(repr(error)))
+            waiting.future.exception()  # whoever went away does not ask
+
+
+def joined(parts: Sequence[Lines]) -> Lines:
+    """Lines one after the other; their numbers and offsets do not count any more."""
+    if len(parts) == 1:
+        return parts[0]
+    at = np.cumsum([0, *(len(part.data) for part in parts)])
+    places = np.cumsum([0, *(len(part.starts) for part in parts)])
+    starts = np.concatenate([part.starts + begin for part, begin in zip(parts, at, strict=False)])
+    ends = np.concatenate([part.ends + begin for part, begin in zip(parts, at, strict=False)])
+    rejected = {
+        i + int(place): why for part, place in zip(parts, places, strict=False) for i, why in part.rejected.items()
+    }  # fmt: skip
+    none = np.empty(0, np.int64)
+    return Lines(b"".join(part.data for part in parts), starts, ends, none, none, rejected, parts[-1].position)

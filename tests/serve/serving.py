@@ -1,0 +1,99 @@
+"""A service in a process of its own, and clients for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+NDJSON = {"content-type": "application/x-ndjson"}
+JSON = {"content-type": "application/json"}
+
+
+class Serving:
+    """`stream-lsh serve` as a process; `with` ends it by SIGTERM."""
+
+    def __init__(self, state: Path, *options: str) -> None:
+        self.state = state
+        self._options = options
+        self._port = 0
+        self.client = httpx.Client()
+        self.start()
+
+    def start(self) -> None:
+        """Begin, also once more after an end."""
+        command = [sys.executable, "-m", "stream_lsh", "serve", "--state", str(self.state), "--port", str(self._port)]
+        self.process = subprocess.Popen([*command, *self._options], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        said = ""
+        while (found := re.search(r"(https?://\S+) serves", said)) is None:  # perhaps it compiles first, and says so
+            said += (line := self.process.stderr.readline())
+            assert line, said
+        self.url = found[1]
+        self._port = int(self.url.rpartition(":")[2])  # the same after a restart
+        self.client.close()
+        self.client = httpx.Client(base_url=self.url, timeout=60)
+
+    def add(self, document: dict[str, Any], **query: str) -> dict[str, Any]:
+        """The answer to one document."""
+        answer = self.client.post("/v1/documents", headers=JSON, content=json.dumps(document), params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def add_all(self, documents: Iterable[dict[str, Any]], path: str = "/v1/documents") -> list[dict[str, Any]]:
+        """The answers to many."""
+        body = "".join(json.dumps(document) + "\n" for document in documents)
+        answer = self.client.post(path, headers=NDJSON, content=body.encode())
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """End it by a signal: its exit code, and what it said."""
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
+
+    def __enter__(self) -> Serving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            code, errors = self.stop()
+            assert (code, errors) == (0, ""), errors
+        self.client.close()
+
+
+def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """Server-sent events, of the lines of an answer; those without data are left out, but for their ids."""
+    event: dict[str, Any] = {}
+    for line in lines:
+        if not line:
+            if event:
+                yield event
+            event = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            event[name] = json.loads(value) if name == "data" else value
+
+
+def entry(name: str, token: str, *scopes: str) -> str:
+    """A holder in a tokens file."""
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    return f'[{name}]\nsha256 = "{digest}"\nscopes = [{", ".join(repr(scope) for scope in scopes)}]\n'
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file, as an editor does: a new one in its place."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)

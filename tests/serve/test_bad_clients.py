@@ -1,0 +1,180 @@
+"""Clients that are slow, broken, or gone: they are cut off or told so, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_lsh.serve import server
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.server import Address
+from stream_lsh.serve.service import Limits, Service
+from stream_lsh.settings import Settings
+
+TEXT = "The council has voted for the new {0} bridge over the {0} river; work begins in {0} and takes {0} years."
+LIMITS = Limits()
+
+
+def line(name: str) -> bytes:
+    return json.dumps({"id": name, "text": TEXT.format(name)}).encode() + b"\n"
+
+
+def head(length: int | str, path: str = "/v1/documents", kind: str = "application/x-ndjson") -> bytes:
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n".encode()
+    )
+
+
+def serve(
+    tmp_path: Path, work: Callable[[int, Service], Awaitable[None]], limits: Limits = LIMITS, **settings: Any
+) -> list[int]:
+    """Some work with a service, given its port; the numbers of the documents that are in the index afterwards."""
+    services: list[Service] = []
+
+    def service_of(failed: Callable[[BaseException], None]) -> Service:
+        services.append(Service(Settings(**settings), tmp_path / "index", limits=limits, failed=failed))
+        return services[0]
+
+    async def go() -> None:
+        listening, stop, started = server._listen(Address(port=0)), asyncio.Event(), asyncio.Event()
+        serving = asyncio.create_task(server.run(service_of, Address(), listening, stop, lambda _: started.set()))
+        await started.wait()
+        try:
+            async with asyncio.timeout(60):
+                await work(listening.getsockname()[1], services[0])
+        finally:
+            stop.set()
+            await serving
+
+    asyncio.run(go())
+    return list(range(services[0].engine.seq))
+
+
+async def say(port: int, *pieces: bytes, pause: float = 0.0) -> bytes:
+    """What a client hears until it is cut off, or, if it says nothing more, its answer ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def added(port: int, name: str) -> bool:
+    """Whether a document of an honest client is taken."""
+    request = head(len(line(name)), kind="application/json").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    return b" 200 " in (await say(port, request + line(name))).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (), (b"POST /v1/doc",), (b"POST /v1/documents HTTP/1.1\r\nHost: lo", b"calhost\r\nX: ", b"y\r\n"),
+        (head(1000) + line("half"),), (head(1000, kind="application/json") + b'{"id": ',),
+    ],
+    ids=["nothing", "half a line", "drops of headers", "half a body of lines", "half a document"],
+)  # fmt: skip
+def test_who_does_not_go_on_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...]
+) -> None:
+    monkeypatch.setattr(server, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(server, "SILENT_SECONDS", 0.3)
+
+    async def work(port: int, service: Service) -> None:
+        await say(port, *pieces, pause=0.15)  # comes to an end
+        assert await added(port, "honest")
+        while service._taken:
+            await asyncio.sleep(0.01)
+
+    serve(tmp_path, work)
+
+
+def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SILENT_SECONDS", 0.3)
+
+    async def work(port: int, service: Service) -> None:
+        body = b'{"id": "%b", "text": "some text"}\n' % (b"x" * 4000) * 4000  # its answers are more than sockets hold
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+        writer.write(head(len(body)) + body)
+        await writer.drain()  # all was read, though no answer was taken
+        while service._taken or service.engine.seq < 4000:
+            await asyncio.sleep(0.01)
+        assert await added(port, "honest")
+        writer.close()
+        assert service.engine.seq == 4001
+
+    serve(tmp_path, work)
+
+
+def test_what_was_sent_before_a_client_went_away_is_taken(tmp_path: Path) -> None:
+    async def work(port: int, service: Service) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head(100_000) + line("one") + line("two") + b'{"id": "thr')
+        await writer.drain()
+        while service.engine.seq < 2:
+            await asyncio.sleep(0.01)
+        writer.transport.abort()
+        while service._taken:
+            await asyncio.sleep(0.01)
+        assert await added(port, "honest")
+
+    assert serve(tmp_path, work) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (head("x"), 400),
+        (head(10**9), 413),
+        (head(10**9, kind="application/json"), 413),
+        (head(2000, kind="application/json") + b"[" * 2000, 422),
+        (head(9, kind="application/json") + b'{"id":"\xff"', 422),
+        (head(20 * len(line("a"))) + line("a") * 20, 413),
+        (b"GET /v1/documents/%00%ff%fe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+        (b"GET /page/../../server.py HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+        (b"GET /page/%2e%2e/server.py HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+    ],
+)
+def test_nonsense_gets_an_answer(tmp_path: Path, request_: bytes, status: int) -> None:
+    async def work(port: int, service: Service) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_)
+        assert (await reader.readline()).split(b" ")[1] == b"%d" % status
+        writer.close()
+        assert await added(port, "honest")
+
+    serve(tmp_path, work, Limits(request_documents=10))
+
+
+def test_too_many_who_wait_are_sent_away(tmp_path: Path) -> None:
+    async def work(port: int, service: Service) -> None:
+        service.writer.waiting += 5
+        answer = await say(port, head(len(line("a")), kind="application/json").replace(
+            b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + line("a"))  # fmt: skip
+        assert b" 429 " in answer and b"retry-after: 1" in answer.lower()
+        service.writer.waiting -= 5
+        assert await added(port, "a")
+
+    assert serve(tmp_path, work, Limits(waiting_documents=5)) == [0]
+
+
+def test_nobody_waits_for_what_is_compiled_or_closed(tmp_path: Path) -> None:
+    service = Service(Settings(), tmp_path / "index")
+    with pytest.raises(Problem, match="the service is starting") as problem:
+        service.admit()
+    assert problem.value.status == 503
+    asyncio.run(service.stop())  # before it has started
+    with pytest.raises(Problem, match="the service is stopping"):
+        service.admit()

@@ -1,0 +1,82 @@
+"""Two texts side by side: what is marked is what both have, by the hashes that the index compares."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_lsh.demo.feed import make_feed
+from stream_lsh.families.signer import Signer
+from stream_lsh.serve.comparing import compare
+from stream_lsh.settings import Settings
+
+ONE = "The council has voted for the new bridge over the river; work begins in spring."
+OTHER = "THE council has voted for the new bridge  over the river; work begins in autumn."
+
+
+def shingles(signer: Signer, text: str) -> set[int]:
+    data = text.encode("utf-8", "surrogatepass")
+    return set(signer.shingle(data, np.array([len(data)]))[0].tolist())
+
+
+def marked(text: str, spans: list[tuple[int, int]]) -> list[str]:
+    return [text[begin:end] for begin, end in spans]
+
+
+def test_what_both_have_is_marked() -> None:
+    found = compare(Signer(Settings().signing), ONE, OTHER)
+    assert marked(ONE, found.spans[0]) == [ONE[: ONE.index(" spring")]]
+    assert marked(OTHER, found.spans[1]) == [OTHER[: OTHER.index(" autumn")]]
+    assert (found.shared, found.sizes) == (12, (13, 13))
+    assert found.similarity == 12 / 14
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"shingles": "words:3"}, {"shingles": "chars:9"}, {"normalize": "lower,space,punctuation"},
+              {"bag": True}, {"normalize": "none"}], ids=str,
+)  # fmt: skip
+def test_all_that_is_shared_is_found_in_every_language(given: dict[str, object]) -> None:
+    """Of the demo's feed, whose stories come in eight languages, each document beside the one that it was made of."""
+    signer, feed = Signer(Settings(**given).signing), make_feed(400, 3)
+    by_id = {entry.id: entry for entry in feed.entries}
+    pairs = [(entry, by_id[entry.parent]) for entry in feed.entries if entry.parent in by_id][:60]
+    assert len(pairs) > 20
+    for entry, parent in pairs:
+        texts = [one.document["text"] for one in (entry, parent)]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            continue
+        found = compare(signer, *texts)
+        sets = [shingles(signer, text) for text in texts]
+        assert (found.shared, found.similarity) == (
+            len(sets[0] & sets[1]),
+            len(sets[0] & sets[1]) / len(sets[0] | sets[1]),
+        )
+        if given.get("bag"):  # the second occurrence of a shingle has another hash than a text that is only it
+            continue
+        for text, spans in zip(texts, found.spans, strict=True):
+            pieces = set().union(*(shingles(signer, piece) for piece in marked(text, spans)), set())
+            missed = (sets[0] & sets[1]) - pieces
+            blanks = 2 * len(spans) if "chars" in str(given) else 0  # a piece loses those at its ends
+            assert len(missed) <= blanks
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_two_texts_can_be_compared(one: str, other: str) -> None:
+    signer = Signer(Settings().signing)
+    found = compare(signer, one, other)
+    sets = shingles(signer, one), shingles(signer, other)
+    assert found.shared == len(sets[0] & sets[1])
+    for text, spans in zip((one, other), found.spans, strict=True):
+        assert all(0 <= begin < end <= len(text) or not text for begin, end in spans)
+        assert all(a[1] < b[0] for a, b in pairwise(spans))
+
+
+def test_sets_are_compared_by_their_elements() -> None:
+    signer = Signer(Settings(set_field="tags").signing)
+    found = compare(signer, "red\x1fgreen\x1fblue", "blue\x1fyellow")
+    assert (found.shared, marked("red\x1fgreen\x1fblue", found.spans[0])) == (1, ["blue"])

@@ -1,0 +1,237 @@
+"""The page in a real browser: what it shows, how fast, behind a restart, for whom, and that it asks nobody else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from serving import Serving, entry
+
+from bench.browser import browser, installed, requests, show, value
+
+pytestmark = pytest.mark.long
+WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+FIRST = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
+SECOND = FIRST.replace("two years", "ten winters")
+OPTIONS = ("--source-field", "from", "--time-field", "ts")
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chrome]:
+    if not installed():
+        message = "there is no chromium with chromedriver (CONTRIBUTING.md)"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("page") / "index", *OPTIONS) as it:
+        yield it
+
+
+@pytest.fixture
+def page(chrome: Chrome, served: Serving) -> Chrome:
+    """The page of the service, open and listening."""
+    requests(chrome)
+    chrome.get_log("browser")
+    show(chrome, 1280, 900)
+    chrome.get(served.url)
+    live(chrome)
+    return chrome
+
+
+def live(driver: Chrome) -> None:
+    value(driver, "document.getElementById('state').dataset.state === 'live'")
+
+
+def told(driver: Chrome, id: str) -> None:
+    """Wait until a duplicate is told of."""
+    value(driver, f"[...document.querySelectorAll('#pairs li')].some((li) => li.textContent.startsWith('{id} '))")
+
+
+def document(id: str, text: str, source: str = "harbour-post") -> dict[str, Any]:
+    return {"id": id, "text": text, "from": source, "ts": 1_700_000_000 + len(id)}
+
+
+def in_town(town: str, text: str = FIRST) -> str:
+    return (
+        f"In {town} {text} The mayor of {town} says so, and the papers of {town} say so too, as all who live "
+        f"there have known for months; what {town} will pay for it nobody has said until now."
+    )
+
+
+def test_a_duplicate_is_there_within_a_second(page: Chrome, served: Serving) -> None:
+    served.add(document("fast", in_town("Fastville")))
+    seconds = []
+    for n in range(5):
+        begun = time.monotonic()
+        served.add(document(f"fast-{n}", in_town("Fastville", SECOND)))
+        told(page, f"fast-{n}")
+        seconds.append(time.monotonic() - begun)
+    assert median(seconds) < 1.0, seconds
+
+
+def test_two_texts_are_shown_side_by_side_with_what_differs(page: Chrome, served: Serving) -> None:
+    served.add(document("old", in_town("Oldtown")))
+    served.add(document("new", in_town("Oldtown", SECOND)))
+    told(page, "new")
+    page.find_element(By.XPATH, "//button[starts-with(., 'new is like old')]").click()
+    value(page, "document.querySelectorAll('#dialog .sides mark').length === 2")
+    marks = [mark.text.strip() for mark in page.find_elements(By.CSS_SELECTOR, "#dialog .sides mark")]
+    assert marks == ["two years", "ten winters"]
+    said = page.find_element(By.ID, "dialog").text
+    assert "A match: similarity 0." in said and "is not below the threshold of 0.8" in said
+    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert value(page, "!document.getElementById('dialog').open")
+
+
+def test_a_text_is_looked_up_by_the_keyboard_alone(page: Chrome, served: Serving) -> None:
+    served.add(document("known", in_town("Keyham")))
+    page.find_element(By.ID, "text").send_keys(in_town("Keyham", SECOND), Keys.TAB)
+    button = page.switch_to.active_element
+    assert (button.tag_name, button.text) == ("button", "Look")
+    button.send_keys(Keys.SPACE)
+    value(page, "document.getElementById('found').textContent")
+    said = page.find_element(By.ID, "found").text
+    assert said.startswith("It would be a near duplicate") and "known" in said
+    area = page.find_element(By.ID, "text")
+    area.clear()
+    area.send_keys("Nobody has ever written anything that begins or goes on or ends like this one here.")
+    page.find_element(By.CSS_SELECTOR, "#check button").click()
+    value(page, "document.getElementById('found').textContent.startsWith('Nothing in the index')")
+
+
+def test_groups_are_shown_with_their_sources_and_spread(page: Chrome, served: Serving) -> None:
+    served.add(document("g", in_town("Groupton"), "agency"))
+    for n in range(5):
+        served.add(document(f"g{n}" + "x" * n, in_town("Groupton", SECOND), f"paper-{n}"))
+    for order in ("newest", "largest", "growing"):
+        page.find_element(By.CSS_SELECTOR, f"[data-order={order}]").click()
+        value(page, "[...document.querySelectorAll('#groups button')].some((b) => b.textContent === 'g')")
+    page.find_element(By.XPATH, "//table[@id='groups']//button[.='g']").click()
+    value(page, "document.querySelector('#dialog svg path')")
+    said = page.find_element(By.ID, "dialog").text
+    assert said.count("paper-") >= 5 and "6 members, 6 sources" in said
+
+
+def test_a_restart_is_survived_without_a_gap(page: Chrome, served: Serving) -> None:
+    served.add(document("before", in_town("Restart")))
+    served.add(document("before-1", in_town("Restart", SECOND)))
+    told(page, "before-1")
+    assert served.stop() == (0, "")
+    value(page, "document.getElementById('state').dataset.state !== 'live'")
+    served.start()
+    served.add(document("after-1", in_town("Restart", SECOND)))  # perhaps before the page is back
+    told(page, "after-1")
+    live(page)
+    assert "lost" not in page.find_element(By.ID, "state").text
+
+
+def test_nobody_else_is_asked_and_nothing_is_refused(page: Chrome, served: Serving) -> None:
+    served.add(document("own", in_town("Ownham")))
+    served.add(document("own-1", in_town("Ownham", SECOND)))
+    told(page, "own-1")
+    page.get(served.url + "/docs")
+    value(page, "document.querySelector('#operations section')")
+    asked = requests(page)
+    assert any("/v1/events" in url for url in asked) and any("/v1/openapi.json" in url for url in asked)
+    assert [url for url in asked if not url.startswith((served.url, "data:", "blob:"))] == []
+    assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script that finds what keeps people out."""
+    for folder in (Path(sys.prefix), Path(__file__).parents[2]):
+        if (script := folder / "node_modules" / "axe-core" / "axe.min.js").exists():
+            return script.read_text(encoding="utf-8")
+    message = "there is no axe-core (CONTRIBUTING.md)"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def violations(driver: Chrome, axe: str) -> list[str]:
+    driver.execute_script(axe)
+    found = driver.execute_async_script(
+        "axe.run({runOnly: {type: 'tag', values: arguments[0]}}).then(arguments[1])", WCAG_AA
+    )
+    assert found["passes"]
+    return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found["violations"]]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [(390, 844), (1280, 900), (2560, 1300)], ids=["phone", "desk", "wall"])
+def test_nobody_is_kept_out(page: Chrome, served: Serving, axe: str, size: tuple[int, int], dark: bool) -> None:
+    name = f"{size[0]}-{dark}"
+    served.add(document(name, in_town(name)))
+    served.add(document(f"{name}-1", in_town(name, SECOND)))
+    served.client.post("/v1/documents", content=b"{", headers={"content-type": "application/json"})
+    show(page, *size, dark=dark, phone=size[0] < 500)
+    told(page, f"{name}-1")
+    page.execute_script("document.querySelector('details').open = true")
+    value(page, "document.querySelectorAll('#groups button').length && document.querySelector('#seconds td')")
+    page.execute_script("document.getAnimations().forEach((animation) => animation.finish())")
+    assert violations(page, axe) == []
+    assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+    page.find_element(By.XPATH, f"//button[starts-with(., '{name}-1 is like')]").click()
+    value(page, "document.querySelectorAll('#dialog .sides mark').length === 2")
+    assert violations(page, axe) == []
+    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.find_element(By.CSS_SELECTOR, "#groups button").click()
+    value(page, "document.querySelector('#dialog td')")
+    assert violations(page, axe) == []
+    page.get(served.url + "/docs")
+    value(page, "document.querySelector('#operations section')")
+    assert violations(page, axe) == []
+
+
+def test_with_tokens_it_asks_for_one(chrome: Chrome, tmp_path: Path, axe: str) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(entry("desk", "long and random", "read"))
+    with Serving(tmp_path / "index", "--token-file", str(tokens)) as serving:
+        chrome.get(serving.url)
+        value(chrome, "!document.getElementById('login').hidden")
+        assert violations(chrome, axe) == []
+        chrome.find_element(By.ID, "token").send_keys("another one", Keys.ENTER)
+        value(chrome, "!document.getElementById('login').hidden")
+        chrome.find_element(By.ID, "token").send_keys("long and random", Keys.ENTER)
+        live(chrome)
+        assert "long" not in chrome.current_url
+
+
+def test_the_demo_flows_over_the_page(chrome: Chrome) -> None:
+    command = [sys.executable, "-m", "stream_lsh", "demo", "--serve", "--port", "0", "--rate", "100"]
+    with subprocess.Popen([*command, "--documents", "3000"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.readline()
+            while not (found := re.findall(r"open (http://\S+)", said)):
+                said = process.stderr.readline()
+                assert said
+            chrome.get(found[0])
+            live(chrome)
+            value(chrome, "document.querySelectorAll('#pairs li').length >= 10")
+            value(chrome, "document.querySelectorAll('#rate rect').length >= 5")
+            value(chrome, "document.querySelectorAll('#groups tbody tr').length >= 5")
+            number = "Number(document.querySelector('#tiles dd').textContent.replaceAll(',', ''))"
+            before = value(chrome, number)
+            value(chrome, f"{number} > {before}")
+        finally:
+            process.terminate()
+        assert process.wait(timeout=60) == 0

@@ -1,0 +1,304 @@
+"""The interface over HTTP, of a real process."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from serving import JSON, NDJSON, Serving, entry, events, write
+
+from stream_lsh.cli import main
+from stream_lsh.serve.problems import MEDIA_TYPE
+
+BRIDGE = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
+AGAIN = BRIDGE.replace("years", "winters")
+MUSEUM = "The harbour museum opens its doors again on Saturday after a winter of repairs to the roof."
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A service that many tests use: their ids and texts are their own."""
+    state = tmp_path_factory.mktemp("served") / "index"
+    with Serving(state, "--on-same-id", "update", "--source-field", "from", "--time-field", "ts") as it:
+        yield it
+
+
+def text(name: str, last: str = "years") -> str:
+    """A text that belongs to one test."""
+    return f"In {name} the council has voted for the {name} bridge over the {name} river; work takes two {last}."
+
+
+def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """What a problem says."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE), answer.text
+    found: dict[str, Any] = answer.json()
+    assert found["status"] == status and found["detail"]
+    return found
+
+
+def test_a_document_gets_its_verdict_and_is_found_again(served: Serving) -> None:
+    first = served.add({"id": "a1", "text": text("a"), "from": "x", "ts": 1_700_000_000})
+    assert first == {
+        "id": "a1", "seq": first["seq"], "kind": "unique", "of": None, "similarity": None, "group": first["seq"],
+        "matches": [],
+    }  # fmt: skip
+    second = served.add({"id": "a2", "text": text("a", "winters"), "from": "y", "ts": 1_700_000_060})
+    assert (second["kind"], second["of"], second["group"]) == ("near_duplicate", "a1", first["seq"])
+    assert [match["id"] for match in second["matches"]] == ["a1"]
+    assert served.client.get("/v1/documents/a2", params={"text": "true"}).json() == {
+        "id": "a2", "seq": second["seq"], "kind": "near_duplicate", "of": "a1", "similarity": second["similarity"],
+        "group": first["seq"], "time": 1_700_000_060_000, "state": "dropped", "text": text("a", "winters"),
+    }  # fmt: skip
+    group = served.client.get(f"/v1/groups/{first['seq']}").json()
+    assert (group["living"], [member["id"] for member in group["members"]]) == (2, ["a1", "a2"])
+    assert group["first_sources"] == ["x", "y"]
+    for order in ("largest", "newest", "growing"):
+        listed = served.client.get("/v1/groups", params={"order": order, "limit": 1000}).json()["groups"]
+        assert first["seq"] in [row["group"] for row in listed]
+
+
+def test_the_same_again_gets_the_answer_of_the_first_time(served: Serving) -> None:
+    first = served.add({"id": "r1", "text": text("r"), "ts": 1})
+    second = served.add({"id": "r2", "text": text("r", "winters"), "ts": 2})
+    assert second["matches"]
+    for document, answer in (("r1", first), ("r2", second)):
+        again = served.add({"id": document, "text": text("r", "years" if document == "r1" else "winters"), "ts": 3})
+        assert again == {**answer, "matches": [], "redelivered": again["redelivered"]}
+        assert again["redelivered"] > second["seq"]
+
+
+def test_lines_are_answered_line_by_line(served: Serving) -> None:
+    documents = [
+        {"id": "n1", "text": text("n"), "ts": 1}, {"id": "n2", "ts": 1},
+        {"id": "n3", "text": text("n", "weeks"), "ts": 1},
+    ]  # fmt: skip
+    said = served.add_all(documents)
+    assert [verdict["kind"] for verdict in said] == ["unique", "rejected", "near_duplicate"]
+    assert said[1]["reason"] == "missing_field" and said[1]["seq"] == said[0]["seq"] + 1
+    body = b'\n{"id": "n4"\n  \n{"id": "n5", "ts": 1, "text": "\xff"}\n[1]\n"x"'
+    answer = served.client.post("/v1/documents", headers=NDJSON, content=body)
+    assert [json.loads(line)["reason"] for line in answer.text.splitlines()] == [
+        "not_json", "not_utf8", "not_json", "not_json"
+    ]  # fmt: skip
+    assert served.client.post("/v1/documents", headers=NDJSON, content=b"").text == ""
+
+
+def test_a_check_adds_nothing(served: Serving) -> None:
+    served.add({"id": "c1", "text": text("c"), "ts": 1})
+    for _ in range(2):
+        (said,) = served.add_all([{"id": "c2", "text": text("c", "weeks"), "ts": 1}], "/v1/check")
+        assert (said["seq"], said["kind"], said["of"]) == (None, "near_duplicate", "c1")
+    problem(served.client.get("/v1/documents/c2"), 404)
+
+
+def test_what_is_deleted_is_gone_and_its_heir_stands(served: Serving) -> None:
+    first = served.add({"id": "d1", "text": text("d"), "ts": 1})
+    served.add_all([{"id": name, "text": text("d", "weeks"), "ts": 1} for name in ("d2", "d3")])
+    gone = served.client.delete("/v1/documents/d1").json()
+    assert (gone["kind"], gone["replaces"], gone["heir"]["id"]) == ("deleted", first["seq"], "d2")
+    problem(served.client.get("/v1/documents/d1"), 404)
+    assert served.client.get("/v1/documents/d2").json()["state"] == "kept"
+    assert served.client.get("/v1/documents/d3").json()["state"] == "dropped"
+    said = served.client.post("/v1/deletions", headers=NDJSON, content=b'"d2"\n"nobody"\n17\n').text.splitlines()
+    assert [json.loads(line).get("heir", {}).get("id") for line in said] == ["d3", None, None]
+
+
+def test_ids_in_a_path_are_numbers_or_texts(served: Serving) -> None:
+    served.add_all([{"id": id, "text": text(f"p{i}"), "ts": 1} for i, id in enumerate((17, "17", "a/b c?"))])
+    for path, id in (("17", 17), ("%2217%22", "17"), ("a%2Fb%20c%3F", "a/b c?")):
+        assert served.client.get(f"/v1/documents/{path}").json()["id"] == id
+    problem(served.client.get("/v1/documents/" + "[" * 4000), 404)
+    problem(served.client.get("/v1/documents/" + "é" * 4000), 422)
+
+
+def test_two_documents_side_by_side(served: Serving) -> None:
+    served.add_all([{"id": "s1", "text": text("s"), "ts": 1}, {"id": "s2", "text": text("s", "winters"), "ts": 1}])
+    served.add({"id": "s3", "text": MUSEUM, "ts": 1})
+    found = served.client.get("/v1/compare", params={"a": "s1", "b": "s2"}).json()
+    for side, last in (("a", " years."), ("b", " winters.")):
+        (span,) = found[side]["spans"]
+        assert found[side]["text"][slice(*span)] + last == found[side]["text"]
+    assert found["match"] and found["same_group"] and "not below the threshold of 0.8" in found["why"]
+    other = served.client.get("/v1/compare", params={"a": "s1", "b": "s3"}).json()
+    assert (other["match"], other["shared"], other["a"]["spans"]) == (False, 0, [])
+    assert "is below the threshold" in other["why"]
+    problem(served.client.get("/v1/compare", params={"a": "s1", "b": "nobody"}), 404)
+
+
+def test_events_are_told_once_and_from_where_one_was(served: Serving) -> None:
+    with served.client.stream("GET", "/v1/events", params={"kinds": "verdict,pair,group"}) as answer:
+        told = events(answer.iter_lines())
+        place = next(told)["id"]
+        served.add_all([{"id": "e1", "text": text("e"), "ts": 1}, {"id": "e2", "text": text("e", "weeks"), "ts": 1}])
+        found = [next(told) for _ in range(4)]
+    assert [event["event"] for event in found] == ["verdict", "verdict", "pair", "group"]
+    assert [event["data"].get("id", event["data"].get("newer")) for event in found] == ["e1", "e2", "e2", "e2"]
+    assert [event["data"]["seq"] for event in found[:2]] == [int(place.split(".")[0]) + i for i in range(2)]
+    for behind in range(4):
+        headers = {"Last-Event-ID": found[behind]["id"]}
+        with served.client.stream("GET", "/v1/events?kinds=verdict,pair,group", headers=headers) as answer:
+            told = events(answer.iter_lines())
+            assert next(told)["id"] == found[behind]["id"]
+            assert [next(told) for _ in found[behind + 1 :]] == found[behind + 1 :]
+    with served.client.stream("GET", "/v1/events?kinds=pair", headers={"Last-Event-ID": "0.0"}) as answer:
+        assert next(event for event in events(answer.iter_lines()) if "event" in event)["event"] == "pair"
+
+
+def test_what_is_wrong_is_a_problem_with_its_name(served: Serving) -> None:
+    post = served.client.post
+    assert problem(post("/v1/documents", content=b"{}"), 415)["field"] == "Content-Type"
+    said = problem(post("/v1/documents", headers=JSON, content=b'{"id": "w1", "text": 5, "ts": 1}'), 422)
+    assert (said["verdict"]["reason"], said["verdict"]["id"]) == ("wrong_type", "w1")
+    assert problem(post("/v1/documents?durable=perhaps", headers=JSON, content=b"{}"), 422)["field"] == "durable"
+    assert problem(served.client.get("/v1/groups?order=best"), 422)["field"] == "order"
+    assert problem(served.client.get("/v1/groups?since=soon"), 422)["field"] == "since"
+    assert problem(served.client.get("/v1/groups?limit=0"), 422)["field"] == "limit"
+    assert problem(served.client.get("/v1/events?kinds=all"), 422)["field"] == "kinds"
+    assert problem(served.client.get("/v1/events", headers={"Last-Event-ID": "x"}), 422)["field"] == "Last-Event-ID"
+    problem(served.client.get("/v1/groups/999999"), 404)
+    problem(served.client.get("/v1/nothing"), 404)
+    problem(served.client.put("/v1/documents"), 405)
+
+
+def test_pages_of_other_sites_get_nothing(served: Serving) -> None:
+    get = served.client.get
+    assert problem(get("/v1/stats", headers={"Host": "evil.example"}), 403)["field"] == "Host"
+    assert problem(get("/v1/stats", headers={"Origin": "https://evil.example"}), 403)["field"] == "Origin"
+    own = get("/v1/stats", headers={"Origin": served.url})
+    assert own.status_code == 200 and "access-control-allow-origin" not in own.headers
+    assert "default-src 'none'" in own.headers["content-security-policy"]
+    page = get("/")
+    assert page.headers["content-type"].startswith("text/html") and "http" not in page.text.replace("http-equiv", "")
+
+
+def test_the_counts_are_those_of_what_was_done(served: Serving) -> None:
+    before = served.client.get("/v1/stats").json()
+    served.add_all([{"id": f"k{i}", "text": text("k", last), "ts": 1} for i, last in enumerate(("days", "weeks"))])
+    after = served.client.get("/v1/stats").json()
+    for kind in ("unique", "near_duplicate"):
+        assert after["totals"]["kinds"][kind] == before["totals"]["kinds"][kind] + 1
+    assert after["index"]["next_seq"] == before["index"]["next_seq"] + 2
+    shown = served.client.get("/metrics").text
+    assert f'stream_lsh_verdicts_total{{kind="unique"}} {after["totals"]["kinds"]["unique"]}.0' in shown
+    assert f"stream_lsh_next_seq {after['index']['next_seq']}.0" in shown
+    assert served.client.get("/health/live").json() == {"status": "live"}
+    assert served.client.get("/health/ready").json() == {"status": "ready"}
+
+
+def test_the_command_line_deletes_through_the_service(served: Serving) -> None:
+    served.add({"id": "l1", "text": text("l"), "ts": 1})
+    command = [sys.executable, "-m", "stream_lsh", "delete", "l1", "nobody", "--state", str(served.state)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "stream-lsh: 1 document deleted, 1 id not there\n")
+    assert [json.loads(line)["kind"] for line in done.stdout.splitlines()] == ["deleted", "deleted"]
+    problem(served.client.get("/v1/documents/l1"), 404)
+    done = subprocess.run([*command, "--unique", "x"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "a service has the index" in done.stderr
+
+
+def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
+    """And what was answered at once, before it was on the disk, is there after SIGTERM."""
+    serving = Serving(tmp_path / "index", "--against", "any", "--no-groups")
+    with serving:
+        serving.add({"id": 1, "text": BRIDGE}, durable="false")
+        with serving.client.stream("GET", "/v1/events", headers={"Last-Event-ID": "0.0"}) as answer:
+            told = events(answer.iter_lines())
+            assert next(told)["id"] == "0.0"
+            assert next(told)["data"]["id"] == 1
+            assert serving.stop()[0] == 0
+            last = [event["id"] for event in told][-1]
+        assert last == "1.0"
+        serving.start()
+        headers = {"Last-Event-ID": last}
+        with serving.client.stream("GET", "/v1/events?kinds=verdict", headers=headers) as answer:
+            told = events(answer.iter_lines())
+            assert next(told)["id"] == last
+            serving.add({"id": 2, "text": AGAIN})
+            found = next(told)
+        assert (found["event"], found["data"]["seq"], found["data"]["of"]) == ("verdict", 1, 1)
+        assert problem(serving.client.get("/v1/groups"), 409)["field"] == "against"
+        assert problem(serving.client.delete("/v1/documents/1"), 409)["field"] == "on_same_id"
+
+
+def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(entry("desk", "secret-desk", "read", "write") + entry("screen", "secret-screen", "read"))
+
+    def bearer(token: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {token}"}
+
+    with Serving(tmp_path / "index", "--token-file", str(tokens), "--host", "0.0.0.0") as serving:
+        client = serving.client
+        document = json.dumps({"id": 1, "text": BRIDGE})
+        assert problem(client.get("/v1/stats"), 401)["field"] == "Authorization"
+        assert problem(client.get("/v1/stats", headers=bearer("secret")), 401)
+        assert problem(client.get("/metrics"), 401)
+        assert client.get("/v1/stats", headers=bearer("secret-screen")).status_code == 200
+        for token, status in (("secret-screen", 403), ("secret-desk", 200)):
+            answer = client.post("/v1/documents", headers={**JSON, **bearer(token)}, content=document)
+            assert answer.status_code == status
+        assert client.get("/").status_code == client.get("/health/live").status_code == 200
+        write(tokens, entry("desk", "secret-new", "read"))
+        for _ in range(200):
+            if client.get("/v1/stats", headers=bearer("secret-new")).status_code == 200:
+                break
+            time.sleep(0.05)
+        assert problem(client.get("/v1/stats", headers=bearer("secret-desk")), 401)
+        assert b"secret" not in b"".join(path.read_bytes() for path in serving.state.rglob("*") if path.is_file())
+        code, said = serving.stop()
+        assert (code, "was read again: 1 holder" in said, "secret" in said) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--host", "0.0.0.0"), "without tokens only this machine may reach it"),
+        (("--tls-key", "key.pem"), "TLS needs both"),
+        (("--token-file", "nothing.toml"), "tokens file nothing.toml: No such file"),
+        (("--id-field", "@line"), "what comes over HTTP has no lines"),
+        (("--groups", "--against", "any"), "only under --against unique there are groups"),
+    ],
+)
+def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: tuple[str, ...], says: str) -> None:
+    done = CliRunner().invoke(main, ["serve", "--state", str(tmp_path / "index"), "--port", "0", *options])
+    assert (done.exit_code, says in done.stderr) == (2, True), done.stderr
+
+
+def test_the_demo_flows_into_a_service() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "stream_lsh",
+        "demo",
+        "--serve",
+        "--documents",
+        "60",
+        "--rate",
+        "400",
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        try:
+            (url,) = re.findall(r"open (http://\S+)", said)
+            for _ in range(600):
+                stats = httpx.get(f"{url}/v1/stats", timeout=60).json()
+                if stats["totals"]["documents"] == 60:
+                    break
+                time.sleep(0.05)
+            assert stats["index"]["next_seq"] == 60 and stats["totals"]["pairs"] > 0
+            assert httpx.get(f"{url}/v1/groups?order=growing", timeout=60).json()["groups"]
+        finally:
+            process.terminate()
+        assert (process.wait(timeout=60), process.stderr.read()) == (0, "")
