@@ -12,6 +12,7 @@ import numpy as np
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import agreement_with, same_hash
 from stream_lsh.index.candidates import best, forget, gather, nominate, rank
+from stream_lsh.index.going import was_deleted
 from stream_lsh.index.layout import OWNED, TEXT, VALID
 from stream_lsh.index.match import newest_of_id, with_text
 from stream_lsh.index.memory import find
@@ -46,6 +47,8 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
     batch, limits, scratch, sets = work.batch, work.limits, work.scratch, work.sets
     scratch.candidates, scratch.old_first = _FIRST, False
     old = newest_of_id(i, work) if limits.update and batch.what[i] & OWNED else NOBODY
+    if old >= 0 and was_deleted(work.rows, old):  # such a row has no text
+        old = NOBODY
     if old >= 0 and same_hash(work.rows, old, TEXT, batch, i):  # it is delivered again
         return n
     kept = with_text(i, work) if limits.unique else NOBODY

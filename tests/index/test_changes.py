@@ -129,20 +129,22 @@ def test_a_crowd_of_one_text_goes(tmp_path: Path, order: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("shards", [1, 3])
 def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Path, shards: int) -> None:
-    """Each crawl is an update of its page; some pages are taken down, or come late."""
+    """Each crawl is an update of its page, of which there are copies; some pages are taken down, or come late."""
     chance, documents = random.Random(5), []
     with lzma.open(shared_data / "terms-3k.jsonl.xz") as file:
         for line in file:
             page = json.loads(line)
             text, time = " ".join(re.findall(r"\w+", page["text"].lower())), page["ts"]
             documents.append(Document(page["source"], text, time=time))
+            if chance.random() < 0.2:
+                documents.append(Document(f"{page['source']} {chance.randrange(3)}", text, time=time))
             if chance.random() < 0.05:
-                old = chance.choice(documents[-50:])
+                old = chance.choice(documents[-chance.choice((50, 1500)) :])  # undecided still, or decided
                 documents.append(Document(old.id, time=chance.choice((None, time)), deleted=True))
             elif chance.random() < 0.02:
                 documents.append(chance.choice(documents[-50:]))
     settings = Settings(
-        **{**SURE, "threshold": 0.8}, **UNIQUE, on_same_id="update", shards=shards, decided_after=200,
+        **{**SURE, "threshold": 0.8}, **UNIQUE, on_same_id="update", shards=shards, decided_after=100,
         memory_documents=500,
     )  # fmt: skip
     found = in_pieces(documents, settings, tmp_path / "index", chance)
@@ -151,6 +153,22 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
     assert min(kinds[kind] for kind in ("near_duplicate", "exact_duplicate", "deleted", "outdated")) > 5, kinds
     assert sum(verdict[6] is not None and verdict[0] == "unique" for verdict in found) > 1000
     assert sum((verdict[7] is not None) + len(verdict[8]) for verdict in found) > 5
+
+
+def test_ids_that_were_deleted_come_again_as_their_heirs(tmp_path: Path) -> None:
+    """What is kept of such a deletion has the heir's signature, but no text: none is read, not even ahead."""
+    texts = [" ".join(f"w{i}x{k}" for k in range(20)) for i in range(60)]
+    documents = [Document(f"{who} {i}", text) for i, text in enumerate(texts) for who in ("first", "second")]
+    documents += [Document(f"first {i}", deleted=True) for i in range(60)]
+    again = [Document(f"{'first' if i % 3 else 'third'} {i}", text + " more") for i, text in enumerate(texts)]
+    settings = Settings(**SURE, **UNIQUE, on_same_id="update", memory_documents=16)
+    with opened(settings, tmp_path / "index") as index:
+        found = fed(index, documents, 0)
+        index.commit({})
+    with opened(settings, tmp_path / "index") as index:
+        found += fed(index, again, len(documents))
+    same(found, modelled(documents + again, settings))
+    assert [verdict[2] for verdict in found[-60:]] == [f"second {i}" for i in range(60)]
 
 
 def met(index: Index, text: str) -> int:
