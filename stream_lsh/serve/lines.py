@@ -32,15 +32,18 @@ async def body(request: Request, most: int) -> bytes:
     """The body of a request.
 
     Raises:
-        Problem: it is larger.
+        Problem: it is larger, or ends before its end.
     """
     check_length(request, most)
     pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > most:
-            raise _too_large(most)
-        pieces.append(piece)
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > most:
+                raise _too_large(most)
+            pieces.append(piece)
+    except ClientDisconnect:  # nobody hears it, but it is no error of the server's
+        raise Problem(400, "the body ended in the middle", field="body") from None
     return b"".join(pieces)
 
 

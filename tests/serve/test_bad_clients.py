@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,67 @@ def test_nonsense_gets_an_answer(tmp_path: Path, request_: bytes, status: int) -
         assert await added(port, "honest")
 
     serve(tmp_path, work, Limits(request_documents=10))
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json"])
+def test_a_body_without_an_end_is_cut_off(tmp_path: Path, kind: str) -> None:
+    """It says no length, so only what came counts; of a million lines the whole ones of the beginning are taken."""
+
+    async def work(port: int, service: Service) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head(0, kind=kind).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked"))
+        sent, block = 0, (b" " * 4095 + b"\n") * 16
+        with suppress(ConnectionError):
+            while sent < 1 << 30:
+                writer.write(b"%x\r\n%b\r\n" % (len(block), block))
+                await writer.drain()
+                sent += len(block)
+        assert sent < 64 << 20  # what sockets hold, and a limit of 1 MiB
+        with suppress(ConnectionError):
+            assert b" 413 " in await reader.readline()
+        writer.close()
+        assert await added(port, "honest")
+
+    serve(tmp_path, work, Limits(body_bytes=1 << 20), max_document_bytes=1 << 19)
+
+
+def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
+    """In the middle of lines, of a document, of headers, of events."""
+    pieces = [
+        head(100_000) + line("a") * 3 + b'{"id": "b', head(1000, kind="application/json") + b'{"id": "b',
+        b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HT", b"",
+    ]  # fmt: skip
+
+    async def leave(port: int, piece: bytes) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(piece)
+        await writer.drain()
+        if b"events" in piece:
+            await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    async def left(service: Service) -> tuple[int, int, int, int]:
+        while service._taken or service.writer.waiting or service.ring.listeners:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # the ends of tasks
+        gc.collect()
+        files = len(list(Path("/proc/self/fd").iterdir()))
+        return len(asyncio.all_tasks()), files, len(gc.get_objects()), service.engine.seq
+
+    async def work(port: int, service: Service) -> None:
+        async def crowd(n: int) -> None:
+            for _ in range(n):
+                await asyncio.gather(*(leave(port, piece) for piece in pieces * 4))
+            assert await added(port, "honest")
+
+        await crowd(5)
+        tasks, files, objects, _ = await left(service)
+        await crowd(50)
+        tasks_after, files_after, objects_after, documents = await left(service)
+        assert tasks_after <= tasks and files_after <= files + 2
+        assert objects_after < objects + documents + 1000  # of a thousand clients; events are kept, so many at most
+
+    serve(tmp_path, work)
 
 
 def test_too_many_who_wait_are_sent_away(tmp_path: Path) -> None:
