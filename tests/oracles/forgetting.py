@@ -80,7 +80,6 @@ class Model:
         self.gone: list[tuple[int, int]] = []  # blocks and groups of those that went, and have no heir yet
         self.stored: list[Seen] = []  # oldest first
         self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
-        self.behind: dict[tuple[int, int], int] = {}  # of group and shard: from which number on heirs are looked for
         self.times: list[int] = []
         self.log = -1
 
@@ -177,16 +176,10 @@ class Model:
         return tuple((group, heir.id, heir.seq) for group in due if (heir := self._heir_of(group)) is not None)
 
     def _heir_of(self, group: int) -> Seen | None:
-        """Who takes the place of the one who stood for a group: the oldest of those that the shards name."""
+        """Who takes the place of the one who stood for a group: its oldest member."""
         members = [m for m in self.stored if m.verdict.group == group and m.verdict.kind != "unique"]
-        seen, named = [member for member in members if self._sees(member.log)], []
-        for shard in range(self.shards):
-            least = self.behind.get((group, shard), -1)
-            among = [member for member in seen if member.shard == shard and member.seq >= least]
-            named += [member for member in among if member.living][:1]
-        heir = min(named, key=lambda member: member.seq, default=None)
-        for member in named:
-            self.behind[group, member.shard] = member.seq + (member is heir)
+        living = [member for member in members if member.living and self._sees(member.log)]
+        heir = min(living, key=lambda member: member.seq, default=None)
         if heir is not None:
             heir.kept, heir.block = True, self.at
         return heir
@@ -209,7 +202,11 @@ class Model:
 
     def _similar(self, new: Seen, seen: Sequence[Seen]) -> list[tuple[Seen, float]]:
         """What is found in one shard."""
-        similar = [(other, value) for other in seen if (value := _jaccard(new, other)) >= self.threshold]
+        n, similar = len(new.words), list[tuple[Seen, float]]()
+        for other in seen:  # what is much longer or shorter is left out: it shares no more than the shorter one has
+            if min(n, len(other.words)) / max(n, len(other.words)) >= self.threshold:
+                if (value := _jaccard(new, other)) >= self.threshold:
+                    similar.append((other, value))
         if not self.unique:
             return similar
         kept = [pair for pair in similar if pair[0].kept]
@@ -234,4 +231,5 @@ def _before(time: int | None, known: int | None) -> bool:
 
 
 def _jaccard(one: Seen, other: Seen) -> float:
-    return len(one.words & other.words) / len(one.words | other.words)
+    shared = len(one.words & other.words)
+    return shared / (len(one.words) + len(other.words) - shared)
