@@ -204,9 +204,9 @@ class Model:
         """What is found in one shard."""
         n, similar = len(new.words), list[tuple[Seen, float]]()
         for other in seen:  # what is much longer or shorter is left out: it shares no more than the shorter one has
-            if min(n, len(other.words)) / max(n, len(other.words)) >= self.threshold:
-                if (value := _jaccard(new, other)) >= self.threshold:
-                    similar.append((other, value))
+            m = len(other.words)
+            if min(n, m) / max(n, m) >= self.threshold and (value := _jaccard(new, other)) >= self.threshold:
+                similar.append((other, value))
         if not self.unique:
             return similar
         kept = [pair for pair in similar if pair[0].kept]
