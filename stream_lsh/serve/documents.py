@@ -6,6 +6,7 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from stream_lsh.documents.fields import MAX_ID_BYTES, id_of
 from stream_lsh.embedded.lines import Lines
@@ -64,6 +65,14 @@ Durable = Annotated[
 ]
 Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description='the id; a number as 17, the text "17" with its quotes')]
 
+
+class _Any(PathConvertor):
+    """The rest of a path, whatever is in it: an id may have ends of lines, too."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("any", _Any())
 router = APIRouter(prefix="/v1", tags=["documents"])
 
 
@@ -150,7 +159,7 @@ def _id(line: bytes) -> str | int:
     raise Problem(422, f"{line[:60]!r} is no id as JSON: a text in quotes, or an integer", field="body")
 
 
-@router.delete("/documents/{id:path}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
+@router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
 async def delete_document(id: Id, service: Served, durable: Durable = True) -> Response:
     """Take a document out. One that is not there is no error."""
     service.admit()
@@ -161,7 +170,7 @@ async def delete_document(id: Id, service: Served, durable: Durable = True) -> R
     return Response(found.lines[0], media_type=JSON)
 
 
-@router.get("/documents/{id:path}", dependencies=[READ], responses=responses(404, 409, 422))
+@router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 422))
 async def get_document(
     id: Id, service: Served, text: Annotated[bool, Query(description="with its text")] = False
 ) -> Response:

@@ -113,8 +113,8 @@ def test_what_is_deleted_is_gone_and_its_heir_stands(served: Serving) -> None:
 
 
 def test_ids_in_a_path_are_numbers_or_texts(served: Serving) -> None:
-    served.add_all([{"id": id, "text": text(f"p{i}"), "ts": 1} for i, id in enumerate((17, "17", "a/b c?"))])
-    for path, id in (("17", 17), ("%2217%22", "17"), ("a%2Fb%20c%3F", "a/b c?")):
+    served.add_all([{"id": id, "text": text(f"p{i}"), "ts": 1} for i, id in enumerate((17, "17", "a/b c?", "a\nb"))])
+    for path, id in (("17", 17), ("%2217%22", "17"), ("a%2Fb%20c%3F", "a/b c?"), ("a%0Ab", "a\nb")):
         assert served.client.get(f"/v1/documents/{path}").json()["id"] == id
     problem(served.client.get("/v1/documents/" + "[" * 4000), 404)
     problem(served.client.get("/v1/documents/" + "é" * 4000), 422)
