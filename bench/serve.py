@@ -31,7 +31,7 @@ from bench import report
 from bench.corpora import corpus, unpack
 from bench.engine import COMMAND
 
-EXAMPLE = "python -m bench.serve --seconds 20 --minutes 2 --out results"
+EXAMPLE = "python -m bench.serve --seconds 20 --minutes 10 --options '--window 1m --time-field ts' --out results"
 HERE = Path(__file__).parent
 ONE_BY_ONE = {
     "system": "system", "rate": "documents/s", "p50": "median ms", "p99": "99 % ms", "slowest": "slowest ms",
@@ -158,12 +158,13 @@ def lines(process: Process, feed: Path, clients: int, folder: Path) -> dict[str,
 
 
 def endless(feed: Path) -> Iterator[bytes]:
-    """The documents of a feed, and then again and again under other ids."""
+    """The documents of a feed, and then again and again under other ids, with the time as they come."""
     for turn in count():
         with feed.open("rb") as file:
             for line in file:
                 document = orjson.loads(line)
-                yield orjson.dumps({**document, "id": f"{document['id']}-{turn}"}) + b"\n"
+                named = {**document, "id": f"{document['id']}-{turn}", "ts": round(1000 * time.time())}
+                yield orjson.dumps(named) + b"\n"
 
 
 def listened(process: Process, feed: Path, listeners: int, rate: int, seconds: int) -> dict[str, Any]:
