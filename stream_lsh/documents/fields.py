@@ -262,3 +262,15 @@ def _kind(value: object) -> str:
     if isinstance(value, Sequence):
         return "a list"
     return type(value).__name__
+
+
+def plain(id: bytes) -> bytes | None:
+    """An id, given as JSON text, as the key of a record: a string without quotes and escapes, an integer as it is."""
+    if id == b"null":
+        return None
+    if id[:1] != b'"':
+        return id
+    if b"\\" not in id:
+        return id[1:-1]
+    text: str = json.loads(id)
+    return text.encode("utf-8", "surrogatepass")

@@ -201,7 +201,7 @@ class Index:
             for shard in self.shards:
                 shard.begin(generation)
             rows = [shard.count for shard in self.shards]
-            found = self._step([Matching(shard, batch, groups=groups) for shard in self.shards], start, stop)
+            found = self._step([Matching(shard, batch) for shard in self.shards], start, stop, groups)
             named = None
             if block:
                 settled = self._settling.settle(found, start, stop, seqs, places)
@@ -246,12 +246,14 @@ class Index:
         for shard in self.shards:
             shard.enter(block)
 
-    def _step(self, steps: list[Matching], start: int, stop: int) -> list[Matches]:
+    def _step(
+        self, steps: list[Matching], start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS
+    ) -> list[Matches]:
         """What the shards find, side by side."""
         if self._pool is None:
-            steps[0].run(start, stop)
+            steps[0].run(start, stop, groups)
         else:
-            list(self._pool.map(lambda step: step.run(start, stop), steps))
+            list(self._pool.map(lambda step: step.run(start, stop, groups), steps))
         return [step.matches() for step in steps]
 
     def _names(

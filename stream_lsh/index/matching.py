@@ -32,35 +32,34 @@ class Matching:
     """A batch on its way through a shard.
 
     Args:
-        store: whether what is new becomes a row. known: whether ids are looked up. groups: those that are to be told
-        who may stand for them, as a block begins with the first document.
+        store: whether what is new becomes a row. known: whether ids are looked up.
     """
 
-    def __init__(
-        self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True,
-        groups: NDArray[np.int64] = NO_NUMBERS,
-    ) -> None:  # fmt: skip
+    def __init__(self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True) -> None:
         self._shard = shard
         self._batch = batch
         self._documents = batch.owned_by(shard.number) if known else batch.documents
         self._limits = shard.limits.replaced(store=store)
         self._results = Results.of(len(batch), max(256, len(batch)))
         self._guessed = 0  # what the documents before this one will ask for
-        self._groups, self._heirs = groups, np.empty((0, 4), np.int64)
+        self._heirs = np.empty((0, 4), np.int64)
         self._first = shard.count
-        self._stored = np.empty(2 * len(batch) + len(groups), np.int64)  # documents of the rows that come of it
+        self._stored = np.empty(2 * len(batch), np.int64)  # documents of the rows that come of it
 
-    def run(self, start: int, stop: int) -> None:
-        """Match the documents [start, stop), after those before them."""
+    def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
+        """Match the documents [start, stop), after those before them. groups: those that are to be told who may stand
+        for them, as a block begins with the first document."""
         compiling.wait()
         shard, results = self._shard, self._results
         shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store and (self._limits.update or (self._documents.what & DELETION).any()):
-            shard.make_room_for_the_dead(stop - start + len(self._groups))
+            shard.make_room_for_the_dead(stop - start + len(groups))
         self._documents.hits = passing(self._documents.keys, shard.table)
+        if len(groups):  # each of them may come to a row
+            self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
         self._at_hand(self._batch.shingles.known())
-        if len(self._groups):
-            self._inherit(start)
+        if len(groups):
+            self._inherit(start, groups)
         work = self._work()
         while start < stop:
             try:
@@ -80,12 +79,13 @@ class Matching:
             elif code == FULL:
                 results.enlarge()
 
-    def _inherit(self, start: int) -> None:
+    def _inherit(self, start: int, groups: NDArray[np.int64]) -> None:
         """Add a row for each who may stand for one of the groups."""
-        shard, groups, found = self._shard, self._groups.copy(), np.empty((len(self._groups), 2), np.int64)
+        shard, first, groups = self._shard, self._shard.count, groups.copy()
+        found = np.empty((len(groups), 2), np.int64)
         n = inherit(start, groups, found, self._work(int(AT_LEAST)))
-        shard.post_heirs(self._first)
-        self._heirs = np.column_stack((np.full(n, start), groups[:n], found[:n]))
+        shard.post_heirs(first)
+        self._heirs = np.concatenate((self._heirs, np.column_stack((np.full(n, start), groups[:n], found[:n]))))
 
     def known(self) -> NDArray[np.int64]:
         """The rows of this shard that have the documents' ids, -1 where there is none."""

@@ -108,11 +108,6 @@ class Settling:
         those that went, and of which the shards have not been told."""
         return {"block": self._block, "gone": self._gone}
 
-    @property
-    def first(self) -> int:
-        """The number of the first one that is known."""
-        return int(self._fates.seq[0]) if len(self._fates) else np.iinfo(np.int64).max
-
     def restore(self, fates: Fates, facts: Mapping[str, Any] | None = None) -> None:
         """Begin with those that are undecided, in any order, and with the `facts`."""
         self._fates = fates.at(np.argsort(fates.seq))
@@ -127,6 +122,11 @@ class Settling:
         groups = [group for at, group in self._gone if at < place]
         self._gone = [item for item in self._gone if item[0] >= place]
         return np.array(groups, np.int64)
+
+    def went(self) -> NDArray[np.int64]:
+        """Places and groups int64[g, 2] of those that went since it was asked last, for whoever tells the shards."""
+        gone, self._gone = self._gone, []
+        return np.array(gone, np.int64).reshape(-1, 2)
 
     def forget(self, place: int) -> None:
         """No shard takes those before this place for undecided any more."""

@@ -31,6 +31,9 @@ OWN_TOPICS = {
 MOST_CANDIDATES = 128
 """Where several shards keep, and the judge needs all matches of a frame in one record."""
 
+MOST_DECIDED = 32_768
+"""Where they do and ids are updated: a verdict may name as many heirs as a block has documents."""
+
 MAX_AHEAD = "10m"
 """With a window, how far ahead of its signing an event time may be, if nothing else is said."""
 
@@ -202,6 +205,11 @@ class KafkaSettings(Settings):
             )
         if self.candidates > MOST_CANDIDATES:
             raise ValueError(f"{where} candidates of at most {MOST_CANDIDATES} (it is {self.candidates})")
+        if self.updates and self.decided_after > MOST_DECIDED:
+            raise ValueError(
+                f"{where} decided_after of at most {MOST_DECIDED} with on_same_id = 'update' (it is "
+                f"{self.decided_after}): one verdict names the heirs of half as many documents"
+            )
         return self
 
     @field_validator("bootstrap_servers")
@@ -230,8 +238,6 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _possible_on_kafka(self) -> KafkaSettings:
-        if self.updates and self.late:
-            raise ValueError("on_same_id = 'update' on Kafka with against = 'unique' needs shards = 1 so far")
         if self.key_is_id is not None and not self.updates:
             raise ValueError(
                 "key_is_id is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"

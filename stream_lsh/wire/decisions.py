@@ -3,29 +3,35 @@
 The judge writes one for each frame; a sequenced frame with which a block begins carries, for each shard, those on what
 it has dropped of the block before the last.
 
-Sections ("D", version 2) of m new documents, d of which were dropped, little endian:
+Sections ("D", version 2) of m new documents, of which d have more to be said about them: they were dropped, or kept
+in the group of the version before them; little endian:
  0 offset, predecessor, documents, int64
- 1 seqs int64[m]; 2 places in the log int64[m]; 3 kinds uint8[m]
+ 1 seqs int64[m]; 2 places in the log int64[m]; 3 kinds uint8[m], plus 128 if it was kept in such a group
  4 similarities float64[d]; 5 groups int64[d]; 6 shards uint16[d]; 7 ends of the ids uint32[d]; 8 ids, as JSON text
+Then, if ids are updated:
+ 9 groups whose kept ones went: places in the log and groups, int64[g, 2]
+10 who may stand for groups: seqs, places in the log from which on they do, and groups, int64[h, 3]; 11 uint8[h]: 1 if
+   it is the heir
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
-from stream_lsh.index.layout import UNIQUE
+from stream_lsh.index.layout import NEAR, UNIQUE
 from stream_lsh.index.settling import Fates
 from stream_lsh.settings import Settings
-from stream_lsh.wire.envelope import column, join, pack, split, unpack
+from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # offset, predecessor, documents
+_STAYS = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +39,10 @@ class Decisions:
     """What became of new documents.
 
     offset, predecessor: of the frame, as in `Sequenced`; -1 where they are of several. documents: how many of the log
-    have their verdict with them. fates: of the documents. shards uint16[d], names: of the d that were dropped, whose
-    rows they are, and the ids of what they were dropped for.
+    have their verdict with them. fates: of the documents. shards uint16[d], names: of those that there is more to be
+    said of, whose rows they are, and the ids of what they were dropped for (b"" of one that was kept).
+    gone int64[g, 2]: places in the log, and groups, of kept ones that went. heirs: of those who may stand for groups,
+    by shard; `place` is that from which on they do, `kind` whether (UNIQUE) or not.
     """
 
     offset: int
@@ -43,22 +51,34 @@ class Decisions:
     fates: Fates
     shards: NDArray[np.uint16]
     names: list[bytes]
+    gone: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    heirs: Fates = field(default_factory=lambda: Fates.of(0))
 
     @property
-    def dropped(self) -> NDArray[np.int64]:
-        """The places in `fates` of those that were dropped."""
-        return np.flatnonzero(self.fates.kind != UNIQUE)
+    def told(self) -> NDArray[np.int64]:
+        """The places in `fates` of those that were dropped, or kept in the group of the version before them."""
+        return np.flatnonzero((self.fates.kind != UNIQUE) | (self.fates.group != self.fates.seq))
 
     def encode(self, settings: Settings) -> bytes:
-        fates, dropped = self.fates, self.dropped
+        fates, told = self.fates, self.told
+        kinds = fates.kind.astype(np.uint8)
+        kinds[told] |= np.where(kinds[told] == UNIQUE, np.uint8(_STAYS), np.uint8(0))
         return pack(
             b"D", VERSION, settings.fingerprint,
             [
-                _HEAD.pack(self.offset, self.predecessor, self.documents), fates.seq, fates.place,
-                fates.kind.astype(np.uint8), fates.similarity[dropped], fates.group[dropped], self.shards,
-                *join(self.names),
+                _HEAD.pack(self.offset, self.predecessor, self.documents), fates.seq, fates.place, kinds,
+                fates.similarity[told], fates.group[told], self.shards, *join(self.names),
+                *(self._changes() if settings.updates else ()),
             ],
         )  # fmt: skip
+
+    def _changes(self) -> list[Section]:
+        heirs = self.heirs
+        return [
+            self.gone,
+            np.column_stack((heirs.seq, heirs.place, heirs.group)),
+            (heirs.kind == UNIQUE).astype(np.uint8),
+        ]
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Decisions:
@@ -68,32 +88,45 @@ class Decisions:
             FormatError: naming what is wrong, and the remedy.
         """
         s = unpack(b"D", VERSION, settings.fingerprint, data)
-        if len(s) != 9 or len(s[0]) != _HEAD.size:
+        if len(s) != 9 + 3 * settings.updates or len(s[0]) != _HEAD.size:
             raise FormatError(f"decisions are damaged: they have {len(s)} parts")
         offset, predecessor, documents = _HEAD.unpack(s[0])
         seq = column(s[1], np.int64)
         kind = column(s[3], np.uint8, len(seq)).astype(np.int64)
-        dropped = np.flatnonzero(kind != UNIQUE)
+        told = np.flatnonzero(kind != UNIQUE)
+        kind &= ~np.int64(_STAYS)
         similarity, group = np.zeros(len(seq)), seq.copy()
-        similarity[dropped] = column(s[4], np.float64, len(dropped))
-        group[dropped] = column(s[5], np.int64, len(dropped))
+        similarity[told] = column(s[4], np.float64, len(told))
+        group[told] = column(s[5], np.int64, len(told))
         fates = Fates(seq, column(s[2], np.int64, len(seq)), kind, similarity, group)
         names = split(s[7], s[8])
-        if len(names) != len(dropped):
-            raise FormatError("decisions are damaged: they have not as many ids as documents that were dropped")
-        return cls(offset, predecessor, documents, fates, column(s[6], np.uint16, len(dropped)), names)
+        if len(names) != len(told):
+            raise FormatError("decisions are damaged: their ids do not fit their documents")
+        found = cls(offset, predecessor, documents, fates, column(s[6], np.uint16, len(told)), names)
+        if not settings.updates:
+            return found
+        heirs, stands = column(s[10], np.int64, width=3), column(s[11], np.uint8, len(s[10]) // 24)
+        seq, place, group = (np.ascontiguousarray(numbers) for numbers in heirs.T)
+        may = Fates(seq, place, np.where(stands > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
+        return replace(found, gone=column(s[9], np.int64, width=2), heirs=may)
 
 
-def dropped_of(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:
-    """What a shard has dropped of the documents at the places [first, last) of the log."""
-    parts, shards, names = [], [], []
+def told_of(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:
+    """What a shard is told of the documents at the places [first, last) of the log: which of its own it has dropped,
+    the groups whose kept ones went with them, and the heirs that stand for groups from such a place on."""
+    parts, shards, names, gone, heirs = [], [], [], [], []
     for decided in decisions:
-        at = decided.dropped
+        at = decided.told
         places = decided.fates.place[at]
         mine = np.flatnonzero((decided.shards == shard) & (first <= places) & (places < last))
         parts.append(decided.fates.at(at[mine]))
         shards.append(decided.shards[mine])
         names += [decided.names[i] for i in mine.tolist()]
+        there = decided.gone[:, 0]
+        gone.append(decided.gone[(first <= there) & (there < last)])
+        there, stands = decided.heirs.place, decided.heirs.kind == UNIQUE
+        heirs.append(decided.heirs.at(np.flatnonzero(stands & (first <= there) & (there < last))))
     return Decisions(
-        -1, -1, last, Fates.joined([Fates.of(0), *parts]), np.concatenate([np.empty(0, np.uint16), *shards]), names
-    )
+        -1, -1, last, Fates.joined([Fates.of(0), *parts]), np.concatenate([np.empty(0, np.uint16), *shards]), names,
+        np.concatenate([np.empty((0, 2), np.int64), *gone]), Fates.joined([Fates.of(0), *heirs]),
+    )  # fmt: skip

@@ -12,6 +12,8 @@ Sections ("M", version 2) of the n documents of a frame that count, little endia
 14 its number int64[n], -1 for nothing
 15 versions that went: places among the n uint16[w]; 16 int64[w, 4], of each number, whether it was kept, its group, and
    the number of its heir, -1 for none; 17 the heir by name int32[w], -1 for none
+Then, if several shards keep and ids are updated, heirs that stand for groups from a document on: 18 its place among the
+n uint16[h]; 19 int64[h, 3], of each its group, name and number
 """
 
 from __future__ import annotations
@@ -79,6 +81,12 @@ class Memberships:
         gone = rows[went]
         heirs = [found.setdefault(name, len(found)) if (name := j.heir(i)) else -1 for i in gone.tolist()]
         facts = np.stack((j.replaces[gone], j.stood[gone], j.left[gone], j.heir_seqs[gone]), axis=1)
+        later = j.later.copy()
+        later[:, 0] = np.searchsorted(rows, later[:, 0])
+        later[:, 3] = [found.setdefault(j.names.id_of(*who), len(found)) for who in j.later[:, 2:4].tolist()]
+        standing: Sequence[Section] = ()
+        if settings.late and settings.updates:
+            standing = later[:, 0].astype(np.uint16), np.ascontiguousarray(later[:, [1, 3, 4]])
         times = np.where((kinds == Kind.REJECTED) & ~j.reused[rows], NO_TIME, source.times[rows])
         sources: Sequence[Section] = b"", b""
         if source.sources:
@@ -89,7 +97,7 @@ class Memberships:
                 _HEAD.pack(offset, predecessor), rows.astype(np.uint16), kinds, j.groups[rows], j.similarities[rows],
                 of, *join(list(found)), times, b"" if log is None else log[rows],
                 *join([source.ids[i] for i in rows.tolist()]), *sources, j.of_seqs[rows],
-                went.astype(np.uint16), facts.astype(np.int64), np.array(heirs, np.int32),
+                went.astype(np.uint16), facts.astype(np.int64), np.array(heirs, np.int32), *standing,
             ],
         )  # fmt: skip
 
@@ -101,7 +109,8 @@ class Memberships:
             FormatError: naming what is wrong, and the remedy.
         """
         s = unpack(b"M", VERSION, settings.fingerprint, data)
-        if len(s) != _SECTIONS or len(s[0]) != _HEAD.size:
+        several = settings.late and settings.updates
+        if len(s) != _SECTIONS + 2 * several or len(s[0]) != _HEAD.size:
             raise _damaged()
         offset, predecessor = _HEAD.unpack(s[0])
         rows = column(s[1], np.uint16).astype(np.int64)
@@ -114,7 +123,13 @@ class Memberships:
         most = max(of.max(initial=-1), heirs.max(initial=-1))
         if len(ids) != n or len(sources) not in (0, n) or len(log) != (0 if settings.window is None else n):
             raise _damaged()
-        if most >= len(names) or went.max(initial=-1) >= n:
+        later = np.empty((0, 5), np.int64)
+        if several:
+            standing = column(s[18], np.uint16).astype(np.int64)
+            groups, who, seqs = column(s[19], np.int64, len(standing), 3).T
+            later = np.column_stack((standing, groups, np.zeros_like(who), who, seqs))
+            most = max(most, who.max(initial=-1))
+        if most >= len(names) or max(went.max(initial=-1), later[:, 0].max(initial=-1)) >= n:
             raise _damaged()
         nothing, zeros = np.empty(0, np.int64), np.zeros(n, np.int64)
         columns = np.full((n, 5), -1)
@@ -128,7 +143,7 @@ class Memberships:
             starts=np.zeros(n + 1, np.int64), matched_shards=nothing, matched_rows=nothing, matched_seqs=nothing,
             matched_similarities=np.empty(0), truncated=zeros, incomplete=zeros, replaces=replaces, stood=stood > 0,
             left=left,
-            heirs=np.stack((np.minimum(heir, 0), heir), axis=1), heir_seqs=heir_seqs, names=_Names(names),
+            heirs=np.stack((np.minimum(heir, 0), heir), axis=1), heir_seqs=heir_seqs, names=_Names(names), later=later,
         )  # fmt: skip
         times = column(s[8], np.int64, n).copy()  # numba compiles everything again for read-only arrays
         return cls(offset, predecessor, judgement, times, log, sources)

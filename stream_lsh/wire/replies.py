@@ -15,9 +15,11 @@ name is its number among them.
 18 matches that are not listed: places uint16; 19 how many int64; 20 what was not compared: places uint16; 21 int64
 22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64
 Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, and groups; uint8 1 if it was kept, and 2
-if the new version is like it; heirs:
-places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets. Then the columns of the frame's documents,
-as there, and with a window their log times int64[n]; missing unless it is this shard's turn to send them.
+if the new version is like it; heirs: places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets.
+Then, if ids are updated and several shards keep, who may stand for groups: places uint16 of the document with which the
+block begins; names uint32; int64[h, 4] groups, seqs, source partitions and offsets.
+Then the columns of the frame's documents, as there, and with a window their log times int64[n]; missing unless it is
+this shard's turn to send them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from stream_lsh.wire.source import Source
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # shard, offset, predecessor
-_COLUMNS, _MORE = 23, 6
+_COLUMNS, _MORE, _HEIRS = 23, 6, 3
 
 Sparse = tuple[NDArray[np.uint16], NDArray[Any]]
 """Places in the frame, ascending, and a value for each."""
@@ -52,10 +54,10 @@ class Reply:
 
     offset, predecessor: of the frame, as in `Sequenced`. matches: `row` and `of` are numbers of `names`, and so is
     `known`, of a redelivered document that of its first match; `row_of` says nothing. Where several shards keep,
-    `of_seq` is of such a document its own number. In `went`, too, a name's number stands for the heir's row. source,
-    accepted: the frame's documents, from the shard whose turn it is (`carries`), else None. heirs: source partition and
-    offset of those heirs, by document. log: log times int64[n] of the frame's documents, where these are, if there is a
-    window.
+    `of_seq` is of such a document its own number. In `went` and `heirs`, too, a name's number stands for the heir's
+    row. source, accepted: the frame's documents, from the shard whose turn it is (`carries`), else None. heirs: source
+    partition and offset of those heirs, by their numbers. log: log times int64[n] of the frame's documents, where these
+    are, if there is a window.
     """
 
     shard: int
@@ -86,7 +88,8 @@ class Reply:
                 *_sparse(of, m.of.astype(np.uint32)), m.of_seq[of],
                 *_sparse(m.of_similarity != 0, m.of_similarity), groups,
                 *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *again,
-                *(self._went() if settings.updates else ()), *source,
+                *(self._went() if settings.updates else ()),
+                *(self._heirs() if settings.updates and settings.late else ()), *source,
             ],
         )  # fmt: skip
 
@@ -94,12 +97,25 @@ class Reply:
         """What went, and the heirs."""
         seqs, stood, names, heir_seqs, groups, like = self.matches.went.T
         gone, heirs = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
-        places = np.array([self.heirs[i] for i in heirs.tolist()], np.int64).reshape(-1, 2)
         return [
             gone.astype(np.uint16), np.column_stack((seqs[gone], groups[gone])),
             ((stood > 0) + 2 * (like > 0))[gone].astype(np.uint8),
-            heirs.astype(np.uint16), names[heirs].astype(np.uint32), np.column_stack((heir_seqs[heirs], places)),
+            heirs.astype(np.uint16), names[heirs].astype(np.uint32),
+            np.column_stack((heir_seqs[heirs], self._places(heir_seqs[heirs]))),
         ]  # fmt: skip
+
+    def _heirs(self) -> list[Section]:
+        """Who may stand for groups."""
+        documents, groups, names, seqs = self.matches.heirs.T
+        return [
+            documents.astype(np.uint16),
+            names.astype(np.uint32),
+            np.column_stack((groups, seqs, self._places(seqs))),
+        ]
+
+    def _places(self, heirs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Source partitions and offsets int64[h, 2] of heirs."""
+        return np.array([self.heirs[seq] for seq in heirs.tolist()], np.int64).reshape(-1, 2)
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Reply:
@@ -109,7 +125,8 @@ class Reply:
             FormatError: naming what is wrong, and the remedy.
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
-        columns = _COLUMNS + settings.late + _MORE * settings.updates
+        went_at = _COLUMNS + settings.late
+        columns = went_at + (_MORE + _HEIRS * settings.late) * settings.updates
         behind = columns + Source.count(settings)  # the documents' columns
         if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")
@@ -122,9 +139,11 @@ class Reply:
         of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
         if settings.late:
             of_seq[_places(s[10], n)] = column(s[_COLUMNS], np.int64, len(s[10]) // 2)
-        went, heirs = np.full((n, WENT), -1), dict[int, tuple[int, int]]()
+        went, standing, heirs = np.full((n, WENT), -1), np.empty((0, 4), np.int64), dict[int, tuple[int, int]]()
         if settings.updates:
-            heirs = _read_went(s[columns - _MORE : columns], went, names)
+            heirs = _read_went(s[went_at : went_at + _MORE], went, names)
+        if settings.updates and settings.late:
+            standing = _read_heirs(s[went_at + _MORE : columns], n, names, heirs)
         matches = Matches(
             document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
             similarity=column(s[6], np.float64, m), same_text=column(s[7], np.uint8, m).astype(np.bool_),
@@ -134,7 +153,7 @@ class Reply:
             of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
             group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
             more=_dense(s[18], s[19], n, np.int64, 0), incomplete=_dense(s[20], s[21], n, np.int64, 0),
-            went=went,
+            went=went, heirs=standing,
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
         source = Source.of(s[columns:behind]) if len(s) > columns else None
@@ -147,14 +166,26 @@ class Reply:
 def _read_went(
     sections: Sequence[memoryview], went: NDArray[np.int64], names: Sequence[bytes]
 ) -> dict[int, tuple[int, int]]:
-    """Have in `went` what `Reply._went` gave; the heirs' places."""
+    """Have in `went` what `Reply._went` gave; the heirs' places, by their numbers."""
     gone, heirs = _places(sections[0], len(went)), _places(sections[3], len(went))
     went[gone, 0], went[gone, 4] = column(sections[1], np.int64, len(gone), 2).T
     said = column(sections[2], np.uint8, len(gone)).astype(np.int64)
     went[gone, 1], went[gone, 5] = said & 1, said >> 1
     where = column(sections[5], np.int64, len(heirs), 3)
     went[heirs, 2], went[heirs, 3] = _named(column(sections[4], np.uint32, len(heirs)), names), where[:, 0]
-    return dict(zip(heirs.tolist(), map(tuple, where[:, 1:].tolist()), strict=True))
+    return dict(zip(where[:, 0].tolist(), map(tuple, where[:, 1:].tolist()), strict=True))
+
+
+def _read_heirs(
+    sections: Sequence[memoryview], n: int, names: Sequence[bytes], heirs: dict[int, tuple[int, int]]
+) -> NDArray[np.int64]:
+    """What `Reply._heirs` gave, as in `Matches.heirs`; their places are added to `heirs`."""
+    documents = _places(sections[0], n)
+    facts = column(sections[2], np.int64, len(documents), 4)
+    heirs.update(zip(facts[:, 1].tolist(), map(tuple, facts[:, 2:].tolist()), strict=True))
+    return np.column_stack(
+        (documents, facts[:, 0], _named(column(sections[1], np.uint32, len(documents)), names), facts[:, 1])
+    )
 
 
 def source_of(replies: Sequence[Reply]) -> tuple[Source, NDArray[np.bool_] | None]:
@@ -191,17 +222,17 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
     def number(name: bytes) -> int:
         return found.setdefault(name, len(found))
 
-    of, known, went = matches.of.copy(), matches.known.copy(), matches.went.copy()
+    of, known, went, later = (column.copy() for column in (matches.of, matches.known, matches.went, matches.heirs))
     heirs = went[:, 2]
-    rows = np.concatenate((matches.row, of[of >= 0], heirs[heirs >= 0]))
+    rows = np.concatenate((matches.row, of[of >= 0], heirs[heirs >= 0], later[:, 2]))
     distinct, places = np.unique(rows, return_inverse=True)
     numbers = np.array([number(ids.read(row)) for row in distinct.tolist()], np.int64)[places.reshape(-1)]
-    mine, numbers, others = np.split(numbers, [len(matches.row), len(rows) - int((heirs >= 0).sum())])
-    of[of >= 0], heirs[heirs >= 0] = numbers, others
+    counts = len(matches.row), (of >= 0).sum(), (heirs >= 0).sum()
+    mine, of[of >= 0], heirs[heirs >= 0], later[:, 2] = np.split(numbers, np.cumsum(counts))
     for i in np.flatnonzero(known >= 0).tolist():
         again = matches.status[i] == REDELIVERED and matches.of[i] != WENT_SINCE
         known[i] = number(ids.named(int(known[i]))[1] if again else b"")
-    return replace(matches, row=mine, of=of, known=known, went=went), list(found)
+    return replace(matches, row=mine, of=of, known=known, went=went, heirs=later), list(found)
 
 
 def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:

@@ -61,7 +61,7 @@ class Outputs:
 class Expected:
     """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
     when it was signed, its time where that is its own, and the headers that say with it that a kept one
-    went; events of groups and alerts, if there are groups."""
+    went, and which heirs stand from it on; events of groups and alerts, if there are groups."""
 
     verdicts: list[bytes] = field(default_factory=list)
     pairs: list[bytes] = field(default_factory=list)
@@ -70,6 +70,7 @@ class Expected:
     signed_at: dict[Source, int] = field(default_factory=dict)
     times: dict[Source, int | None] = field(default_factory=dict)
     gone: dict[Source, list[tuple[str, bytes]]] = field(default_factory=dict)
+    heirs: dict[Source, list[list[tuple[str, bytes]]]] = field(default_factory=dict)
     groups: list[bytes] = field(default_factory=list)
     alerts: list[bytes] = field(default_factory=list)
 
@@ -142,6 +143,8 @@ def answers(
                 if settings.time_field is not None:
                     time = int(columns.times[i])
                     expected.times[source] = None if time == NO_TIME else time
+                if later := json_of(line).get("heirs"):
+                    expected.heirs[source] = [_heir(heir, places, topic) for heir in later]
                 if judgement.stood[i] and (expected.kinds[source] != "unique" or "heir" in json_of(line)):
                     expected.gone[source] = _gone(json_of(line), places, topic)
     finally:
@@ -167,13 +170,17 @@ class _Stamped(Index):
 
 def _gone(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
     """The headers of a tombstone."""
-    headers = {"id": json.dumps(verdict["id"], ensure_ascii=False)}
-    if "heir" in verdict:
-        partition, offset = places[verdict["heir"]["seq"]]
-        headers |= {
-            "heir": json.dumps(verdict["heir"]["id"], ensure_ascii=False), "heir-topic": topic,
-            "heir-partition": str(partition), "heir-offset": str(offset),
-        }  # fmt: skip
+    headers = [("id", json.dumps(verdict["id"], ensure_ascii=False).encode())]
+    return headers + _heir(verdict["heir"], places, topic) if "heir" in verdict else headers
+
+
+def _heir(heir: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
+    """Those of them that name an heir."""
+    partition, offset = places[heir["seq"]]
+    headers = {
+        "heir": json.dumps(heir["id"], ensure_ascii=False), "heir-topic": topic, "heir-partition": str(partition),
+        "heir-offset": str(offset),
+    }  # fmt: skip
     return [(name, value.encode()) for name, value in headers.items()]
 
 
@@ -235,7 +242,7 @@ def places_of(verdicts: Iterable[bytes]) -> dict[int, int]:
 def renumbered(line: bytes, places: Mapping[int, int]) -> bytes:
     """A verdict or pair with places instead of numbers, which have gaps on Kafka."""
     found = json_of(line)
-    for part in (found, found.get("heir", {}), *found.get("matches", ())):
+    for part in (found, found.get("heir", {}), *found.get("heirs", ()), *found.get("matches", ())):
         for name in ("seq", "older_seq", "newer_seq", "group", "replaces"):
             if part.get(name) is not None:
                 part[name] = places[part[name]]
@@ -285,6 +292,11 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
         assert {name: str(part) for name, part in verdict.get("heir_source", {}).items()} == (
             place if "heir" in gone else {}
         )
+        places = [{name: str(part) for name, part in heir.items()} for heir in verdict.get("heir_sources", ())]
+        assert places == [
+            {name: dict(headers)[f"heir-{name}"].decode() for name in ("topic", "partition", "offset")}
+            for headers in expected.heirs.get(source, ())
+        ]
         kept = [header for header in documents[source].headers if header[0] == "traceparent"]
         assert [header for header in record.headers if header[0] == "traceparent"] == kept
         why = expected.reasons.get(source)
@@ -324,6 +336,7 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
             row
             for record in documents
             for row in (
+                *(_heir_tombstone(record, headers) for headers in expected.heirs.get(record.source, ())),
                 *([_tombstone(record, expected.gone[record.source])] if record.source in expected.gone else ()),
                 *([record.original] if expected.kinds[record.source] == "unique" else ()),
             )
@@ -345,6 +358,10 @@ def _tombstone(record: Record, gone: Sequence[tuple[str, bytes]]) -> tuple[objec
     key = _key(json_of(dict(gone)["id"])) if record.key is None else record.key
     brought = (header for header in record.headers if not header[0].startswith(("heir", "id")))
     return key, None, (*brought, *gone), record.timestamp
+
+
+def _heir_tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
+    return _key(json_of(dict(headers)["heir"])), None, tuple(headers), record.timestamp
 
 
 def _letter(record: Record, why: Rejection, topic: str) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import plain
 import pytest
 from chaos import SHARDS, documents, run
 from feeding import POSTS, Feed, Record, lines, records_of
@@ -39,7 +40,8 @@ pytestmark = pytest.mark.long
         (2, "unique", ()),
         pytest.param(1, "unique", (), marks=only_long),
         pytest.param(1, "unique", ("updates",), marks=only_long),
-        (1, "unique", ("updates", "window", "groups")),
+        pytest.param(1, "unique", ("updates", "window", "groups"), marks=only_long),
+        (2, "unique", ("updates", "window", "groups")),
         (SHARDS, "unique", ("window", "groups")),
         (SHARDS, "any", ("updates", "window")),
     ],
@@ -92,6 +94,31 @@ def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Pa
         pipeline.finish()
         pipeline.check()
         assert ahead // 2 <= worst <= ahead, f"{worst} documents ahead of the slowest shard"
+
+
+def test_a_match_worker_is_killed_where_heirs_are_found_late(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Its shards go to the other one, which has them from their changelogs, and back; all is as the models say."""
+    feed = plain.history(2400, 3, 7)
+    with Pipeline(
+        broker.bootstrap, prefix, tmp_path, partitions=3, shards=3, decided_after=200, frame_documents=50,
+        on_same_id="update", deleted_field="deleted", key_is_id="string", generation_documents=250,
+        memory_documents=300, session_timeout_ms=6000, **{**plain.SURE, "time_field": "ts"},
+    ) as pipeline:  # fmt: skip
+        pipeline.worker(("sign", "sequence", "judge", "forward"))
+        matchers = [pipeline.worker(("match",)), pipeline.worker(("match",))]
+        for number in range(4):
+            part = feed[number * 600 : (number + 1) * 600]
+            pipeline.produce(part[:300])
+            pipeline.wait_for(number * 600 + 100)
+            matchers[number % 2].kill()
+            pipeline.produce(part[300:])
+            pipeline.wait_for(number * 600 + 450)
+            matchers[number % 2].start()
+        pipeline.finish()
+        found = pipeline.check()
+        plain.check(pipeline.settings, pipeline.recorded(), found)
+    heirs = sum(len(orjson.loads(record.value or b"").get("heirs", ())) for record in found.verdicts)
+    assert heirs > 5 and len(found.documents) == len(feed)
 
 
 def documents_ahead(pipeline: Pipeline) -> int:

@@ -106,6 +106,7 @@ def test_what_a_window_goes_with() -> None:
     assert KafkaSettings(window="7d", max_ahead="1d").max_ahead == "1d"
     assert KafkaSettings().max_ahead is None and "window" not in KafkaSettings().answers
     KafkaSettings(window="7d", on_same_id="update", groups=True)
+    KafkaSettings(window="7d", on_same_id="update", groups=True, shards=2)
 
 
 def test_what_several_shards_that_keep_need() -> None:
@@ -116,6 +117,9 @@ def test_what_several_shards_that_keep_need() -> None:
     for given in ({"against": "any"}, {"shards": 1}, {"frame_documents": 500}):
         KafkaSettings(**{"shards": 2, "decided_after": 1000, **given})
     KafkaSettings(against="any", shards=2, candidates=129)
+    changing = {"shards": 2, "on_same_id": "update"}
+    assert "decided_after of at most 32768" in refused(**changing, decided_after=40_000)
+    KafkaSettings(**changing, groups=True)
 
 
 @pytest.mark.parametrize("name", ["time_field", "set_field", "match_within"])

@@ -29,6 +29,7 @@ ANY: dict[str, Any] = {"against": "any"}
 CUT = {"generation_documents": 300}
 UPDATES: dict[str, Any] = {"on_same_id": "update", "deleted_field": "deleted"}
 KEPT: dict[str, Any] = {"against": "unique", "decided_after": 1000, "frame_documents": 200}
+SOON: dict[str, Any] = {"decided_after": 200, "frame_documents": 70}
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,8 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("dense", "groups", {**KEPT, "shards": 2}, "exactly_once"),
         ("langs", "one", {**KEPT, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
         ("changing", "one", {**UPDATES, **CUT}, "exactly_once"),
+        ("changing", "groups", {**UPDATES, **KEPT, "shards": 2, **CUT}, "exactly_once"),
+        ("changing", "one", {**UPDATES, **KEPT, **SOON, "shards": 3}, "at_least_once"),
     ],
 )
 def test_one_source_partition_is_as_embedded(
@@ -137,7 +140,13 @@ def test_many_source_partitions_are_as_their_recorded_order(
 
 
 @pytest.mark.parametrize(
-    ("delivery", "given"), [("exactly_once", {}), ("at_least_once", {}), ("exactly_once", {**ANY, "shards": 3})]
+    ("delivery", "given"),
+    [
+        ("exactly_once", {}),
+        ("at_least_once", {}),
+        ("exactly_once", {**ANY, "shards": 3}),
+        pytest.param("exactly_once", {**KEPT, **SOON, "shards": 3}, id="several"),
+    ],
 )
 def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
     broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]], delivery: str, given: dict[str, Any]
@@ -151,6 +160,8 @@ def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
     kinds = Counter(verdict["kind"] for verdict in verdicts)
     assert min(kinds[kind] for kind in ("unique", "near_duplicate", "exact_duplicate", "deleted")) > 10, kinds
     assert kinds["outdated"] == 0  # without a time_field
+    later = sum(len(verdict.get("heirs", ())) for verdict in verdicts)
     assert (sum("heir" in verdict for verdict in verdicts) > 3) == (not given)  # under `any` there are none
+    assert (later > 3) == ("decided_after" in given)
     tombstones = [record for record in found.unique if record.value is None]
-    assert len(tombstones) == sum("gone" in verdict for verdict in verdicts) > 20
+    assert len(tombstones) == sum("gone" in verdict for verdict in verdicts) + later > 20

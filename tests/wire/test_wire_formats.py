@@ -19,9 +19,11 @@ from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.layout import DELETION, NO_GROUP, OWNED, SEQ, TIME, VALID, WENT
 from stream_lsh.index.matches import Matches
+from stream_lsh.index.settling import Fates
 from stream_lsh.index.store import IDS, ROWS, rows_key
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import Change
+from stream_lsh.wire.decisions import Decisions, told_of
 from stream_lsh.wire.envelope import pack, unpack
 from stream_lsh.wire.frames import Frame, Places
 from stream_lsh.wire.replies import Reply, head
@@ -269,7 +271,50 @@ def changed_frame() -> Frame:
 def changed_reply() -> Reply:
     went = np.array([[-1] * WENT, [70, 0, -1, -1, 60, 0], [71, 1, 1, 90, 71, 0], [72, 1, -1, -1, 72, 1]])
     matches = matches_of(4, status=np.array([0, 4, 0, 5]), went=went)
-    return Reply(0, 9, 8, matches, [b'"a"', b'"heir"'], source(), None, {2: (3, 1 << 40)})
+    return Reply(0, 9, 8, matches, [b'"a"', b'"heir"'], source(), None, {90: (3, 1 << 40)})
+
+
+SEVERAL = Settings(on_same_id="update", shards=2)
+
+
+def heirs_reply() -> Reply:
+    """With the second document a block begins, from which on two may stand for groups."""
+    found = changed_reply()
+    went = found.matches.went.copy()
+    went[:, 2:4] = -1
+    heirs = np.array([[1, 60, 1, 65], [1, 1 << 50, 0, 7]])
+    matches = replace(found.matches, went=went, heirs=heirs)
+    return replace(found, matches=matches, heirs={65: (0, 4), 7: (2, 1 << 40)})
+
+
+def decisions() -> Decisions:
+    """One of three was kept in the group of the version before it; of two who may stand for groups one does."""
+    fates = Fates(
+        np.array([5, 9, 4096]), np.array([2, 3, 7]), np.array([0, 1, 0]), np.array([0.0, 0.875, 0.0]),
+        np.array([5, 5, 1]),
+    )  # fmt: skip
+    heirs = Fates(np.array([4, 1]), np.array([6, 6]), np.array([0, 1]), np.zeros(2), np.array([3, 3]))
+    gone = np.array([[2, 5], [3, 1]])
+    return Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b""], gone, heirs)
+
+
+def test_what_several_shards_say_of_heirs_comes_back() -> None:
+    before = heirs_reply()
+    after = Reply.decode(before.encode(SEVERAL), SEVERAL)
+    assert np.array_equal(after.matches.heirs, before.matches.heirs) and after.heirs == before.heirs
+    assert np.array_equal(after.matches.went, before.matches.went) and after.source is not None
+    said = decisions()
+    found = Decisions.decode(said.encode(SEVERAL), SEVERAL)
+    assert (found.names, found.gone.tolist(), found.told.tolist()) == (said.names, said.gone.tolist(), [1, 2])
+    for name in ("seq", "place", "kind", "similarity", "group"):
+        assert getattr(found.fates, name).tolist() == getattr(said.fates, name).tolist()
+        assert getattr(found.heirs, name).tolist() == getattr(said.heirs, name).tolist()
+    mine = told_of([found], 0, 3, 8)
+    assert (mine.fates.seq.tolist(), mine.names, mine.gone.tolist(), mine.heirs.seq.tolist()) == (
+        [4096], [b""], [[3, 1]], [4]
+    )  # fmt: skip
+    assert told_of([found], 1, 0, 3).gone.tolist() == [[2, 5]]
+    assert not len(told_of([found], 1, 0, 3).heirs)
 
 
 def test_what_goes_comes_back() -> None:
@@ -393,6 +438,8 @@ def test_damage_is_refused_and_never_anything_else(case: int) -> None:
 def test_damage_of_what_goes() -> None:
     damaged_in_all_ways(changed_frame().encode(CHANGING), lambda data: Frame.decode(data, CHANGING))
     damaged_in_all_ways(changed_reply().encode(CHANGING), lambda data: Reply.decode(data, CHANGING))
+    damaged_in_all_ways(heirs_reply().encode(SEVERAL), lambda data: Reply.decode(data, SEVERAL))
+    damaged_in_all_ways(decisions().encode(SEVERAL), lambda data: Decisions.decode(data, SEVERAL))
 
 
 def damaged_in_all_ways(data: bytes, decode: Callable[[bytes], object]) -> None:

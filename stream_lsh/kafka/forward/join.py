@@ -25,7 +25,8 @@ Header = tuple[str, bytes]
 
 class Verdict(NamedTuple):
     """at, time, key: its own offset, timestamp (ms) and key. document: offset of that. reason, detail: of a rejected
-    one. gone: of one with which a kept document went the headers that say so."""
+    one. gone: of one with which a kept document went the headers that say so. heirs: of one from which on others stand
+    in the places of kept ones that went before, their keys, and the headers that say so."""
 
     at: int
     document: int
@@ -35,10 +36,11 @@ class Verdict(NamedTuple):
     time: int = 0
     key: bytes | None = None
     gone: Sequence[Header] = ()
+    heirs: Sequence[tuple[bytes | None, Sequence[Header]]] = ()
 
 
 class Joined(NamedTuple, Generic[D]):
-    """A document and the verdict on it. None: it is not there any more, but a kept one went with it."""
+    """A document and the verdict on it. None: it is not there any more, but tombstones come of its verdict."""
 
     document: D | None
     verdict: Verdict
@@ -131,7 +133,7 @@ class Join(Generic[D]):
                         self.lost += 1
                     else:
                         self.compacted += 1
-                    if verdict.gone:
+                    if verdict.gone or verdict.heirs:
                         found.append(Joined(None, verdict))
                     self._settle(verdict)
                 elif not documents:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition
 
-from stream_lsh.documents.fields import Refused, id_text
+from stream_lsh.documents.fields import Refused, id_text, plain
 from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
@@ -36,8 +36,9 @@ DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("ve
 LETTER = "reason", "detail", "topic", "partition", "offset"
 """The headers that a dead letter has behind those of the document."""
 GONE = "id", "heir", "heir-topic", "heir-partition", "heir-offset"
-"""The headers of a tombstone; without an heir only the first. What a document brings along under these names is left
-out: read from the `unique` of another pipeline it would name that one's heir."""
+"""The headers of a tombstone; without an heir only the first, of an heir that is known later all but that. What a
+document brings along under these names is left out: read from the `unique` of another pipeline it would name that one's
+heir."""
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
@@ -144,6 +145,7 @@ class SourcePartition:
         dead: list[Row] = []
         there = [(document, verdict) for document, verdict in joined if document is not None]
         for document, verdict in joined:
+            unique += heirs(document, verdict)
             if verdict.gone:
                 unique.append(tombstone(document, verdict))
             if document is None:
@@ -193,14 +195,28 @@ def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
     return key, None, [*brought, *verdict.gone], document.timestamp
 
 
+def heirs(document: ConsumerRecord | None, verdict: Verdict) -> list[Row]:
+    """That others stand in the places of kept ones that went before."""
+    when = verdict.time if document is None else document.timestamp
+    return [(key, None, [*headers], when) for key, headers in verdict.heirs]
+
+
 def gone_headers(found: Mapping[str, Any]) -> list[Header]:
     """The headers of a tombstone, by the verdict with which a kept document went."""
-    values = [id_text(found["id"])]
-    if "heir" in found:
-        place = found["heir_source"]
-        where = [str(place[name]).encode() for name in ("topic", "partition", "offset")]
-        values += [id_text(found["heir"]["id"]), *where]
-    return list(zip(GONE, values, strict=False))
+    headers = [(GONE[0], id_text(found["id"]))]
+    return headers + _heir(found["heir"], found["heir_source"]) if "heir" in found else headers
+
+
+def _heir(heir: Mapping[str, Any], place: Mapping[str, Any]) -> list[Header]:
+    where = [str(place[name]).encode() for name in ("topic", "partition", "offset")]
+    return list(zip(GONE[1:], [id_text(heir["id"]), *where], strict=True))
+
+
+def later_heirs(found: Mapping[str, Any]) -> list[tuple[bytes | None, list[Header]]]:
+    """Keys and headers of the tombstones that name heirs whose predecessors went before: each has its heir's key, as
+    under that nothing stands yet, while the predecessor's may be there again."""
+    named = zip(found.get("heirs", ()), found.get("heir_sources", ()), strict=True)
+    return [(plain(id_text(heir["id"])), _heir(heir, place)) for heir, place in named]
 
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
@@ -221,7 +237,10 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         source, kind = found["source"], found["kind"]
         reason, detail = found.get("reason", ""), found.get("detail", "")
         gone = gone_headers(found) if found.get("gone") else ()
-        verdict = Verdict(record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, gone)
+        verdict = Verdict(
+            record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, gone,
+            later_heirs(found),
+        )  # fmt: skip
         about = source["topic"], source["partition"]
     except (ValueError, KeyError, TypeError, Refused) as error:
         raise ForeignError(f"a record is no verdict ({error}); something else writes to this topic: stop it") from None

@@ -24,7 +24,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings import Settings
-from stream_lsh.wire.decisions import Decisions, dropped_of
+from stream_lsh.wire.decisions import Decisions, told_of
 from stream_lsh.wire.envelope import OLDER
 
 VERSION = 2
@@ -131,7 +131,7 @@ class Decided:
             StateError: decisions are missing.
         """
         known = self.since(begin)
-        return [dropped_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
+        return [told_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
 
     def trim(self, documents: int) -> int:
         """Forget what is so many documents behind the last one; the offset of the first record that stays."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.index.batch import owners, parts
-from stream_lsh.index.layout import NEW, UNIQUE
+from stream_lsh.index.layout import NEAR, NEW, UNIQUE
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.settling import Fates, Settled, Settling
 from stream_lsh.settings import Settings
@@ -33,13 +33,13 @@ class Deciding:
     def __init__(self, settings: Settings, known: Iterable[Decisions], documents: int) -> None:
         self._settings = settings
         self._settling = Settling()
-        self._names: dict[int, bytes] = {}  # by number: what a document was dropped for
+        self._names: dict[int, tuple[int, bytes]] = {}  # by number: its place, and what a document was dropped for
         self._documents = documents
         known = list(known)
         for decisions in known:
             self._name(decisions)
         if known:
-            self._settling.restore(Fates.joined([decisions.fates for decisions in known]))
+            self._settling.restore(Fates.joined([fates for d in known for fates in (d.fates, d.heirs)]))
         self._forget(documents)
 
     def decide(self, replies: Sequence[Reply]) -> tuple[list[Reply], Decisions]:
@@ -68,29 +68,42 @@ class Deciding:
         seqs: NDArray[np.int64], at: NDArray[np.int64],
     ) -> Decisions:  # fmt: skip
         fates = Fates(seqs[new], at[new], settled.kind[new], settled.similarity[new], settled.group[new])
-        dropped = new[fates.kind != UNIQUE]
-        shards, rows = settled.shard[dropped].tolist(), settled.row[dropped].tolist()
-        names = [replies[shard].names[row] for shard, row in zip(shards, rows, strict=True)]
-        owner = owners(source.ids, len(replies))[dropped].astype(np.uint16)
-        return Decisions(replies[0].offset, replies[0].predecessor, self._documents, fates, owner, names)
+        found = Decisions(
+            replies[0].offset, replies[0].predecessor, self._documents, fates, np.empty(0, np.uint16), [],
+            self._settling.went(), _heirs(replies, settled, at),
+        )  # fmt: skip
+        told = new[found.told]
+        shards, rows = settled.shard[told].tolist(), settled.row[told].tolist()
+        names = [b"" if row < 0 else replies[shard].names[row] for shard, row in zip(shards, rows, strict=True)]
+        return replace(found, shards=owners(source.ids, len(replies))[told].astype(np.uint16), names=names)
 
     def _name(self, decisions: Decisions) -> None:
-        self._names.update(zip(decisions.fates.seq[decisions.dropped].tolist(), decisions.names, strict=True))
+        fates = decisions.fates.at(decisions.told)
+        for seq, place, name in zip(fates.seq.tolist(), fates.place.tolist(), decisions.names, strict=True):
+            if name:
+                self._names[seq] = place, name
 
     def _named(self, reply: Reply, matches: Matches) -> Reply:
         """With what those documents were dropped for that come again and that the shard knows no fate of yet."""
         names, known = list(reply.names), matches.known.copy()
         again = np.flatnonzero(known >= 0)
         for i, seq in zip(again.tolist(), reply.matches.of_seq[again].tolist(), strict=True):
-            if (name := self._names.get(seq)) is not None:
+            if (found := self._names.get(seq)) is not None:
                 known[i] = len(names)
-                names.append(name)
+                names.append(found[1])
         return replace(reply, matches=replace(matches, known=known), names=names)
 
     def _forget(self, place: int) -> None:
         """The next document is at this place of the log."""
         block = self._settings.block
-        self._settling.forget((place // block - 1) * block)
-        first = self._settling.first
-        while self._names and (oldest := next(iter(self._names))) < first:
+        first = (place // block - 1) * block
+        self._settling.forget(first)
+        while self._names and self._names[oldest := next(iter(self._names))][0] < first:
             del self._names[oldest]
+
+
+def _heirs(replies: Sequence[Reply], settled: Settled, at: NDArray[np.int64]) -> Fates:
+    """Who may stand for groups from a document of the frame on; at: the places of these."""
+    document, group, _, seq = np.concatenate([reply.matches.heirs for reply in replies]).T
+    stands = np.isin(seq, np.concatenate([found.heirs[:, 3] for found in settled.found]))
+    return Fates(seq.copy(), at[document], np.where(stands, UNIQUE, NEAR), np.zeros(len(seq)), group.copy())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import orjson
 
 from stream_lsh.documents.columns import NO_TIME, Rejection
+from stream_lsh.documents.fields import plain
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
@@ -114,23 +116,18 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
 
 
 def _went(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
-    """Of documents with which a kept one went that, and where its heir is in the documents topic."""
+    """Of documents with which a kept one went that, and where heirs are in the documents topic: its own, and those that
+    others have left their places to before."""
+
+    def place(shard: int, seq: int) -> bytes:
+        return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *replies[shard].heirs[seq])
+
     found = {}
     for i in judgement.gone.tolist():
         found[i] = b',"gone":true'
-        if judgement.heir_seqs[i] >= 0:
-            place = replies[judgement.heirs[i, 0]].heirs[i]
-            found[i] += b',"heir_source":{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *place)
+        if (seq := int(judgement.heir_seqs[i])) >= 0:
+            found[i] += b',"heir_source":%b' % place(int(judgement.heirs[i, 0]), seq)
+    for i, later in groupby(judgement.later.tolist(), key=itemgetter(0)):
+        places = b",".join([place(shard, seq) for _, _, shard, _, seq in later])
+        found[i] = found.get(i, b"") + b',"heir_sources":[%b]' % places
     return found
-
-
-def plain(id: bytes) -> bytes | None:
-    """An id, given as JSON text, as the key of a record: a string without quotes and escapes, an integer as it is."""
-    if id == b"null":
-        return None
-    if id[:1] != b'"':
-        return id
-    if b"\\" not in id:
-        return id[1:-1]
-    text: str = json.loads(id)
-    return text.encode("utf-8", "surrogatepass")

@@ -32,7 +32,7 @@ from stream_lsh.index.matching import Matching
 from stream_lsh.index.places import Places
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
-from stream_lsh.index.shard import Shard, ranges_of
+from stream_lsh.index.shard import NO_NUMBERS, Shard, ranges_of
 from stream_lsh.index.store import DEAD, Store, name_key
 from stream_lsh.judging.verdicts import shortlist
 from stream_lsh.kafka.match.forgetting import Forgetting
@@ -361,10 +361,11 @@ class Replica:
             generations = forgetting.cut(sequenced.offset, batch.documents.log, places)
         for generation, start, stop in parts(places, generations, block):
             values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
-            if block:
-                self._enter(shard, int(places[start]) // block, sequenced)
+            groups = self._enter(shard, int(places[start]) // block, sequenced) if block else NO_NUMBERS
             shard.begin(generation)
-            step.run(start, stop)
+            # A block begins with a document that counts; whatever is before it in its frame leaves no trace.
+            begin = start if sequenced.accepted is None else start + int(np.argmax(sequenced.accepted[start:stop]))
+            step.run(begin, stop, groups)
             shard.keep(step.matches(), batch, start, stop)
             if self.settings.updates and self.settings.against == "unique":  # else there are no heirs
                 row_of, source = step.matches().row_of[start:stop], frame.source
@@ -406,22 +407,26 @@ class Replica:
         )
         return {number: shard.drop(number) for number in gone}
 
-    def _enter(self, shard: Shard, block: int, sequenced: Sequenced) -> None:
-        """The next document is of this block of the log. One that begins comes with what is decided by then.
+    def _enter(self, shard: Shard, block: int, sequenced: Sequenced) -> NDArray[np.int64]:
+        """The next document is of this block of the log. One that begins comes with what is decided by then; the groups
+        that are to be told then who may stand for them.
 
         Raises:
             FormatError: it does not.
         """
+        groups = NO_NUMBERS
         if block > shard.late.block and block > 1:
             if not len(sequenced.decisions):
                 raise FormatError("a sequenced frame is damaged: a block begins in it, and it has no decisions")
             decided = Decisions.decode(sequenced.decisions, self.settings)
-            shard.tell(decided.fates, decided.names)
+            shard.tell(decided.fates, decided.names, decided.heirs.seq)
+            groups = decided.gone[:, 1].copy()
         shard.enter(block)
+        return groups
 
     def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard) -> Reply:
-        rows = matches.went[:, 2]
-        heirs = {i: self._place(int(rows[i])) for i in np.flatnonzero(rows >= 0).tolist()}
+        rows = np.concatenate((matches.went[matches.went[:, 2] >= 0, 2:4], matches.heirs[:, 2:]))
+        heirs = {seq: self._place(row) for row, seq in rows.tolist()}
         matches, names = self._listed(matches, shard)
         mine = carries(self.number, sequenced.offset, self.settings.shards)
         return Reply(

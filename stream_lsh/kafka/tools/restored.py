@@ -124,11 +124,13 @@ def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
                 raise FormatError(f"the rows of a change of shard {change.shard} are damaged ({error})") from None
             numbers = found[:, layout.SEQ].astype(np.int64)
             count += len(found)
-            documents = np.flatnonzero(found[:, layout.FLAGS] & np.uint64(layout.DELETED) == 0)
+            flags = found[:, layout.FLAGS]
+            documents = np.flatnonzero(flags & np.uint64(layout.DELETED | layout.HEIR) == 0)
             ours, hashed = numbers & (MOST_ROWS - 1), found[:, layout.TEXT]
             pairs = zip(ours[documents].tolist(), hashed[documents].tolist(), strict=True)
             places.update(zip((first + documents).tolist(), pairs, strict=True))
-            if len(numbers) and (numbers >> ROW_BITS != change.offset).any():
+            own = numbers[(flags & np.uint64(layout.HEIR) == 0) | (flags & np.uint64(layout.DELETED) != 0)]
+            if (own >> ROW_BITS != change.offset).any():
                 raise FormatError(f"a change of shard {change.shard} has rows of another frame than {change.offset}")
         elif kind == TEXTS:
             texts.update(enumerate(texts_in(value), first))

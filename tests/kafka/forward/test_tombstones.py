@@ -9,7 +9,7 @@ import pytest
 from aiokafka.structs import ConsumerRecord
 
 from stream_lsh.errors import ForeignError
-from stream_lsh.kafka.forward.partition import read_verdict, tombstone
+from stream_lsh.kafka.forward.partition import heirs, read_verdict, tombstone
 
 SOURCE = {"topic": "docs", "partition": 3, "offset": 70}
 HEIR = {"heir": {"id": 17, "seq": 4096}, "heir_source": {"topic": "docs", "partition": 1, "offset": 5}}
@@ -39,12 +39,29 @@ def test_its_headers_name_who_went_and_the_heir(key: bytes | None, more: dict[st
     assert tombstone(None, verdict) == ("ä".encode(), None, headers[1:], 8)
 
 
+def test_heirs_that_are_known_later_have_tombstones_under_their_own_keys() -> None:
+    places = [{"topic": "docs", "partition": 1, "offset": 5}, {"topic": "docs", "partition": 2, "offset": 6}]
+    named = [{"group": 3, "id": 17, "seq": 4096}, {"group": 4, "id": 'ü"', "seq": 5}]
+    verdict = read_verdict(said(heirs=named, heir_sources=places), "docs")
+    assert not verdict.gone
+    document = record(b"whatever", b"k", headers=(("traceparent", b"00"),))
+    rows = heirs(document, verdict)
+    assert [(key, value, timestamp) for key, value, _, timestamp in rows] == [
+        (b"17", None, 7), ('ü"'.encode(), None, 7)
+    ]  # fmt: skip
+    assert sorted(rows[0][2]) == sorted([("heir", b"17"), *WHERE])
+    assert dict(rows[1][2])["heir"] == '"ü\\""'.encode()
+    assert [timestamp for *_, timestamp in heirs(None, verdict)] == [8, 8]
+
+
 def test_most_verdicts_say_of_nobody_that_he_went() -> None:
     assert not read_verdict(said(), "docs").gone
     assert not read_verdict(said(**HEIR), "docs").gone
 
 
-@pytest.mark.parametrize("more", [{"heir": {"id": 1}}, {"heir": {}, "heir_source": {}}, {"id": 1.5}])
+@pytest.mark.parametrize(
+    "more", [{"heir": {"id": 1}}, {"heirs": [{"id": 1}]}, {"heir": {}, "heir_source": {}}, {"id": 1.5}]
+)
 def test_what_is_no_verdict(more: dict[str, Any]) -> None:
     with pytest.raises(ForeignError, match="a record is no verdict"):
         read_verdict(said(**{"gone": True, **more}), "docs")

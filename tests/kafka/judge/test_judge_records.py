@@ -11,10 +11,11 @@ import pytest
 from judge_play import PARTITIONS, Place, answered, decoded
 
 from stream_lsh.documents.columns import NO_TIME
+from stream_lsh.documents.fields import plain
 from stream_lsh.errors import FormatError
 from stream_lsh.judging.verdicts import Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.judge import records as module
-from stream_lsh.kafka.judge.records import Records, plain
+from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.replies import ReplyNames
 from stream_lsh.wire.source import numbers

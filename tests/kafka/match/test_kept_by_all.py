@@ -3,6 +3,7 @@ engine does, whoever begins again, and wherever."""
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from itertools import product
@@ -11,14 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from long_form import pairwise
-from test_replica import DOCUMENTS, change_of, frames, oracle, reply_of, settings_of
+from test_replica import DOCUMENTS, UPDATES, change_of, changing, frames, oracle, reply_of, settings_of
 
 from stream_lsh.index.settling import Fates
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
+from stream_lsh.kafka.tools.restored import documents as restored
 from stream_lsh.settings import Settings
-from stream_lsh.wire.decisions import Decisions, dropped_of
+from stream_lsh.wire.changes import Change
+from stream_lsh.wire.decisions import Decisions, told_of
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
 from stream_lsh.wire.sequenced import Sequenced, places_in_log
@@ -62,7 +65,7 @@ class Pipe:
         begin, end = (number - 2) * BLOCK, (number - 1) * BLOCK
         known = [Decisions.decode(data, self.settings) for data in self.decided]
         assert known[-1].documents >= end
-        return [dropped_of(known, shard, begin, end).encode(self.settings) for shard in range(self.settings.shards)]
+        return [told_of(known, shard, begin, end).encode(self.settings) for shard in range(self.settings.shards)]
 
     def frame(self, n: int, sequenced: Sequenced) -> list[bytes]:
         told = self.told(sequenced, n)
@@ -137,6 +140,31 @@ class Pipe:
             replica.close()
 
 
+@pytest.mark.parametrize(("seed", "shards"), [(0, 2), (1, 3), *pairwise(range(2, 6), (2, 3, 5))])
+def test_updates_and_deletions_are_as_embedded_whoever_begins_again(tmp_path: Path, shards: int, seed: int) -> None:
+    """Heirs are found where all answers come together, and the shards hear of them with the block after the next."""
+    settings = settings_of(**UPDATES, shards=shards, decided_after=2 * BLOCK)
+    documents = changing(1500)
+    log = frames(settings, documents, seed)
+    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
+    for number, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        if seed and number > 3 and chance.random() < 0.8:
+            pipe.trouble(chance)
+    pipe.close()
+    assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
+    for changes in zip(*pipe.changes, strict=True):  # as `reindex --from-changelog` reads them
+        found, source = restored([Change.decode(data, settings) for data in changes], settings)
+        there = [documents[offset] for offset in source.offsets.tolist()]
+        assert found.ids == [json.dumps(document.id).encode() for document in there]
+        stored = [i for i in range(len(there)) if i not in found.rejected and i not in found.deleted]
+        assert found.texts == "".join([there[i].text for i in stored]).encode()
+    told = [Decisions.decode(data, settings) for data in pipe.decided]
+    assert sum(len(d.gone) for d in told) > 50 and sum(int((d.heirs.kind == 0).sum()) for d in told) > 3
+    assert b"".join(pipe.said).count(b',"heirs":[') > 3
+    assert pipe.lives > 20 or not seed
+
+
 def counted(sequenced: Sequenced, n: int) -> int:
     return n if sequenced.accepted is None else int(sequenced.accepted.sum())
 
@@ -171,6 +199,6 @@ def test_decisions_are_kept_as_they_are() -> None:
     assert (found.offset, found.predecessor, found.documents, found.names) == (1, -1, 8, [b'"a"', b"17"])
     for name in ("seq", "place", "kind", "similarity", "group"):
         assert getattr(found.fates, name).tolist() == getattr(fates, name).tolist()
-    mine = dropped_of([found], 0, 3, 8)
+    mine = told_of([found], 0, 3, 8)
     assert (mine.fates.seq.tolist(), mine.names, mine.documents) == ([4096], [b"17"], 8)
-    assert dropped_of([found], 1, 0, 3).names == []
+    assert told_of([found], 1, 0, 3).names == []
