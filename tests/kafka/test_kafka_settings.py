@@ -92,7 +92,6 @@ def test_what_deleting_by_a_key_needs() -> None:
     assert "give 'string'" in refused(**text, key_is_id="json")
     assert "deleted_field = 'gone' needs document_format = 'json'" in refused(**text, deleted_field="gone")
     assert KafkaSettings.load(None, **text, key_is_id="string").key_is_id == "string"
-    assert "shards = 1 so far" in refused(on_same_id="update", shards=2)
 
 
 def test_nothing_is_erased_yet() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import test_replica_window as timed
 from long_form import pairwise
 from test_replica import DOCUMENTS, UPDATES, change_of, changing, frames, oracle, reply_of, settings_of
 
@@ -163,6 +164,20 @@ def test_updates_and_deletions_are_as_embedded_whoever_begins_again(tmp_path: Pa
     assert sum(len(d.gone) for d in told) > 50 and sum(int((d.heirs.kind == 0).sum()) for d in told) > 3
     assert b"".join(pipe.said).count(b',"heirs":[') > 3
     assert pipe.lives > 20 or not seed
+
+
+@pytest.mark.parametrize(("seed", "shards"), [(2, 2), *pairwise((0, 3, 4, 5), (2, 3))])
+def test_with_a_window_too(tmp_path: Path, shards: int, seed: int) -> None:
+    settings = timed.settings_of(**timed.UPDATES, shards=shards, decided_after=2 * BLOCK)
+    log = timed.sequenced(settings)
+    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
+    for number, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        if seed and number > 3 and chance.random() < 0.5:
+            pipe.trouble(chance)
+    pipe.close()
+    assert b"\n".join(pipe.said) == timed.oracle(settings, log, tmp_path / "oracle")
+    assert b"".join(pipe.said).count(b',"heirs":[') > 3
 
 
 def counted(sequenced: Sequenced, n: int) -> int:
