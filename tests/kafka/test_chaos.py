@@ -100,9 +100,10 @@ def test_a_match_worker_is_killed_where_heirs_are_found_late(broker: Any, prefix
     """Its shards go to the other one, which has them from their changelogs, and back; all is as the models say."""
     feed = plain.history(2400, 3, 7)
     with Pipeline(
-        broker.bootstrap, prefix, tmp_path, partitions=3, shards=3, decided_after=200, frame_documents=50,
-        on_same_id="update", deleted_field="deleted", key_is_id="string", generation_documents=250,
-        memory_documents=300, session_timeout_ms=6000, **{**plain.SURE, "time_field": "ts"},
+        broker.bootstrap, prefix, tmp_path, partitions=3, shards=3, against="unique", decided_after=200,
+        frame_documents=50, on_same_id="update", deleted_field="deleted", key_is_id="string",
+        generation_documents=250, memory_documents=300, session_timeout_ms=6000,
+        **{**plain.SURE, "time_field": "ts"},
     ) as pipeline:  # fmt: skip
         pipeline.worker(("sign", "sequence", "judge", "forward"))
         matchers = [pipeline.worker(("match",)), pipeline.worker(("match",))]
