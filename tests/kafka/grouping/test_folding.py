@@ -20,7 +20,7 @@ from stream_lsh.index.store import GROUP, MEMBERS, Store
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.kafka.grouping.folding import CLEARED_OF_ONE, MOST_CLEARED, Folding
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.envelope import Section, pack
+from stream_lsh.wire.envelope import Section, pack, unpack
 from stream_lsh.wire.memberships import VERSION, Memberships
 from stream_lsh.wire.replies import ReplyNames
 from stream_lsh.wire.source import Source, numbers
@@ -120,6 +120,19 @@ def test_versions_that_went_come_back() -> None:
     log = np.array([7, 8, 9, 9])
     said = Memberships.encoded(5, 4, j, replace(source, sources=[]), log, np.array([0, 3]), timed)
     assert Memberships.decode(said, timed).log.tolist() == [7, 9]
+
+    several = KafkaSettings(groups=True, on_same_id="update", shards=2)
+    later = np.array([[2, 9, 1, 6, 60], [2, 70, 0, 7, 61]])
+    said = Memberships.encoded(
+        5, 4, replace(j, later=later), replace(source, sources=[]), None, np.array([0, 2]), several
+    )
+    heirs = Memberships.decode(said, several).judgement
+    assert heirs.later[:, [0, 1, 4]].tolist() == [[1, 9, 60], [1, 70, 61]]
+    assert [heirs.later_heir(1, group) for group in (9, 70)] == [(b'"row 6"', 60), (b'"row 7"', 61)]
+    sections: list[Section] = list(unpack(b"M", VERSION, several.fingerprint, said))
+    sections[18] = np.array([2, 2], np.uint16)
+    with pytest.raises(FormatError, match="do not fit together"):
+        Memberships.decode(pack(b"M", VERSION, several.fingerprint, sections), several)
 
 
 class Named:
