@@ -209,6 +209,8 @@ class Shard:
 
     def make_room_for_the_dead(self, documents: int) -> None:
         """So many documents may replace or delete rows, and come to twice as many."""
+        if not self.generations:  # nobody has come, nor does with a batch of nobody
+            return
         self.rows.dead.reach(self.count + 2 * documents, self.generations[0].first)
         self.rows.dead.room_for(documents)
 

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -219,6 +220,16 @@ def test_what_says_who_died_is_damaged(tmp_path: Path, damage: str) -> None:
     for more in ({}, {"read_only": True}):
         with pytest.raises(DamagedError, match=said), opened(Settings(), tmp_path, **more):
             pass
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_batch_of_nobody_may_come_first(tmp_path: Path, shards: int) -> None:
+    index = Index(Settings(on_same_id="update", shards=shards), tmp_path / "index")
+    for batch in ([], [Document("a", "one two three four five six seven")], []):
+        found = index.match(index.sign(columns(batch)), np.arange(index.count, index.count + len(batch)))
+        assert [len(matches.status) for matches in found] == [len(batch)] * shards
+    assert index.count == 1
+    index.close()
 
 
 def test_what_cannot_be_deleted_yet_is_refused(tmp_path: Path) -> None:
