@@ -9,6 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import CorruptRecordException
 from aiokafka.producer import sender
 from aiokafka.record.default_records import DefaultRecordBatch, _DefaultRecordBatchPy
@@ -84,8 +85,10 @@ def parts_of_consumer(consumer: AIOKafkaConsumer) -> list[Close]:
     """What is to be closed, one after the other, where `stop` hangs."""
     coordinator, reader = consumer._coordinator, consumer._fetcher
     parts: list[Close] = []
-    if coordinator is not None:
+    if isinstance(coordinator, GroupCoordinator):
         parts += [coordinator._stop_heartbeat_task, coordinator._stop_commit_offsets_refresh_task]
+    elif coordinator is not None:  # there is no group, and nobody to be told
+        parts.append(coordinator.close)
     if reader is not None:
         parts.append(reader.close)
     return [*parts, consumer._client.close]
