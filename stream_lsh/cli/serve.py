@@ -1,20 +1,25 @@
-"""`stream-lsh serve`: an index over HTTP, with a page."""
+"""`stream-lsh serve`: an index, or a pipeline on Kafka, over HTTP, with a page."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from stream_lsh.cli.extra import require_serve
+from stream_lsh.cli.extra import require_kafka, require_serve
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
     DOCUMENTS,
     GROUPS,
     INDEX,
+    KAFKA,
+    KAFKA_SECTIONS,
+    RECORDS,
     SECTIONS,
     SIMILARITY,
     config_option,
@@ -24,12 +29,26 @@ from stream_lsh.cli.options import (
     state_option,
     with_options,
 )
+from stream_lsh.errors import UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from stream_lsh.serve.interface import Interface, Limits
+    from stream_lsh.serve.tokens import Tokens
+
+    Made = Callable[[Callable[[BaseException], None]], Interface]
 
 EXAMPLES = """
 stream-lsh serve --state index
 stream-lsh serve --state index --groups --source-field outlet --time-field published --rules rules.toml
 stream-lsh serve --state index --host 0.0.0.0 --token-file tokens.toml --tls-certificate cert.pem --tls-key key.pem
+stream-lsh serve --kafka --config settings.toml
 """
+# What is looked at on Kafka besides the settings that fix the answers.
+KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours", "give_up_seconds")
+# What is the pipeline's there, and what an index here does not have.
+EMBEDDED_ONLY = ("state", "rules", "erase_hours")
+KAFKA_ONLY = (*KAFKA_NAMES, "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -42,6 +61,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 Documents are checked and added in the order in which they come, whoever sends them, each in one atomic step: the
 answers are those of `dedup` for the same documents in the same order. An answer is given when it is on the disk.
 
+With --kafka it is the pipeline of `stream-lsh worker`: what comes is produced onto the documents topic, and all that is
+shown is read from the topics. It needs the same settings as the workers.
+
 The interface is described at /docs. Without --token-file only this machine can reach it.
 
 SIGTERM finishes what was taken. The index can be read beside it, by query, groups and info; `delete` goes through
@@ -49,6 +71,7 @@ it.""",
 )
 @with_options(
     [
+        Option(["--kafka"], is_flag=True, section=SERVICE, help="serve a pipeline on Kafka instead of an index"),
         Option(["--host"], default="127.0.0.1", metavar="ADDRESS", section=SERVICE, help="address  [127.0.0.1]"),
         Option(["--port"], type=click.IntRange(0, 65535), default=8765, section=SERVICE, help="0: a free one  [8765]"),
         Option(
@@ -75,20 +98,25 @@ it.""",
         ),
         Option(
             ["--keep-events"], type=click.IntRange(min=1), default=65_536, metavar="N", section=SERVICE,
-            help="events in memory, that listeners can go back to  [65536]",
+            help="events in memory, that listeners can go back to; on Kafka documents that are known, too  [65536]",
+        ),
+        Option(
+            ["--answer-seconds"], type=click.FloatRange(min=0.1, max=50), default=10.0, metavar="SECONDS",
+            section=SERVICE, help="on Kafka, for which a verdict is waited for; then the answer is 202  [10]",
         ),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         Option(
             ["--groups/--no-groups"], default=None, section=GROUPS,
-            help="whether a new index keeps groups  [yes, under --against unique]",
+            help="whether a new index keeps groups  [yes, under --against unique]; on Kafka as the workers have it",
         ),
         *(setting(name) for name in SECTIONS[GROUPS]),
         Option(
             ["--rules"], type=_FILE, metavar="FILE", section=GROUPS,
             help="TOML file with the rules of alerts, which go to the events",
         ),
-        state_option(required=True),
+        state_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
+        *(setting(name, KafkaSettings) for name in KAFKA_NAMES),
         config_option(),
         quiet_option(),
     ]
@@ -97,6 +125,7 @@ it.""",
 def serve(
     context: click.Context,
     /,
+    kafka: bool,
     host: str,
     port: int,
     token_file: Path | None,
@@ -107,37 +136,77 @@ def serve(
     max_documents: int,
     max_waiting: int,
     keep_events: int,
+    answer_seconds: float,
     groups: bool | None,
     rules: Path | None,
-    state: Path,
+    state: Path | None,
     quiet: bool,
     **_: object,
 ) -> None:
+    _check(context, kafka)
     require_serve()
-    settings = load_settings(context)
+    if kafka:
+        require_kafka()
 
-    from stream_lsh.alerts.rules import read_rules
     from stream_lsh.serve import server
-    from stream_lsh.serve.service import Limits, Service
+    from stream_lsh.serve.interface import Limits
     from stream_lsh.serve.tokens import Tokens
 
     address = server.Address(host, port, tls_certificate, tls_key)
     server.check_address(address, token_file is not None)
-    holders = Tokens(token_file) if token_file is not None else None
-    found = read_rules(rules) if rules is not None else ()
-    limits = Limits(max_body, max_documents, max_waiting, keep_events, origins)
+    tokens = Tokens(token_file) if token_file is not None else None
+    limits = Limits(max_body, max_documents, max_waiting, keep_events, origins, answer_seconds)
     logging.basicConfig(format="stream-lsh: %(message)s", level=logging.WARNING)
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)
-
-    def service(failed: Callable[[BaseException], None]) -> Service:
-        return Service(
-            settings, state, groups=settings.against == "unique" if groups is None else groups, rules=found,
-            tokens=holders, limits=limits, failed=failed,
-        )  # fmt: skip
+    if kafka:
+        logging.getLogger("stream_lsh.kafka").setLevel(logging.ERROR)  # what it means for the service is said by it
+        what, made = _pipeline(context, tokens, limits)
+    else:
+        assert state is not None, "`_check` has seen to it"
+        what, made = str(state), _index(context, state, groups, rules, tokens, limits)
 
     def started(url: str) -> None:
         if not quiet:
-            who = "whoever has a token" if holders is not None else "this machine only, as there are no tokens"
-            complain(f"{url} serves {state} to {who}; the page is there, the interface at {url}/docs")
+            who = "whoever has a token" if tokens is not None else "this machine only, as there are no tokens"
+            complain(f"{url} serves {what} to {who}; the page is there, the interface at {url}/docs")
 
-    server.serve(service, address, started=started)
+    server.serve(made, address, started=started)
+
+
+def _check(context: click.Context, kafka: bool) -> None:
+    """Whether the options belong together.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if not kafka and context.params["state"] is None:
+        raise UsageError("--state DIR names the index that is to be served; with --kafka it is a pipeline's topics")
+    for name in EMBEDDED_ONLY if kafka else KAFKA_ONLY:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            where = "an index on this machine, which --kafka is not" if kafka else "a pipeline: it needs --kafka"
+            raise UsageError(f"{option} is for {where}")
+
+
+def _index(
+    context: click.Context, state: Path, groups: bool | None, rules: Path | None, tokens: Tokens | None, limits: Limits
+) -> Made:
+    """What makes the service of an index."""
+    from stream_lsh.alerts.rules import read_rules
+    from stream_lsh.serve.service import Service
+
+    settings = load_settings(context)
+    found = read_rules(rules) if rules is not None else ()
+    keep = settings.against == "unique" if groups is None else groups
+    return lambda failed: Service(
+        settings, state, groups=keep, rules=found, tokens=tokens, limits=limits, failed=failed
+    )  # fmt: skip
+
+
+def _pipeline(context: click.Context, tokens: Tokens | None, limits: Limits) -> tuple[str, Made]:
+    """What is served of a pipeline, and what makes the service."""
+    from stream_lsh.serve.pipeline.service import PipelineService
+
+    settings = load_settings(context, KafkaSettings)
+    what = f"the pipeline {settings.topic_prefix} on {settings.bootstrap_servers}"
+    return what, lambda failed: PipelineService(settings, tokens=tokens, limits=limits, failed=failed)

@@ -12,9 +12,9 @@ from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
 from stream_lsh.serve import documents, looking
+from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import explain
 from stream_lsh.serve.security import Guard
-from stream_lsh.serve.service import Service
 
 PAGE = Path(__file__).with_name("page")
 DESCRIPTION = """
@@ -24,7 +24,7 @@ What goes wrong is told as `application/problem+json`, with the field or the set
 """
 
 
-def make_app(service: Service, hosts: Sequence[str] | None) -> FastAPI:
+def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
     """The app of a service. hosts: names under which it may be asked; None = any."""
     app = FastAPI(
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,

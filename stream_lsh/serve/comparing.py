@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
 from stream_lsh.families.signer import Signer
+from stream_lsh.settings import Settings
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import CONTINUOUS, JOINER, MARK, PAGE_BITS, WORD, Tables, tables_for
 
@@ -42,6 +44,29 @@ def compare(signer: Signer, one: str, other: str) -> Compared:
     return Compared(
         len(shared) / union if union else 0.0, len(shared), (len(found[0]), len(found[1])), (spans[0], spans[1])
     )  # fmt: skip
+
+
+def side_by_side(
+    signer: Signer, settings: Settings, a: Mapping[str, Any], b: Mapping[str, Any], apart: bool
+) -> dict[str, Any]:
+    """Two documents with their texts, as the interface shows them. apart: whether they have other values to match
+    within."""
+    texts = a["text"][:MOST_CHARACTERS], b["text"][:MOST_CHARACTERS]
+    found, threshold = compare(signer, *texts), settings.threshold
+    match = found.similarity >= threshold and not apart
+    if apart:
+        why = f"their values of {', '.join(settings.match_within)} differ, within which documents match"
+    else:
+        why = f"similarity {found.similarity:.3f} is {'not ' * match}below the threshold of {threshold:g}"
+    sides = [
+        {**document, "text": text, "spans": spans, "cut": len(document["text"]) > MOST_CHARACTERS, "shingles": size}
+        for document, text, spans, size in zip((a, b), texts, found.spans, found.sizes, strict=True)
+    ]
+    return {
+        "a": sides[0], "b": sides[1],
+        "shared": found.shared, "similarity": found.similarity, "threshold": threshold, "match": match, "why": why,
+        "same_group": a["group"] is not None and a["group"] == b["group"],
+    }  # fmt: skip
 
 
 def _encoded(text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,28 @@ class Tally:
                 self._rejected.labels(why.reason).inc()
             self.groups += 0 if judged.events is None else len(judged.events.places) + len(judged.events.ended)
             self.alerts += judged.alerts.count(b"\n")
+
+    def verdict(self, verdict: Mapping[str, Any]) -> None:
+        """Count a verdict of a pipeline, as it stands in its topic."""
+        kind, counts = Kind[verdict["kind"].upper()], self.counts
+        self._second().kinds[kind] += 1
+        self._verdicts.labels(kind.label).inc()
+        counts.documents += 1
+        counts.kinds[kind] += 1
+        counts.truncated += "truncated" in verdict
+        counts.replaced += "replaces" in verdict and kind != Kind.DELETED
+        if "incomplete" in verdict:
+            counts.incomplete += 1
+            self._incomplete.inc()
+        if kind == Kind.REJECTED:
+            reason = verdict["reason"]
+            counts.rejected[reason] = counts.rejected.get(reason, 0) + 1
+            self._rejected.labels(reason).inc()
+
+    def pair(self) -> None:
+        """Count a pair of a pipeline."""
+        self.counts.pairs += 1
+        self._pairs.inc()
 
     def answered(self, seconds: float) -> None:
         """A request was answered after so many seconds."""

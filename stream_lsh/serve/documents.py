@@ -10,10 +10,10 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from stream_lsh.documents.fields import MAX_ID_BYTES, id_of
 from stream_lsh.embedded.lines import Lines
+from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.lines import NDJSON, LinesResponse, body, one_line
 from stream_lsh.serve.problems import Problem, responses
 from stream_lsh.serve.security import READ, WRITE, Served
-from stream_lsh.serve.service import Service
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
 JSON = "application/json"
@@ -58,7 +58,11 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
         "description": "the verdict; of lines a verdict a line, as they come, and {\"problem\": {...}} if one has to "
         "stop there",
         "content": {JSON: {"schema": VERDICT}, NDJSON: {"schema": {"type": "string"}}},
-    }
+    },
+    202: {
+        "description": "only of a pipeline on Kafka: it is taken, but its verdict has not come in time; `Location` "
+        "says where it will be", "content": {JSON: {"schema": {"type": "object"}}},
+    },
 }  # fmt: skip
 Durable = Annotated[
     bool, Query(description="answer once it is on the disk; else at once, and it is there half a second later")
@@ -91,7 +95,7 @@ def _media_type(request: Request, *allowed: str) -> str:
     return said
 
 
-async def _judged(request: Request, service: Service, work: Any) -> Response:
+async def _judged(request: Request, service: Interface, work: Any) -> Response:
     """The answers to one document, or to lines. work: makes the writer's work of lines."""
     kind = _media_type(request, JSON, NDJSON)
     service.admit()
@@ -108,6 +112,13 @@ async def _judged(request: Request, service: Service, work: Any) -> Response:
         found = await answer(one_line(await body(request, settings.max_document_bytes)))
     if found.rejected:
         raise Problem.rejected(found.rejected[0], found.lines[0])
+    return _one(found)
+
+
+def _one(found: Answers) -> Response:
+    """The answer to one document; 202 where it is taken, and its verdict has not come in time."""
+    if 0 in found.late:
+        return Response(found.lines[0], 202, {"Location": found.late[0]}, JSON)
     return Response(found.lines[0], media_type=JSON)
 
 
@@ -167,10 +178,10 @@ async def delete_document(id: Id, service: Served, durable: Durable = True) -> R
         found = await service.answer(Delete([id_of(id)], durable))
     if found.rejected:
         raise Problem.rejected(found.rejected[0], found.lines[0])
-    return Response(found.lines[0], media_type=JSON)
+    return _one(found)
 
 
-@router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 422))
+@router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 410, 422))
 async def get_document(
     id: Id, service: Served, text: Annotated[bool, Query(description="with its text")] = False
 ) -> Response:
@@ -179,7 +190,7 @@ async def get_document(
     return json_response(await service.document(id_of(id), text=text))
 
 
-@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 422), tags=["documents"])
+@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422), tags=["documents"])
 async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
     b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="another one")],

@@ -22,6 +22,7 @@ Kind = Literal["verdict", "pair", "group", "alert"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Place = tuple[int, int]
 Kinds = frozenset[Kind]
+Said = tuple[int, Kind, bytes]  # number of the document that something came with, what it is, and its JSON
 AT_ONCE = 65_536  # bytes that a listener who is behind is sent
 _SEQ = b'"seq":'
 
@@ -83,15 +84,19 @@ def block_of(done: Round, verified: str) -> Block | None:
     if not said:
         return None
     said.sort(key=lambda item: item[0])  # stable: of a document the verdict first
-    events = [
+    return Block((said[0][0], 0), (said[-1][0] + 1, 0), numbered(said))
+
+
+def numbered(said: Iterable[Said]) -> list[Event]:
+    """What was said, in its order, with its places."""
+    return [
         Event((seq, n), kind, data)
         for seq, same in groupby(said, key=lambda item: item[0])
         for n, (_, kind, data) in enumerate(same, 1)
     ]
-    return Block((said[0][0], 0), (said[-1][0] + 1, 0), events)
 
 
-def _of_batch(judged: Judged, lines: Sequence[bytes], verified: str) -> Iterator[tuple[int, Kind, bytes]]:
+def _of_batch(judged: Judged, lines: Sequence[bytes], verified: str) -> Iterator[Said]:
     seqs = judged.judgement.seqs.tolist()
     for seq, line in zip(seqs, lines, strict=True):
         yield seq, "verdict", line
@@ -100,12 +105,12 @@ def _of_batch(judged: Judged, lines: Sequence[bytes], verified: str) -> Iterator
     if judged.events is not None:
         for some in judged.events.lines(judged.judgement.ids, judged.judgement.seqs):
             for line in some.splitlines():
-                yield _seq_of(line), "group", line
+                yield seq_of(line), "group", line
     for line in judged.alerts.splitlines():
-        yield _seq_of(line), "alert", line
+        yield seq_of(line), "alert", line
 
 
-def _seq_of(line: bytes) -> int:
+def seq_of(line: bytes) -> int:
     """The number of the document that an event of a group or an alert came with: the first `seq` in it, as in strings
     quotes are escaped."""
     return int(line.partition(_SEQ)[2].partition(b",")[0])
@@ -147,6 +152,13 @@ class Ring:
             self._bytes -= _size(self._blocks[gone])
             gone += 1
         del self._blocks[:gone]
+        self._wake()
+
+    def restart(self, place: Place) -> None:
+        """Forget everything: what comes next begins at a place that does not go on from the end."""
+        self._blocks.clear()
+        self._events = self._bytes = 0
+        self.end = place
         self._wake()
 
     def finish(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from itertools import islice
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -11,23 +9,23 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh.documents.times import seconds_of
-from stream_lsh.embedded.group_table import Order, member_json, table, whole
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.embedded.group_table import Order
+from stream_lsh.errors import UsageError
 from stream_lsh.serve.counts import SECONDS
 from stream_lsh.serve.documents import JSON, json_response
 from stream_lsh.serve.events import KINDS, place_of
+from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.listening import EventsResponse
 from stream_lsh.serve.problems import Problem, responses
 from stream_lsh.serve.security import READ, Served
-from stream_lsh.serve.service import Service
 
 MOST_ROWS = 10_000
 router = APIRouter(prefix="/v1", tags=["what there is"])
 plain = APIRouter(tags=["health"])
 
 
-def _check_groups(service: Service) -> None:
-    if not service.engine.keeps_groups:
+def _check_groups(service: Interface) -> None:
+    if not service.keeps_groups:
         raise Problem(
             409, "this index keeps no groups: they are kept from its beginning on, and under against = unique",
             field="against",
@@ -50,15 +48,11 @@ async def get_groups(
     _check_groups(service)
     try:
         within = None if since is None else 1000 * seconds_of(since)
-        found = await asyncio.to_thread(table, service.state, order, within, limit)
+        found = await service.groups(order, within, limit)
     except ValueError as error:
         raise Problem(422, f"since: {error}", field="since") from None
     except UsageError as error:
         raise Problem(409, str(error), field="since" if since is not None else "order") from None
-    except StateError:
-        if service.engine.index.count:
-            raise
-        found = []  # nothing was committed yet
     return Response(b'{"groups":[%b]}' % b",".join(row.json for row in found), media_type=JSON)
 
 
@@ -70,14 +64,8 @@ async def get_group(
 ) -> Response:
     """A group with its members, those that went included."""
     _check_groups(service)
-
-    def read() -> bytes:
-        with whole(service.state, group) as (row, members):
-            said = b",".join(member_json(row, member) for member in islice(members, limit))
-            return b'%b,"members":[%b]}' % (row.json[:-1], said)
-
     try:
-        return Response(await asyncio.to_thread(read), media_type=JSON)
+        return Response(await service.group(group, limit), media_type=JSON)
     except UsageError as error:
         raise Problem(404, str(error), field="group") from None
 
@@ -102,7 +90,7 @@ async def get_events(
     if unknown := sorted(names.difference(KINDS)):
         raise Problem(422, f"kinds: {unknown[0][:60]!r} is none of {', '.join(KINDS)}", field="kinds")
     try:
-        place = service.ring.end if last_event_id is None else place_of(last_event_id)
+        place = await service.place(None if last_event_id is None else place_of(last_event_id))
     except ValueError as error:
         raise Problem(422, str(error), field="Last-Event-ID") from None
     return EventsResponse(service.ring, frozenset(kind for kind in KINDS if kind in names or not names), place)
@@ -132,5 +120,5 @@ async def live(_: Served) -> dict[Literal["status"], str]:
 async def ready(service: Served) -> dict[Literal["status"], str]:
     """Whether documents are taken."""
     if not service.ready:
-        raise Problem(503, "the service is starting or stopping, or its index cannot be written any more")
+        raise Problem(503, service.why_not)
     return {"status": "ready"}

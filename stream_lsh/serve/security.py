@@ -12,8 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stream_lsh.serve import tokens
+from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
-from stream_lsh.serve.service import Service
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -27,12 +27,12 @@ _HEADERS = {
 }
 
 
-async def service_of(request: Request) -> Service:  # what is not async would be run in a thread
-    service: Service = request.app.state.service
+async def service_of(request: Request) -> Interface:  # what is not async would be run in a thread
+    service: Interface = request.app.state.service
     return service
 
 
-Served = Annotated[Service, Depends(service_of)]
+Served = Annotated[Interface, Depends(service_of)]
 
 
 class _Needs(HTTPBearer):

@@ -20,10 +20,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import OutputError, StreamLshError, UsageError
 from stream_lsh.serve.app import make_app
-from stream_lsh.serve.beside import SOCKET
+from stream_lsh.serve.interface import STOP_SECONDS, Interface
 from stream_lsh.serve.problems import MEDIA_TYPE, Problem
 from stream_lsh.serve.security import is_loopback
-from stream_lsh.serve.service import STOP_SECONDS, Service
 
 HEADER_SECONDS = 10.0  # in which a client has to say what it wants
 SILENT_SECONDS = 60.0  # in which something of its body has to come, or something of the answer be taken
@@ -154,7 +153,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    service_of: Callable[[Callable[[BaseException], None]], Service],
+    service_of: Callable[[Callable[[BaseException], None]], Interface],
     address: Address,
     *,
     started: Callable[[str], None] = lambda _: None,
@@ -182,7 +181,7 @@ def _second(number: int) -> None:
 
 
 async def run(
-    service_of: Callable[[Callable[[BaseException], None]], Service],
+    service_of: Callable[[Callable[[BaseException], None]], Interface],
     address: Address,
     listening: socket.socket,
     stop: asyncio.Event,
@@ -196,7 +195,7 @@ async def run(
         stop.set()
 
     service = service_of(failed)
-    path = _socket_path(service.state)
+    path = _reachable(service.socket)
     hosts = ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None
     config = uvicorn.Config(
         make_app(service, hosts), http=Connection, ws="none", lifespan="off", log_config=None,
@@ -215,7 +214,8 @@ async def run(
     await asyncio.wait({starting, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
-    if service.ready and server.started:
+    begun = starting.done() and starting.exception() is None and not service.stopping
+    if begun and server.started:
         port = listening.getsockname()[1]
         started(Address(address.host, port, address.certificate, address.key).url)
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -234,16 +234,15 @@ async def run(
         raise errors[0]
 
 
-def _socket_path(state: Path) -> Path | None:
+def _reachable(path: Path | None) -> Path | None:
     """Where the command line finds the service, None if it cannot."""
-    path = state / SOCKET
-    if len(os.fsencode(path)) <= _LONGEST_PATH:
+    if path is None or len(os.fsencode(path)) <= _LONGEST_PATH:
         return path
     _LOG.warning("the path of %s is too long for a socket: the command line cannot reach this service", path)
     return None
 
 
-async def _refresh(service: Service) -> None:
+async def _refresh(service: Interface) -> None:
     """See to it that tokens are those of the file."""
     while service.tokens is not None:
         await asyncio.sleep(TOKEN_SECONDS)

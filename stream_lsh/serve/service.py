@@ -8,8 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +20,23 @@ from stream_lsh.documents.fields import Refused, id_text
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_store import row as group_row
-from stream_lsh.errors import UsageError
+from stream_lsh.embedded.group_table import Order, Row, member_json, table, whole
+from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index import layout
 from stream_lsh.index.index import disk_bytes
 from stream_lsh.judging.verdicts import Kind
-from stream_lsh.serve.comparing import MOST_CHARACTERS, compare
+from stream_lsh.serve.beside import SOCKET
+from stream_lsh.serve.comparing import side_by_side
 from stream_lsh.serve.counts import Tally
-from stream_lsh.serve.events import Ring, block_of, written
+from stream_lsh.serve.events import Place, Ring, block_of
+from stream_lsh.serve.interface import LIMITS, STOP_SECONDS, Limits, about, no_updates
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
-from stream_lsh.serve.writer import Answers, Delete, Look, Round, Work, Writer
+from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
 from stream_lsh.settings import Settings
 
 SIZE_SECONDS = 5.0  # for which a size on disk is good enough
-STOP_SECONDS = 10.0  # for those who are in the middle of sending documents
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What clients may ask for."""
-
-    body_bytes: int = 64 << 20
-    request_documents: int = 100_000
-    waiting_documents: int = 20_000  # beyond which requests are refused
-    kept_events: int = 65_536
-    origins: tuple[str, ...] = ()  # that pages may come from which use this from a browser
 
 
 class Service:
@@ -60,7 +50,7 @@ class Service:
         groups: bool = True,
         rules: Sequence[Rule] = (),
         tokens: Tokens | None = None,
-        limits: Limits = Limits(),
+        limits: Limits = LIMITS,
         failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         if settings.id_field == LINE_ID:
@@ -79,6 +69,16 @@ class Service:
         self._starting = asyncio.Lock()
         self._taken = 0
         self._size = (-math.inf, 0)  # when it was measured, bytes
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not ready."""
+        return "the service is starting or stopping, or its index cannot be written any more"
+
+    @property
+    def socket(self) -> Path:
+        """Where the command line finds it."""
+        return self.state / SOCKET
 
     async def start(self) -> None:
         """Begin to answer: when all is compiled, so that nobody waits for that."""
@@ -134,17 +134,14 @@ class Service:
                 headers={"Retry-After": "1"},
             )  # fmt: skip
 
-    async def answer(self, work: Work) -> Answers:
+    async def answer(self, work: Add | Check | Delete) -> Answers:
         """The answers to documents.
 
         Raises:
             StreamLshError: they cannot be judged by this index, or it cannot be written any more.
         """
         if isinstance(work, Delete) and self.settings.on_same_id != "update":
-            raise Problem(
-                409, "nothing can be deleted from this index, whose documents stay as they are (on_same_id = reject): "
-                "feed them into a new one with on_same_id = update", field="on_same_id",
-            )  # fmt: skip
+            raise no_updates()
         begun = time.monotonic()
         found: Answers = await self.writer.do(work)
         self.tally.answered(time.monotonic() - begun)
@@ -188,23 +185,10 @@ class Service:
         return await asyncio.to_thread(self._compare, *found)
 
     def _compare(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-        signer, threshold = self.engine.index.signer, self.settings.threshold
+        signer = self.engine.index.signer
         salts = [_salt(signer, document) for document in (a, b)]
-        texts = [document["text"][:MOST_CHARACTERS] for document in (a, b)]
-        cut = [len(document["text"]) > MOST_CHARACTERS for document in (a, b)]
-        found = compare(signer, *texts)
         apart = bool(self.settings.match_within) and salts[0] != salts[1]
-        match = found.similarity >= threshold and not apart
-        if apart:
-            why = f"their values of {', '.join(self.settings.match_within)} differ, within which documents match"
-        else:
-            why = f"similarity {found.similarity:.3f} is {'not ' * match}below the threshold of {threshold:g}"
-        return {
-            "a": {**a, "text": texts[0], "spans": found.spans[0], "cut": cut[0], "shingles": found.sizes[0]},
-            "b": {**b, "text": texts[1], "spans": found.spans[1], "cut": cut[1], "shingles": found.sizes[1]},
-            "shared": found.shared, "similarity": found.similarity, "threshold": threshold, "match": match, "why": why,
-            "same_group": a["group"] is not None and a["group"] == b["group"],
-        }  # fmt: skip
+        return side_by_side(signer, self.settings, a, b, apart)
 
     def _check_texts(self) -> None:
         if self.settings.verify != "exact":
@@ -212,6 +196,37 @@ class Service:
                 409, 'this index keeps no texts (verify = "signature"); one made with verify = "exact" does',
                 field="verify",
             )  # fmt: skip
+
+    # -- groups and events ------------------------------------------------------------------------------------------
+
+    @property
+    def keeps_groups(self) -> bool:
+        return self.engine.keeps_groups
+
+    async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
+        """Rows of the table of groups, as they were committed last.
+
+        Raises:
+            UsageError: there are no event times, which this needs.
+        """
+        try:
+            return await asyncio.to_thread(table, self.state, order, within, limit)
+        except StateError:
+            if self.engine.index.count:
+                raise
+            return []  # nothing was committed yet
+
+    async def group(self, number: int, limit: int) -> bytes:
+        """A group with its first members, as JSON.
+
+        Raises:
+            UsageError: there is no such group.
+        """
+        return await asyncio.to_thread(group_json, self.state, number, limit)
+
+    async def place(self, place: Place | None) -> Place:
+        """Where a listener begins who has seen everything up to a place; None = from now on."""
+        return self.ring.end if place is None else place
 
     # -- the whole --------------------------------------------------------------------------------------------------
 
@@ -229,18 +244,10 @@ class Service:
         return {
             "index": {
                 **held, "bytes": await self._bytes(),
-                "groups": self.engine.keeps_groups,
+                "groups": self.keeps_groups, "checks": True, "texts": self.settings.verify == "exact",
                 "settings": {**self.settings.answers, "time_field": self.settings.time_field},
             },
-            "service": {
-                "started": _iso(self.tally.started), "now": _iso(time.time()),
-                "waiting": self.writer.waiting, "listeners": self.ring.listeners,
-                "events": {"from": written(self.ring.begin), "to": written(self.ring.end)},
-                "limits": {
-                    "body_bytes": self.limits.body_bytes, "request_documents": self.limits.request_documents,
-                    "waiting_documents": self.limits.waiting_documents,
-                },
-            },
+            "service": {"waiting": self.writer.waiting, **about(self.tally, self.ring, self.limits)},
             "totals": self.tally.totals,
             "seconds": self.tally.history(seconds),
         }  # fmt: skip
@@ -252,8 +259,15 @@ class Service:
         return self._size[1]
 
 
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+def group_json(folder: Path, number: int, limit: int) -> bytes:
+    """A group of a folder with its first members, as JSON.
+
+    Raises:
+        StateError: there are no groups. UsageError: there is no such group.
+    """
+    with whole(folder, number) as (row, members):
+        said = b",".join(member_json(row, member) for member in islice(members, limit))
+        return b'%b,"members":[%b]}' % (row.json[:-1], said)
 
 
 def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -28,10 +28,12 @@ IDLE_SECONDS = 2.0  # without anything to commit, after which it goes on with er
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """To the documents of a request: a JSON object each; why documents were rejected, by place."""
+    """To the documents of a request: a JSON object each; by place why documents were rejected, and of those whose
+    verdict has not come in time where it will be."""
 
     lines: Sequence[bytes]
-    rejected: dict[int, Rejection]
+    rejected: Mapping[int, Rejection]
+    late: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

@@ -38,10 +38,15 @@ def lines(settings: KafkaSettings, ids: Iterable[str | int]) -> Iterator[list[Li
     """
     numbered = enumerate(ids, 1)
     while some := list(islice(numbered, TOGETHER)):
-        yield [_line(settings, id, number) for number, id in some]
+        yield [line_of(settings, id, number) for number, id in some]
 
 
-def _line(settings: KafkaSettings, id: str | int, number: int) -> Line:
+def line_of(settings: KafkaSettings, id: str | int, number: int) -> Line:
+    """The record that deletes an id, the so manieth.
+
+    Raises:
+        UsageError: it is none.
+    """
     try:
         json = id_text(id)
         plain = str(id).encode()

@@ -98,12 +98,16 @@ class Reader:
                     continue
                 value = lines.data[start:end]
                 try:
-                    key, value = self._text_record(value) if self._text else (self._key(value), value)
+                    key, value = self.record(value)
                 except Refused as refused:
                     self._left_out.add(title, number, refused.detail)
                     continue
                 found.append(Line(key, value, title, number))
             yield found
+
+    def record(self, value: bytes) -> tuple[bytes | None, bytes]:
+        """Key and value of the record that a line is sent as. Raises Refused: it cannot be sent."""
+        return self._text_record(value) if self._text else (self._key(value), value)
 
     def _key(self, value: bytes) -> bytes | None:
         """The key of a line, so that all documents of an id go to one partition, in their order. A line without one is

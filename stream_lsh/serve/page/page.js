@@ -45,11 +45,12 @@ function showState() {
 
 // -- counts, a second at a time --------------------------------------------------------------------------------------
 
-let settings = null, reached = 0;
+let settings = null, texts = false, reached = 0;
 
 async function refresh() {
   const stats = await get("v1/stats", { seconds: SECONDS });
   settings = stats.index.settings;
+  texts = stats.index.texts;
   const now = Math.floor(Date.parse(stats.service.now) / 1000);
   const at = new Map(stats.seconds.map((second) => [second.at, second]));
   const seconds = Array.from({ length: SECONDS }, (_, i) => at.get(now - SECONDS + i) ?? { kinds: {}, p50_ms: null, p99_ms: null });
@@ -74,10 +75,11 @@ async function refresh() {
   lines($("latency"), "Latency of answers in milliseconds", series);
   if ($("seconds").closest("details").open) showTable(seconds, used, now);
   const held = [
-    ["documents", number.format(stats.index.documents)], ["bytes on disk", number.format(stats.index.bytes)],
+    ["documents", number.format(stats.index.documents)],
+    ...(stats.index.bytes === null ? [] : [["bytes on disk", number.format(stats.index.bytes)]]),
     ["next number", number.format(stats.index.next_seq)], ["threshold", settings.threshold],
     ["compared with", settings.against === "unique" ? "what was kept" : "every earlier document"],
-    ["texts kept", settings.verify === "exact" ? "yes" : "no"], ["window", settings.window ?? "none"],
+    ["texts kept", texts ? "yes" : "no"], ["window", settings.window ?? "none"],
     ...(stats.index.log_time > 0 ? [["log time", moment(stats.index.log_time)]] : []),
     ["listeners", stats.service.listeners],
   ];
@@ -91,6 +93,7 @@ async function refresh() {
   ]);
   behind = reached && stats.index.next_seq - reached > 2 * Math.max(rate, 5) ? stats.index.next_seq - reached : 0;
   $("groups-section").hidden = !stats.index.groups;
+  $("check-section").hidden = !stats.index.checks;
   showWithin();
 }
 
@@ -214,7 +217,8 @@ function marked(text, spans) {
 function described(found) {
   const of = found.of === null ? "" : `, of ${found.of}`;
   const group = found.group === null ? "" : `, group ${found.group}`;
-  return `${found.kind === null ? "not decided yet" : words(found.kind)}${of}${group}, number ${found.seq}, ${found.state}`;
+  const seq = found.seq === null ? "" : `, number ${found.seq}`;  // of a pipeline, whose first verdict was too long ago
+  return `${found.kind === null ? "not decided yet" : words(found.kind)}${of}${group}${seq}, ${found.state}`;
 }
 
 function showPair(a, b) {
@@ -232,7 +236,7 @@ function showPair(a, b) {
 
 function showDocument(id) {
   open(String(id), async () => {
-    const found = await get(`v1/documents/${encodeURIComponent(written(id))}`, { text: settings?.verify === "exact" });
+    const found = await get(`v1/documents/${encodeURIComponent(written(id))}`, { text: texts });
     return [make("p", { class: "quiet" }, described(found)), make("div", { class: "text" }, found.text ?? "")];
   });
 }

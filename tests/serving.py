@@ -20,9 +20,9 @@ JSON = {"content-type": "application/json"}
 
 
 class Serving:
-    """`stream-lsh serve` as a process; `with` ends it by SIGTERM."""
+    """`stream-lsh serve` as a process, of an index, or with --kafka; `with` ends it by SIGTERM."""
 
-    def __init__(self, state: Path, *options: str) -> None:
+    def __init__(self, state: Path | None, *options: str) -> None:
         self.state = state
         self._options = options
         self._port = 0
@@ -31,7 +31,8 @@ class Serving:
 
     def start(self) -> None:
         """Begin, also once more after an end."""
-        command = [sys.executable, "-m", "stream_lsh", "serve", "--state", str(self.state), "--port", str(self._port)]
+        command = [sys.executable, "-m", "stream_lsh", "serve", "--port", str(self._port)]
+        command += ["--kafka"] if self.state is None else ["--state", str(self.state)]
         self.process = subprocess.Popen([*command, *self._options], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         said = ""

@@ -1,0 +1,121 @@
+"""What the interface over HTTP asks, of an index in this process or of a pipeline on Kafka."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from stream_lsh.embedded.group_table import Order, Row
+from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.events import Place, Ring, written
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.writer import Add, Answers, Check, Delete
+from stream_lsh.settings import Settings
+
+STOP_SECONDS = 10.0  # for those who are in the middle of sending documents
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may ask for."""
+
+    body_bytes: int = 64 << 20
+    request_documents: int = 100_000
+    waiting_documents: int = 20_000  # beyond which requests are refused
+    kept_events: int = 65_536
+    origins: tuple[str, ...] = ()  # that pages may come from which use this from a browser
+    answer_seconds: float = 10.0  # for which a verdict of a pipeline is waited for
+
+
+LIMITS = Limits()
+
+
+class Interface(Protocol):
+    """A service without HTTP, made before its event loop and used in it.
+
+    Attributes:
+        ready: whether documents are taken. socket: where the command line finds it, None where it has no need to.
+        keeps_groups: whether there are any.
+    """
+
+    limits: Limits
+    tokens: Tokens | None
+    tally: Tally
+    ring: Ring
+    ready: bool
+    stopping: bool
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def keeps_groups(self) -> bool: ...
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not ready."""
+
+    @property
+    def socket(self) -> Path | None: ...
+
+    async def start(self) -> None:
+        """Begin to answer. Raises StreamLshError."""
+
+    async def stop(self) -> None:
+        """Take nothing new, finish what was taken, tell who listens, and close everything."""
+
+    def taking(self) -> AbstractContextManager[None]:
+        """Around a request that documents are taken of."""
+
+    def admit(self) -> None:
+        """Raise Problem if nothing is taken at the moment."""
+
+    async def answer(self, work: Add | Check | Delete) -> Answers:
+        """The answers to documents. Raises Problem or StreamLshError."""
+
+    async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
+        """What is known of a document, with its text if it is wanted. Raises Problem: there is none."""
+
+    async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
+        """Two documents side by side. Raises Problem: there are no such documents, or no texts."""
+
+    async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
+        """Rows of the table of groups. Raises UsageError: there are no event times, which this needs."""
+
+    async def group(self, number: int, limit: int) -> bytes:
+        """A group with its first members, as JSON. Raises UsageError: there is none."""
+
+    async def place(self, place: Place | None) -> Place:
+        """Where a listener begins who has seen everything up to a place; None = from now on."""
+
+    async def stats(self, seconds: int) -> dict[str, Any]:
+        """What there is, and what was done; so many of the last seconds one by one."""
+
+
+def about(tally: Tally, ring: Ring, limits: Limits) -> dict[str, Any]:
+    """What a service says of itself."""
+    return {
+        "started": _iso(tally.started), "now": _iso(time.time()), "listeners": ring.listeners,
+        "events": {"from": written(ring.begin), "to": written(ring.end)},
+        "limits": {
+            "body_bytes": limits.body_bytes, "request_documents": limits.request_documents,
+            "waiting_documents": limits.waiting_documents,
+        },
+    }  # fmt: skip
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def no_updates() -> Problem:
+    """Why nothing can be deleted from an index whose documents stay as they are."""
+    return Problem(
+        409, "nothing can be deleted from this index, whose documents stay as they are (on_same_id = reject): "
+        "feed them into a new one with on_same_id = update", field="on_same_id",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""A service over the topics of a pipeline on Kafka."""

@@ -1,0 +1,80 @@
+"""The groups of a pipeline, in a temporary folder that is read like an index: a copy of their changelog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from aiokafka import TopicPartition
+
+from stream_lsh.embedded.group_store import FACT
+from stream_lsh.embedded.temporary import temporary_folder
+from stream_lsh.index.store import Store
+from stream_lsh.kafka.client import private
+from stream_lsh.kafka.client.clients import consuming
+from stream_lsh.kafka.names import Topics, largest_record
+from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.settings import KafkaSettings
+
+ROLE = "serve"
+POLL_MS = 500
+
+
+class GroupCopy:
+    """The folder, deleted at the end.
+
+    It is made anew by every service, not kept: a copy that was not followed for longer than tombstones stay would have
+    groups that are not there any more.
+
+    Attributes:
+        begun: whether there are groups to read in the folder.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._folder = temporary_folder()
+        self._store = Store(self.folder / "db", sync=False)
+        self._place = TopicPartition(Topics.of(settings).group_changelog, 0)
+        self._position = 0
+        self.begun = False
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._folder.name)
+
+    async def follow(self, up_to_date: Callable[[bool], None]) -> None:
+        """Read on until something goes wrong. up_to_date: told once all is read that there was.
+
+        Raises:
+            Failed, KafkaError, OSError: the next life may do better. StreamLshError: the folder cannot be written.
+        """
+        place = self._place
+        options = {"group_id": None, "isolation_level": "read_committed"}
+        size = largest_record(self._settings)
+        async with consuming(self._settings, ROLE, **options, max_partition_fetch_bytes=size) as consumer:
+            await private.learn(consumer, place.topic)
+            begin = (await consumer.beginning_offsets([place]))[place]
+            end = (await consumer.end_offsets([place]))[place]
+            if end < self._position:
+                raise Failed(f"{place.topic} was made anew; start the service again")
+            self._position = max(begin, self._position)
+            consumer.assign([place])
+            consumer.seek(place, self._position)
+            while True:
+                if self._position >= end:
+                    self.begun = self.begun or self._store.named(FACT) is not None
+                    up_to_date(True)
+                records = (await consumer.getmany(timeout_ms=POLL_MS)).get(place, [])
+                ended, error = private.reader_ended(consumer)
+                if ended:
+                    raise Failed(f"aiokafka has stopped reading {place.topic}: {error!r}") from error
+                if records:
+                    changes = {record.key: record.value for record in records}
+                    await asyncio.to_thread(self._store.write, changes)
+                self._position = await consumer.position(place)
+
+    def close(self) -> None:
+        """Delete it."""
+        self._store.close()
+        self._folder.cleanup()

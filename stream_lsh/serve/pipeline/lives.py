@@ -1,0 +1,92 @@
+"""Something that reads topics, one life after the other, and whether it has all that there is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.client.connection import FINAL, cause, explain
+from stream_lsh.kafka.run.lives import may_pass
+from stream_lsh.kafka.settings import KafkaSettings
+
+PAUSES = (0.1, 2.0)  # seconds between two lives: at first, at most
+SAY = 30.0  # seconds in which the same failure is told only once
+_LOG = logging.getLogger("stream_lsh.serve")
+
+
+class Lives:
+    """Runs something for ever: a broker that is away comes back, and listeners wait for it meanwhile.
+
+    Args:
+        live: one life, given what to call when all is read, or not any more. moved: called when that changes.
+
+    Attributes:
+        up_to_date: whether all is read that there is; ever: whether it has been. why: what went wrong last, while it is
+            not.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        live: Callable[[Callable[[bool], None]], Awaitable[None]],
+        moved: Callable[[], None],
+    ) -> None:
+        self.up_to_date = False
+        self.why = ""
+        self._settings = settings
+        self._live = live
+        self._moved = moved
+        self._began = time.monotonic()
+        self.ever = False
+        self._said = ("", 0.0)
+
+    async def run(self) -> None:
+        """Go on until this is cancelled.
+
+        Raises:
+            StreamLshError: retrying cannot help, or for `give_up_seconds` the first life could not begin.
+        """
+        pause = PAUSES[0]
+        while True:
+            began = time.monotonic()
+            error = await self._once()
+            self._tell(False)
+            # A cluster that has only just started may not know its topics yet.
+            if not may_pass(error) and not (self.ever and isinstance(error, BrokerError)):
+                raise error
+            why = await cause(error, self._settings)
+            self.why = str(explain(why, self._settings))
+            if isinstance(why, FINAL) or (not self.ever and self._is_over()):
+                raise BrokerError(self.why) from error
+            if (said := self.why) != self._said[0] or time.monotonic() > self._said[1] + SAY:
+                self._said = said, time.monotonic()
+                _LOG.warning("%s It is tried again", said)
+            pause = PAUSES[0] if time.monotonic() > began + 10 * PAUSES[1] else min(2 * pause, PAUSES[1])
+            await asyncio.sleep(pause)
+
+    async def _once(self) -> BaseException:
+        """What a life ended with. In a task of its own: aiokafka, while the broker is away, raises the cancellation of
+        its own tasks, which is not ours."""
+        life = asyncio.ensure_future(self._live(self._tell))
+        try:
+            await asyncio.wait([life])
+        finally:
+            if not life.done():
+                life.cancel()
+                await asyncio.wait([life])
+        if life.cancelled():
+            return ConnectionError("Kafka is away")
+        return life.exception() or ConnectionError("it has ended")
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._began + self._settings.give_up_seconds
+
+    def _tell(self, up_to_date: bool) -> None:
+        if up_to_date:
+            self.ever, self.why = True, ""
+        if up_to_date != self.up_to_date:
+            self.up_to_date = up_to_date
+            self._moved()

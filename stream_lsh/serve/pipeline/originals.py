@@ -1,0 +1,70 @@
+"""The texts of documents: what the documents topic still has of them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import TopicPartition, errors
+
+from stream_lsh.documents.fields import LINE_ID, Refused
+from stream_lsh.documents.json_reader import read_object
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.client.clients import consuming
+from stream_lsh.kafka.client.connection import cause, explain
+from stream_lsh.kafka.names import largest_record
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.records import fields_of
+from stream_lsh.serve.problems import Problem
+
+SECONDS = 10.0
+AT_ONCE = 4  # of these readings
+
+
+class Originals:
+    """Reads documents where they stand."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._fields = fields_of(settings)
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def text(self, topic: str, partition: int, offset: int) -> tuple[str, bytes]:
+        """The text of a document, and its values to match within.
+
+        Raises:
+            Problem: it is not there any more. BrokerError: Kafka cannot be reached.
+        """
+        place = TopicPartition(topic, partition)
+        options = {"group_id": None, "max_partition_fetch_bytes": largest_record(self._settings)}
+        try:
+            async with (
+                self._places, asyncio.timeout(SECONDS), consuming(self._settings, "serve", **options) as consumer
+            ):  # fmt: skip
+                consumer.assign([place])
+                consumer.seek(place, offset)
+                record = await consumer.getone(place)
+        except errors.OffsetOutOfRangeError:
+            raise _gone(place, offset) from None
+        except TimeoutError:
+            raise BrokerError(f"{topic}, partition {partition}, cannot be read: no answer in {SECONDS:g} s") from None
+        except (errors.KafkaError, OSError) as error:
+            raise explain(await cause(error, self._settings), self._settings) from error
+        if record.offset != offset or record.value is None:
+            raise _gone(place, offset)
+        return self._read(record.value)
+
+    def _read(self, value: bytes) -> tuple[str, bytes]:
+        if self._settings.document_format == "text":
+            return value.decode("utf-8", "replace"), b""
+        try:
+            found = self._fields.extract(read_object(value), b"null" if self._settings.id_field == LINE_ID else None)
+        except Refused as refused:
+            raise Problem(409, f"the document has no text to be shown: {refused.detail}") from None
+        return found.text, found.within
+
+
+def _gone(place: TopicPartition, offset: int) -> Problem:
+    return Problem(
+        410, f"the text is not there any more: {place.topic}, partition {place.partition}, has let go of offset "
+        f"{offset} (retention or compaction)",
+    )  # fmt: skip

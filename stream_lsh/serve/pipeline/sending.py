@@ -1,0 +1,89 @@
+"""Documents onto the documents topic, each acknowledged, for the service."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from aiokafka import AIOKafkaProducer, errors
+
+from stream_lsh.kafka.client.clients import producing, seen
+from stream_lsh.kafka.client.connection import explain
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.produce import Line
+from stream_lsh.serve.pipeline.verdicts import Place
+from stream_lsh.serve.problems import Problem
+
+AGAIN = "whether they were taken is not known; to send them again is safe: the same id and text is redelivered"
+
+
+class Sending:
+    """A producer, and the next one where it has failed: what it has tried in vain may leave it of no use."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._topic = Topics.of(settings).documents
+        self._producer: AIOKafkaProducer | None = None
+        self._open = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._without_key = 0
+
+    async def send(self, records: Sequence[Line], seconds: float) -> list[Place]:
+        """Send records in their order, and wait until all copies have them; where they stand.
+
+        Raises:
+            Problem: they were not acknowledged in time, or refused.
+        """
+        producer: AIOKafkaProducer | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                producer = await self._ready()
+                count = len(await producer.partitions_for(self._topic))
+                acknowledged = [
+                    await producer.send(
+                        self._topic, record.value, record.key, partition=self._number(record) % count
+                    )
+                    for record in records
+                ]  # fmt: skip
+                for future in acknowledged:
+                    future.add_done_callback(seen)
+                found = [await asyncio.shield(future) for future in acknowledged]
+        except TimeoutError:
+            raise Problem(
+                503, f"Kafka has not acknowledged the documents within {seconds:g} s: {AGAIN}",
+                headers={"Retry-After": "5"},
+            ) from None  # fmt: skip
+        except (errors.MessageSizeTooLargeError, errors.RecordTooLargeError) as error:
+            raise Problem(413, str(explain(error, self._settings)), field="body") from None
+        except (errors.KafkaError, errors.ProducerClosed, OSError) as error:
+            await self._drop(producer)
+            raise Problem(
+                503, f"{explain(error, self._settings)} As for the documents, {AGAIN}", headers={"Retry-After": "5"}
+            ) from None  # fmt: skip
+        return [(place.partition, place.offset) for place in found]
+
+    def _number(self, record: Line) -> int:
+        """By the CRC of the key, as `stream-lsh produce`; without one they take turns."""
+        if record.key is not None:
+            return zlib.crc32(record.key)
+        self._without_key += 1
+        return self._without_key
+
+    async def _ready(self) -> AIOKafkaProducer:
+        async with self._opening:
+            if self._producer is None:
+                self._producer = await self._open.enter_async_context(producing(self._settings, "serve"))
+            return self._producer
+
+    async def _drop(self, producer: AIOKafkaProducer | None) -> None:
+        async with self._opening:
+            if producer is not None and self._producer is producer:
+                self._producer = None
+                await self._open.aclose()
+
+    async def close(self) -> None:
+        """Close; what is not acknowledged is dropped."""
+        await self._drop(self._producer)

@@ -1,0 +1,378 @@
+"""A pipeline on Kafka that is served: what is asked of its topics, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.fields import LINE_ID, Refused, id_of, id_text
+from stream_lsh.documents.json_reader import read_object
+from stream_lsh.embedded.group_table import Order, Row, table
+from stream_lsh.embedded.lines import Lines
+from stream_lsh.errors import UsageError
+from stream_lsh.families.signer import Signer
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.records import fields_of
+from stream_lsh.kafka.tools.delete import check, line_of
+from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
+from stream_lsh.serve.comparing import side_by_side
+from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.events import Place, Ring
+from stream_lsh.serve.interface import LIMITS, STOP_SECONDS, Limits, about, no_updates
+from stream_lsh.serve.pipeline.copying import GroupCopy
+from stream_lsh.serve.pipeline.following import follow
+from stream_lsh.serve.pipeline.lives import Lives
+from stream_lsh.serve.pipeline.originals import Originals
+from stream_lsh.serve.pipeline.outputs import Outputs
+from stream_lsh.serve.pipeline.sending import Sending
+from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.service import group_json
+from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.writer import Add, Answers, Check, Delete
+
+PLACE_SECONDS = 5.0  # for which a place is waited for that another service has told already
+LATE = 65_536  # documents whose verdicts did not come in time, that are known by their ids
+_REJECTED = b'"kind":"rejected"'
+
+
+class PipelineService:
+    """Topics, what was read of them, and who produces onto them. Made before its event loop, and used in it."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        *,
+        tokens: Tokens | None = None,
+        limits: Limits = LIMITS,
+        failed: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self.limits = limits
+        self.tokens = tokens
+        self.stopping = False
+        self.ready = False
+        self.ring = Ring(0, limits.kept_events)
+        self.tally = Tally(lambda: self.ring.end[0], lambda: self._waiting, lambda: self.ring.listeners)
+        self._failed = failed
+        self._waiting = self._taken = 0
+        self._verdicts = Verdicts(limits.kept_events, keeps=settings.against == "unique")
+        self._outputs = Outputs(self.ring, self._verdicts, self.tally, limits.kept_events)
+        self._sending = Sending(settings)
+        self._originals = Originals(settings)
+        self._reader = Reader(settings, None, LeftOut())
+        self._signer = Signer(settings.signing)
+        self._late: OrderedDict[str | int, None] = OrderedDict()
+        self._copy = GroupCopy(settings) if settings.groups else None
+        self._lives: list[Lives] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._began = asyncio.Event()
+
+    @property
+    def socket(self) -> Path | None:
+        """The command line goes to Kafka itself."""
+        return None
+
+    @property
+    def keeps_groups(self) -> bool:
+        return self._copy is not None
+
+    async def start(self) -> None:
+        """Begin to answer: when all is read that is there.
+
+        Raises:
+            StreamLshError: Kafka cannot be reached, has no such topics, or those of a pipeline with other settings.
+        """
+        settings, keep = self.settings, self.limits.kept_events
+        self._lives = [Lives(settings, lambda told: follow(settings, self._outputs, keep, told), self._moved)]
+        if self._copy is not None:
+            self._lives.append(Lives(settings, self._copy.follow, self._moved))
+        self._tasks = [asyncio.create_task(life.run()) for life in self._lives]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+        began = asyncio.create_task(self._began.wait())
+        try:
+            await asyncio.wait([began, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            began.cancel()
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    def _moved(self) -> None:
+        self.ready = not self.stopping and all(life.up_to_date for life in self._lives)
+        if self.ready:
+            self._began.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.ready = False
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not ready."""
+        if self.stopping:
+            return "the service is stopping"
+        said = next((life.why for life in self._lives if life.why), "")
+        return f"the service reads nothing at the moment: {said}" if said else "the service is catching up with Kafka"
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Around a request that documents are taken of."""
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+    async def stop(self) -> None:
+        """Take nothing new, wait for the verdicts on what was taken, tell who listens, and close all clients."""
+        self.stopping, self.ready = True, False
+        patience = time.monotonic() + STOP_SECONDS
+        while self._taken and time.monotonic() < patience:
+            await asyncio.sleep(0.02)
+        await self._sending.close()
+        self.ring.finish()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._copy is not None:
+            await asyncio.to_thread(self._copy.close)
+
+    # -- documents --------------------------------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Raise Problem if nothing is taken at the moment."""
+        if not self.ready:
+            more = {"Connection": "close"} if self.stopping else {}
+            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
+        if self._waiting >= self.limits.waiting_documents:
+            self.tally.refuse()
+            raise Problem(
+                429, f"{self._waiting:,} documents wait for their verdicts already; try again in a second",
+                headers={"Retry-After": "1"},
+            )  # fmt: skip
+
+    async def answer(self, work: Add | Check | Delete) -> Answers:
+        """The verdicts on documents, which are on the documents topic for good when it is over.
+
+        Raises:
+            Problem: they were not taken; or it is not known whether they were.
+        """
+        if isinstance(work, Check):
+            raise Problem(
+                409, "a pipeline on Kafka judges what is on its documents topic, and nothing besides: its shards are "
+                "with its workers. Send the document to /v1/documents, or check against an index of your own "
+                "(stream-lsh serve --state)",
+            )  # fmt: skip
+        records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
+        begun = time.monotonic()
+        self._waiting += len(work)
+        try:
+            found = await self._answers(records, begun + self.limits.answer_seconds)
+        finally:
+            self._waiting -= len(work)
+        self.tally.answered(time.monotonic() - begun)
+        return found
+
+    def _records(self, lines: Lines) -> list[Line | Rejection]:
+        found: list[Line | Rejection] = []
+        for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
+            if i in lines.rejected:
+                found.append(lines.rejected[i])
+                continue
+            try:
+                key, value = self._reader.record(lines.data[start:end])
+            except Refused as refused:
+                found.append(Rejection(refused.reason, refused.detail))
+            else:
+                found.append(Line(key, value, "", i + 1))
+        return found
+
+    def _deletions(self, ids: Sequence[str | int]) -> list[Line | Rejection]:
+        if self.settings.on_same_id != "update":
+            raise no_updates()
+        check(self.settings)
+        try:
+            return [line_of(self.settings, id, number) for number, id in enumerate(ids, 1)]
+        except UsageError as error:
+            raise Problem(422, str(error), field="id") from None
+
+    async def _answers(self, records: Sequence[Line | Rejection], end: float) -> Answers:
+        """Answers in the order of the records; those that cannot be sent are told so. end: by the monotonic clock."""
+        sent = [record for record in records if isinstance(record, Line)]
+        places = iter(await self._sending.send(sent, self.limits.answer_seconds) if sent else ())
+        waiting = {i: next(places) for i, record in enumerate(records) if isinstance(record, Line)}
+        verdicts = {i: self._verdicts.wait(place) for i, place in waiting.items()}
+        try:
+            if verdicts:
+                await asyncio.wait(verdicts.values(), timeout=max(0.0, end - time.monotonic()))
+        finally:
+            for i, place in waiting.items():
+                if not verdicts[i].done():
+                    self._verdicts.give_up(place)
+        lines: list[bytes] = []
+        rejected: dict[int, Rejection] = {}
+        late: dict[int, str] = {}
+        for i, record in enumerate(records):
+            if isinstance(record, Rejection):
+                rejected[i] = record
+                lines.append(_refused(record))
+            elif verdicts[i].done():
+                lines.append(verdicts[i].result())
+                if _REJECTED in lines[i]:
+                    verdict = parsed(lines[i])
+                    rejected[i] = Rejection(verdict["reason"], verdict["detail"])
+            else:
+                line, late[i] = self._overdue(record, *waiting[i])
+                lines.append(line)
+        return Answers(lines, rejected, late)
+
+    def _overdue(self, record: Line, partition: int, offset: int) -> tuple[bytes, str]:
+        """What is said of a document whose verdict has not come in time, and where it will be."""
+        topic = Topics.of(self.settings).documents
+        id = self._id(record, f"{topic}:{partition}:{offset}")
+        where = "/v1/events" if id is None else f"/v1/documents/{quote(json.dumps(id), safe='')}"
+        if id is not None:
+            self._late[id] = None
+            if len(self._late) > LATE:
+                self._late.popitem(last=False)
+        source = {"topic": topic, "partition": partition, "offset": offset}
+        said = {
+            "id": id, "taken": True, "source": source, "look": where,
+            "detail": f"it is taken, and its verdict has not come within {self.limits.answer_seconds:g} s",
+        }  # fmt: skip
+        return json.dumps(said, separators=(",", ":")).encode("ascii"), where
+
+    def _id(self, record: Line, place: str) -> str | int | None:
+        """The id of what was sent; None if it has none that can be read."""
+        if self.settings.id_field == LINE_ID:
+            return place
+        key = (record.key or b"").decode("utf-8", "replace")
+        try:
+            if record.value is None:
+                return id_of(key) if self.settings.key_is_id == "json" else key
+            if self.settings.document_format == "text":
+                return key
+            found: str | int = json.loads(fields_of(self.settings).extract(read_object(record.value)).id)
+            return found
+        except Refused:
+            return None
+
+    async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
+        """What is known of a document, with its text if it is wanted.
+
+        Raises:
+            Problem: nothing is.
+        """
+        found = self._known(id)
+        return {**found, "text": (await self._text(found))[0]} if text else found
+
+    def _known(self, id: str | int) -> dict[str, Any]:
+        try:
+            id_text(id)
+        except Refused as refused:
+            raise Problem(422, refused.detail, field="id") from None
+        found = self._verdicts.of(id)
+        if found is not None:
+            self._late.pop(id, None)
+            if found["state"] != "rejected":
+                return dict(found)
+            said = {name: value for name, value in found.items() if name != "state"}
+            raise Problem(404, f"the document was rejected: {found['detail']}", more={"verdict": said})
+        if id in self._late:
+            raise Problem(404, "it is taken, and its verdict has not come yet", headers={"Retry-After": "1"})
+        raise Problem(
+            404, f"no document with the id {str(id)[:100]!r} is among the last {self.limits.kept_events:,} of which "
+            "this service remembers the verdict (--keep-events), or it was deleted; the verdicts topic may have it. An "
+            'id that is a number is written 17, the text "17" with quotes',
+        )  # fmt: skip
+
+    async def _text(self, found: dict[str, Any]) -> tuple[str, bytes]:
+        source = found["source"]
+        return await self._originals.text(source["topic"], source["partition"], source["offset"])
+
+    async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
+        """Two documents side by side, by their records on the documents topic.
+
+        Raises:
+            Problem: nothing is known of them, or their records are not there any more.
+        """
+        found = [self._known(id) for id in (a, b)]
+        (one, within), (other, within_other) = await asyncio.gather(*(self._text(document) for document in found))
+        return await asyncio.to_thread(
+            side_by_side, self._signer, self.settings, {**found[0], "text": one}, {**found[1], "text": other},
+            within != within_other,
+        )  # fmt: skip
+
+    # -- groups and events ------------------------------------------------------------------------------------------
+
+    async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
+        """Rows of the table of groups, as they are in the copy of the changelog.
+
+        Raises:
+            UsageError: there are no event times, which this needs. Problem: the changelog is not read yet.
+        """
+        folder = self._folder()
+        return [] if folder is None else await asyncio.to_thread(table, folder, order, within, limit)
+
+    async def group(self, number: int, limit: int) -> bytes:
+        """A group with its first members, as JSON.
+
+        Raises:
+            UsageError: there is no such group. Problem: the changelog is not read yet.
+        """
+        folder = self._folder()
+        if folder is None:
+            raise UsageError(f"there is no group {number}: no worker has folded groups yet")
+        return await asyncio.to_thread(group_json, folder, number, limit)
+
+    def _folder(self) -> Path | None:
+        """The folder of the groups; None if there are none yet."""
+        assert self._copy is not None, "`keeps_groups` says whether there are any"
+        if not self._lives or not self._lives[-1].ever:
+            raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
+        return self._copy.folder if self._copy.begun else None
+
+    async def place(self, place: Place | None) -> Place:
+        """Where a listener begins who has seen everything up to a place; None = from now on. What another service has
+        told him already comes here in a moment."""
+        if place is None:
+            return self.ring.end
+        end = time.monotonic() + PLACE_SECONDS
+        while place > self.ring.end and time.monotonic() < end and not self.stopping:
+            await asyncio.sleep(0.05)
+        return place
+
+    # -- the whole --------------------------------------------------------------------------------------------------
+
+    async def stats(self, seconds: int) -> dict[str, Any]:
+        """What the pipeline has judged, and what the service has seen of it; so many of the last seconds one by one."""
+        return {
+            "index": {
+                "documents": self._outputs.documents or 0, "next_seq": self.ring.end[0], "log_time": None, "jumps": 0,
+                "bytes": None, "groups": self.keeps_groups, "checks": False, "texts": True,
+                "settings": {**self.settings.answers, "time_field": self.settings.time_field},
+            },
+            "service": {"waiting": self._waiting, **about(self.tally, self.ring, self.limits)},
+            "totals": self.tally.totals,
+            "seconds": self.tally.history(seconds),
+        }  # fmt: skip
+
+
+def _refused(why: Rejection) -> bytes:
+    """The verdict on what cannot be sent, and has no number."""
+    said = orjson.dumps({"reason": why.reason, "detail": why.detail})[1:]
+    return b'{"id":null,"seq":null,"kind":"rejected","of":null,"similarity":null,"group":null,"matches":[],%b' % said

@@ -1,0 +1,132 @@
+"""The latest verdicts of a pipeline: by the place of the document, for who waits for one, and by its id; pure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from typing import Any
+
+import orjson
+
+from stream_lsh.judging.verdicts import Kind
+
+Id = str | int
+Place = tuple[int, int]  # partition and offset in the documents topic
+STORED = {kind.label for kind in (Kind.UNIQUE, Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE)}
+ARRIVED = 20_000  # verdicts that are kept for who does not know yet where his document stands
+
+
+def parsed(value: bytes) -> dict[str, Any]:
+    """A verdict, or an event; ids may have lone surrogates, which the fast reader refuses."""
+    try:
+        found = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        found = json.loads(value)
+    return dict(found)
+
+
+class Verdicts:
+    """What was said of the latest documents.
+
+    Args:
+        most: documents that are remembered by their ids. keeps: whether only what is unique stands for something.
+    """
+
+    def __init__(self, most: int, *, keeps: bool) -> None:
+        self._most = most
+        self._keeps = keeps
+        self._known: OrderedDict[Id, dict[str, Any]] = OrderedDict()
+        self._heirs: OrderedDict[tuple[Id, int], None] = OrderedDict()
+        self._arrived: OrderedDict[Place, bytes] = OrderedDict()
+        self._waiting: dict[Place, asyncio.Future[bytes]] = {}
+
+    def clear(self) -> None:
+        """Forget what was said: it was of other documents."""
+        self._known.clear()
+        self._heirs.clear()
+        self._arrived.clear()
+
+    def add(self, value: bytes, verdict: dict[str, Any]) -> None:
+        """A verdict has come, in the order of its partition. value: as it stands in its topic; verdict: the same."""
+        source = verdict["source"]
+        place = source["partition"], source["offset"]
+        answer = self._answer(value, verdict)
+        self._remember(verdict)
+        self._arrived[place] = answer
+        if len(self._arrived) > ARRIVED:
+            self._arrived.popitem(last=False)
+        if (waiting := self._waiting.pop(place, None)) is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def wait(self, place: Place) -> asyncio.Future[bytes]:
+        """The answer to the document at a place, once it is there."""
+        if (found := self._waiting.get(place)) is None:
+            found = asyncio.get_running_loop().create_future()
+            if place in self._arrived:
+                found.set_result(self._arrived[place])
+            else:
+                self._waiting[place] = found
+        return found
+
+    def give_up(self, place: Place) -> None:
+        """Nobody waits for it any more."""
+        self._waiting.pop(place, None)
+
+    def of(self, id: Id) -> dict[str, Any] | None:
+        """What is known of a document: its first verdict as far as it is remembered, its `source`, and its `state`;
+        of one that was rejected the verdict itself, with the state `rejected`."""
+        return self._known.get(id)
+
+    def _answer(self, value: bytes, verdict: dict[str, Any]) -> bytes:
+        """What whoever sent the document is told: of what was there before the first verdict, and its number of then,
+        if that is remembered."""
+        if verdict["kind"] != "redelivered" or verdict.get("first_kind") is None:
+            return value
+        first = self._known.get(verdict["id"])
+        number = None if first is None else first["seq"]
+        said = {**verdict, "seq": number, "kind": verdict["first_kind"], "redelivered": verdict["seq"]}
+        del said["first_kind"]
+        return json.dumps(said, separators=(",", ":")).encode("ascii")
+
+    def _remember(self, verdict: dict[str, Any]) -> None:
+        id, seq, kind = verdict["id"], verdict["seq"], verdict["kind"]
+        for heir in (*([verdict["heir"]] if "heir" in verdict else ()), *verdict.get("heirs", ())):
+            self._inherit(heir["id"], heir["seq"])
+        if id is None:
+            return
+        known = self._known.get(id)
+        if known is not None and known["seq"] is not None and seq < known["seq"]:
+            return  # it is said once more
+        if kind == "deleted":
+            self._known.pop(id, None)
+        elif kind in STORED:
+            self._put(id, {**_facts(verdict), "state": self._state(kind, id, seq)})
+        elif kind == "redelivered" and (known is None or known["state"] == "rejected"):
+            first = verdict.get("first_kind")
+            self._put(id, {**_facts(verdict), "seq": None, "kind": first, "state": self._state(first, id, None)})
+        elif kind == "rejected" and known is None:
+            self._put(id, {**verdict, "state": "rejected"})
+
+    def _state(self, kind: str | None, id: Id, seq: int | None) -> str:
+        stands = not self._keeps or kind == "unique" or (seq is not None and (id, seq) in self._heirs)
+        return "kept" if stands else "dropped"
+
+    def _inherit(self, id: Id, seq: int) -> None:
+        """Who was dropped stands for its group now, also where its own verdict is read later, of another partition."""
+        self._heirs[id, seq] = None
+        if len(self._heirs) > self._most:
+            self._heirs.popitem(last=False)
+        known = self._known.get(id)
+        if known is not None and known["seq"] == seq:
+            known["state"] = "kept"
+
+    def _put(self, id: Id, facts: dict[str, Any]) -> None:
+        self._known[id] = facts
+        self._known.move_to_end(id)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+
+def _facts(verdict: dict[str, Any]) -> dict[str, Any]:
+    return {name: verdict[name] for name in ("id", "seq", "kind", "of", "similarity", "group", "time", "source")}

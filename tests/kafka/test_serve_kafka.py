@@ -1,0 +1,308 @@
+"""`stream-lsh serve --kafka`: a pipeline over HTTP, by its topics."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from harness import Pipeline, until
+from kafka_helpers import missing
+from serving import JSON, NDJSON, Serving, entry, events, write
+
+from bench.browser import browser, installed, value
+from stream_lsh.kafka.tools.broker import KafkaBroker
+
+GIVEN = {
+    "against": "unique", "shards": 1, "groups": True, "source_field": "outlet", "text_field": ("text",),
+    "time_field": "at", "linger_ms": 5, "partitions": 3, "transaction_timeout_ms": 6000,
+}  # fmt: skip
+NOW = 1_700_000_000_000
+OUTLETS = ("wire", "herald", "radio")
+
+
+def stories(number: int, first: int = 0) -> list[dict[str, Any]]:
+    """Documents, most of them copies with a word of their own."""
+    chance, found = random.Random(first), []
+    for i in range(first, first + number):
+        story = random.Random(chance.randrange(12))
+        words = [f"w{story.randrange(10**6)}" for _ in range(40)]
+        words[-1] = f"own{i}"
+        found.append({"id": f"d{i}", "text": " ".join(words), "outlet": OUTLETS[i % 3], "at": NOW + 1000 * i})
+    return found
+
+
+def serving(pipeline: Pipeline, *options: str) -> Serving:
+    """A service of a pipeline, with the settings of its workers."""
+    patient = "--answer-seconds", "50"  # the first life of a worker may compile
+    return Serving(None, "--config", str(pipeline.workers[0].config), *patient, *options)
+
+
+def said(service: Serving, last: str | None, wanted: int, kinds: str = "") -> list[dict[str, Any]]:
+    """So many events from a place on, without mere ids."""
+    headers, found = {} if last is None else {"last-event-id": last}, []
+    with service.client.stream("GET", "/v1/events", params={"kinds": kinds}, headers=headers) as answer:
+        assert answer.status_code == 200, answer.read()
+        for event in events(answer.iter_lines()):
+            if "event" in event:
+                found.append(event)
+                if len(found) == wanted:
+                    break
+    return found
+
+
+def health(service: Serving) -> int:
+    try:
+        return service.client.get("/health/ready").status_code
+    except httpx.TransportError:
+        return 0
+
+
+@pytest.fixture
+def pipeline(broker: Any, prefix: str, tmp_path: Path) -> Iterator[Pipeline]:
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as found:
+        found.worker()
+        yield found
+
+
+def bare(line: dict[str, Any], numbers: dict[int, int]) -> dict[str, Any]:
+    """An answer with the numbers that the documents have in another index, without what it has only on Kafka."""
+    found = {name: value for name, value in line.items() if name not in ("source", "time", "detected_at")}
+    for name in ("seq", "group", "redelivered"):
+        if found.get(name) is not None:
+            found[name] = numbers[found[name]]
+    found["matches"] = [{**match, "seq": numbers[match["seq"]]} for match in found["matches"]]
+    return found
+
+
+def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> None:
+    feed = stories(60)
+    embedded = [
+        f"--{name.replace('_', '-')}={value}" for name, value in
+        {"shards": 1, "source_field": "outlet", "time_field": "at", "max_matches": 0}.items()
+    ]  # fmt: skip
+    with serving(pipeline) as service, Serving(tmp_path / "index", *embedded) as index:
+        one_by_one = [(service.add(document), index.add(document)) for document in feed[:30]]
+        numbers = {on_kafka["seq"]: there["seq"] for on_kafka, there in one_by_one}
+        assert [bare(on_kafka, numbers) for on_kafka, _ in one_by_one] == [there for _, there in one_by_one]
+        assert one_by_one[0][0]["source"]["offset"] == 0
+
+        again, there = service.add(feed[3]), index.add(feed[3])
+        numbers[again["redelivered"]] = there["redelivered"]
+        assert bare(again, numbers) == there and again["kind"] == one_by_one[3][0]["kind"]
+
+        found = service.add_all(feed[30:])  # over partitions, so in an order of their own
+        assert [line["id"] for line in found] == [document["id"] for document in feed[30:]]
+        order = sorted(range(30), key=lambda i: found[i]["seq"])
+        told = index.add_all([feed[30 + i] for i in order])
+        numbers |= {found[i]["seq"]: line["seq"] for i, line in zip(order, told, strict=True)}
+        assert [bare(found[i], numbers) for i in order] == told
+
+        copy = next(line for line in found if line["kind"] == "near_duplicate")
+        document = service.client.get(f"/v1/documents/{copy['id']}", params={"text": "true"}).json()
+        assert document["text"] == feed[int(copy["id"][1:])]["text"]
+        assert (document["seq"], document["group"], document["state"]) == (copy["seq"], copy["group"], "dropped")
+        assert service.client.get(f"/v1/documents/{copy['of']}").json()["state"] == "kept"
+        pair = {"a": copy["of"], "b": copy["id"]}
+        ours, theirs = (one.client.get("/v1/compare", params=pair).json() for one in (service, index))
+        for name in ("similarity", "shared", "match", "why", "threshold", "same_group"):
+            assert ours[name] == theirs[name]
+        assert ours["a"]["spans"] == theirs["a"]["spans"] and ours["b"]["text"] == theirs["b"]["text"]
+
+        def table(one: Serving) -> list[dict[str, Any]]:
+            return one.client.get("/v1/groups", params={"order": "largest"}).json()["groups"]
+
+        until(lambda: sum(row["size"] for row in table(service)) == sum(row["size"] for row in table(index)))
+        rows = [{**row, "group": numbers[row["group"]]} for row in table(service)]
+        for row in rows:
+            row["representative"]["seq"] = numbers[row["representative"]["seq"]]
+        assert rows == table(index)
+        largest = table(service)[0]
+        members = service.client.get(f"/v1/groups/{largest['group']}").json()["members"]
+        assert len(members) == largest["size"]
+        assert service.client.get("/v1/groups/1").status_code == 404
+
+        problem = service.client.post("/v1/documents", headers=JSON, content=b'{"id": "x"}')
+        assert (problem.status_code, problem.json()["verdict"]["reason"]) == (422, "missing_field")
+        assert problem.headers["content-type"] == "application/problem+json"
+        reused = service.client.post("/v1/documents", headers=JSON, content=json.dumps({**feed[0], "text": "a b c d"}))
+        assert reused.status_code == 409
+        check = service.client.post("/v1/check", headers=JSON, content=json.dumps(feed[0]))
+        assert check.status_code == 409 and "its shards are with its workers" in check.json()["detail"]
+        gone = service.client.delete("/v1/documents/d1")
+        assert (gone.status_code, gone.json()["field"]) == (409, "on_same_id")
+        assert service.client.get("/v1/documents/nobody").status_code == 404
+        stats = service.client.get("/v1/stats").json()
+        assert stats["totals"]["documents"] == 63 and not stats["index"]["checks"]
+        assert b"stream_lsh_verdicts_total" in service.client.get("/metrics").content
+
+
+def test_events_go_on_over_a_restart(pipeline: Pipeline) -> None:
+    with serving(pipeline) as service:
+        first = service.add_all(stories(40))
+        pairs, joined = sum(len(line["matches"]) for line in first), sum(line["kind"] != "unique" for line in first)
+        per_document = said(service, "0.0", 40 + pairs + joined)
+        assert Counter(event["event"] for event in per_document) == {"verdict": 40, "pair": pairs, "group": joined}
+        assert [event["data"]["seq"] for event in per_document if event["event"] == "verdict"] == sorted(
+            line["seq"] for line in first
+        )
+        places = [tuple(map(int, event["id"].split("."))) for event in per_document]
+        assert places == sorted(set(places))
+        with serving(pipeline) as other:  # one that was not there then says the same
+            assert said(other, "0.0", len(per_document)) == per_document
+            assert said(other, per_document[17]["id"], 10) == per_document[18:28]
+            more = service.add_all(stories(20, 40))
+            last = per_document[-1]["id"]
+            wanted = len(more) + sum(len(line["matches"]) + (line["kind"] != "unique") for line in more)
+            behind = said(other, last, wanted)
+            assert said(service, last, wanted) == behind
+        service.stop()
+        service.start()
+        assert said(service, last, wanted) == behind
+        whole = said(service, "0.0", len(per_document) + wanted)
+        assert whole == per_document + behind
+        assert {line["seq"] for line in more} >= {
+            event["data"]["seq"] for event in behind if event["event"] == "verdict"
+        }
+        gap = said(service, f"{max(line['seq'] for line in more) + 10**9}.0", 1)
+        assert gap[0]["event"] == "gap"
+
+
+def test_too_few_events_are_a_gap(pipeline: Pipeline) -> None:
+    with serving(pipeline) as service:
+        service.add_all(stories(300))
+    with serving(pipeline, "--keep-events", "50") as service:
+        gap, *rest = said(service, "0.0", 40)
+        assert gap["event"] == "gap" and gap["data"]["from"] == "0.0"
+        assert [event["event"] for event in rest].count("gap") == 0
+        begin = gap["data"]["to"]
+    with serving(pipeline) as service:
+        assert said(service, begin, 39) == rest
+
+
+def test_a_verdict_that_does_not_come_in_time_comes_later(pipeline: Pipeline) -> None:
+    worker = pipeline.workers[0]
+    with serving(pipeline, "--answer-seconds", "1") as service:
+        until(lambda: "taken" not in service.add_all(stories(1))[0])
+        worker.signal(signal.SIGSTOP)
+        document = stories(1, 1)[0]
+        answer = service.client.post("/v1/documents", headers=JSON, content=json.dumps(document))
+        assert answer.status_code == 202 and answer.json()["taken"]
+        where = answer.headers["location"]
+        assert "has not come yet" in service.client.get(where).json()["detail"]
+        lines = service.add_all([stories(1, 2)[0]])
+        assert lines[0]["taken"] and lines[0]["id"] == "d2"
+        worker.signal(signal.SIGCONT)
+        until(lambda: service.client.get(where).status_code == 200)
+        assert service.client.get(where).json()["id"] == "d1"
+
+
+def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
+    given = {**GIVEN, "on_same_id": "update", "key_is_id": "json"}
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
+        pipeline.worker()
+        with serving(pipeline) as service:
+            text = " ".join(f"w{i}" for i in range(40))
+            for i in range(3):
+                service.add({"id": i, "text": f"{text} own{i}", "at": NOW + i})
+            assert service.client.get("/v1/documents/1").json()["state"] == "dropped"
+            gone = service.client.delete("/v1/documents/0").json()
+            assert gone["kind"] == "deleted" and gone["heir"]["id"] == 1
+            assert service.client.get("/v1/documents/0").status_code == 404
+            assert service.client.get("/v1/documents/1").json()["state"] == "kept"
+            lines = service.client.post("/v1/deletions", headers=NDJSON, content=b'1\n"nobody"\n')
+            found = [json.loads(line) for line in lines.text.splitlines()]
+            assert [(line["kind"], "replaces" in line) for line in found] == [("deleted", True), ("deleted", False)]
+            again = service.add({"id": 2, "text": "another text of its own, which is long enough", "at": NOW + 9})
+            assert again["kind"] == "unique" and again["replaces"]
+        with serving(pipeline) as service:  # what was said before counts for who comes later, too
+            assert service.client.get("/v1/documents/2").json()["seq"] == again["seq"]
+            assert service.client.get("/v1/documents/0").status_code == 404
+
+
+def test_a_broker_that_is_away_comes_back(prefix: str, tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "kafka") as broker, Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
+        pipeline.worker()
+        with serving(pipeline) as service:
+            feed = stories(200)
+            before = service.add_all(feed[:100])
+            broker.kill()
+            until(lambda: health(service) == 503, why="the service does not notice that its broker is away")
+            refused = service.client.post("/v1/documents", headers=JSON, content=json.dumps(feed[100]))
+            assert refused.status_code == 503 and refused.headers["retry-after"]
+            assert service.client.get("/health/live").status_code == 200
+            broker.start()
+            until(lambda: health(service) == 200, why="the service does not come back")
+            after = service.add_all(feed[100:])
+            assert all(line["seq"] for line in after)
+            wanted = sorted(line["seq"] for line in before + after)
+            verdicts = said(service, "0.0", 200, "verdict")
+            assert [event["data"]["seq"] for event in verdicts] == wanted
+            code, told = service.stop()
+            assert code == 0 and "It is tried again" in told and "Traceback" not in told, told
+
+
+def test_the_page_of_a_pipeline(pipeline: Pipeline) -> None:
+    if not installed():
+        missing("there is no chromium with chromedriver (CONTRIBUTING.md)")
+    with serving(pipeline) as service, browser() as driver:
+        driver.get(service.url)
+        value(driver, "document.getElementById('state').dataset.state === 'live'")
+        lines = service.add_all(stories(40))
+        value(driver, "document.querySelectorAll('#pairs li').length > 0")
+        value(driver, "document.querySelectorAll('#groups tbody tr').length > 0")
+        value(driver, "document.getElementById('check-section').hidden")
+        driver.execute_script("document.querySelector('#pairs li button').click()")
+        value(driver, "document.querySelector('#dialog-body .sides')")
+        text = str(value(driver, "document.getElementById('dialog-body').textContent"))
+        assert "A match" in text and any(str(line["id"]) in text for line in lines)
+        assert not [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def test_sigterm_finishes_what_was_taken(pipeline: Pipeline) -> None:
+    with serving(pipeline) as service:
+        service.add(stories(1)[0])
+        worker, answers = pipeline.workers[0], []
+        worker.signal(signal.SIGSTOP)
+        client = httpx.Client(base_url=service.url, timeout=60)
+        asking = threading.Thread(
+            target=lambda: answers.append(
+                client.post("/v1/documents", headers=JSON, content=json.dumps(stories(1, 1)[0]))
+            )
+        )
+        asking.start()
+        until(lambda: service.client.get("/v1/stats").json()["service"]["waiting"] == 1)
+        service.process.send_signal(signal.SIGTERM)
+        until(lambda: health(service) != 200)
+        worker.signal(signal.SIGCONT)
+        service.process.communicate(timeout=60)  # without a second signal, which would end it at once
+        assert service.process.returncode == 0
+        asking.join()
+        assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(200, "d1")]
+
+
+def test_what_it_needs(broker: Any, prefix: str, tmp_path: Path) -> None:
+    def refused(*options: str) -> str:
+        with pytest.raises(AssertionError) as error:
+            Serving(None, "--bootstrap-servers", broker.bootstrap, "--topic-prefix", prefix, *options)
+        return str(error.value)
+
+    assert "does not have the topic" in refused()
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
+        pipeline.worker()
+        tokens = tmp_path / "tokens.toml"
+        write(tokens, entry("reader", "a-reader-of-this-test", "read"))
+        with serving(pipeline, "--token-file", str(tokens)) as service:
+            post = {"headers": {**JSON, "authorization": "Bearer a-reader-of-this-test"}, "content": b"{}"}
+            assert service.client.post("/v1/documents", **post).status_code == 403
+            assert service.client.get("/v1/stats").status_code == 401
+        with serving(pipeline) as service:
+            service.add(stories(1)[0])
+        assert "signed with other settings" in refused("--threshold", "0.5", "--groups", "--source-field", "outlet")
