@@ -166,6 +166,10 @@ def test_the_dashboard_is_whole() -> None:
     variables = {variable["name"] for variable in dashboard["templating"]["list"]}
     used = set(re.findall(r"\$\{(\w+)\}", json.dumps(dashboard["panels"])))
     assert used <= variables
+    (link,) = dashboard["links"]
+    (page,) = [variable for variable in dashboard["templating"]["list"] if f"${{{variable['name']}}}" == link["url"]]
+    (port,) = SERVICES["page"]["ports"]
+    assert page["query"] == page["current"]["value"] == f"http://{port.rpartition(':')[0]}"
     assert SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"].endswith(f"/{path.name}")
 
 

@@ -1,4 +1,4 @@
-"""deploy/kubernetes/serve and the service of docker-compose.yml that needs no Kafka."""
+"""deploy/kubernetes/serve and the services over HTTP of docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -92,3 +92,13 @@ def test_compose_serves_with_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
         assert name.removeprefix(PREFIX).lower() in Settings.model_fields
     assert Settings.load(None).text_field == ("title", "text")
+
+
+def test_compose_serves_the_pipeline_with_tokens() -> None:
+    service = SERVICES["page"]
+    given = parse_command(service["command"])
+    assert given["kafka"] and service["environment"] == SERVICES["sign"]["environment"]  # the settings of the workers
+    assert service["ports"] == [f"127.0.0.1:{given['port']}:{given['port']}"]
+    assert str(given["token_file"]) == f"/run/secrets/{service['secrets'][0]}"
+    assert service["healthcheck"]["test"][-1].count(f"http://127.0.0.1:{given['port']}/health/ready") == 1
+    assert service["profiles"] == ["page"] and service["depends_on"]["topics"]
