@@ -36,8 +36,7 @@ SECTIONS = {
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
-EMBEDDED = ("erase_hours",)  # what there is not on Kafka yet
-COMMON = (*(name for name in SETTINGS if name not in EMBEDDED), "source_field")
+COMMON = (*SETTINGS, "source_field")
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
     KAFKA: (

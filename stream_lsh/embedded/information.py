@@ -93,9 +93,10 @@ def _opened(path: Path) -> Store:
 
 def _stored(store: Store, state: Path) -> _Stored:
     index = store.named("index")
-    if index is None:
+    if index is not None:
+        check_format(index, store.path)
+    elif (index := store.named("replica")) is None:  # a shard of a match worker on Kafka
         raise StateError(f"{state} holds no index: the run that made it wrote nothing, or its files were lost")
-    check_format(index, store.path)
     settings = Settings().of_index(index["settings"], f"the index in {state}")
     shards = [
         store.named(f"shard/{number}") or {"rows": 0, "generations": []} for number in range(settings.shards)

@@ -159,6 +159,18 @@ def marked(store: Store, shard: int, generations: Sequence[Place], dead: NDArray
     return values
 
 
+def dead_between(store: Store, shard: int, generation: int, first: int, last: int) -> NDArray[np.int64]:
+    """Who of some rows of a generation is dead, by the store, as `died` gives it."""
+    found, before = [np.empty(0, np.int64)], store.before(DEAD, shard, generation, first)
+    for begin, value in store.rows_of(DEAD, shard, generation, first if before is None else before[0]):
+        if begin >= last:
+            break
+        bits = _bits(value)[max(0, first - begin) : last - begin]
+        rows = np.flatnonzero(bits.any(axis=1))
+        found.append(max(begin, first) + rows << 2 | bits[rows] @ _BITS)
+    return np.concatenate(found)
+
+
 def dead_in(store: Store, shard: int, generation: int) -> int:
     """How many rows of a generation are dead, by the store."""
     return sum(int(_bits(value)[:, 0].sum()) for _, value in store.rows_of(DEAD, shard, generation))

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.keys import Hashes, Keys
 from stream_lsh.index.layout import ERASED, FLAGS, ID, TEXT
-from stream_lsh.index.rows import NONE, Shape
+from stream_lsh.index.rows import NONE, Shape, blank, packed, unpacked
 from stream_lsh.index.store import ERASED as ERASED_ROWS
-from stream_lsh.index.store import Store, rows_key
+from stream_lsh.index.store import ROWS, Store, rows_key
 
 PAGE = 1 << 14  # rows: a value has only such of one page
 _HEAD = struct.Struct("<II")  # rows, keys of each
@@ -70,12 +70,20 @@ def kept(store: Store, shard: int, generation: int, row: int) -> Iterator[tuple[
     """
     for _, value in store.rows_of(ERASED_ROWS, shard, generation, row // PAGE * PAGE):
         try:
-            n, k = _HEAD.unpack_from(value)
-            rows = np.frombuffer(value, np.int64, n, _HEAD.size)
-            keys = np.frombuffer(value, np.uint64, n * k, _HEAD.size + rows.nbytes)
+            yield kept_in(value)
         except (struct.error, ValueError):
             raise _damaged(store, shard) from None
-        yield rows, keys.reshape(n, k)
+
+
+def kept_in(value: bytes) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """What `keep` was given.
+
+    Raises:
+        ValueError, struct.error: it is damaged.
+    """
+    n, k = _HEAD.unpack_from(value)
+    rows = np.frombuffer(value, np.int64, n, _HEAD.size)
+    return rows, np.frombuffer(value, np.uint64, n * k, _HEAD.size + rows.nbytes).reshape(n, k)
 
 
 def erased_of(store: Store, shard: int, generation: int, row: int = 0) -> NDArray[np.int64]:
@@ -87,6 +95,24 @@ def keep(shard: int, generation: int, rows: NDArray[np.int64], keys: NDArray[np.
     """The value with the keys uint64[n, k] of rows of one page, at least one, ascending."""
     value = b"".join((_HEAD.pack(*keys.shape), rows.tobytes(), keys.tobytes()))
     return {rows_key(ERASED_ROWS, shard, generation, int(rows[0])): value}
+
+
+def blanked(
+    store: Store, shard: int, generation: int, rows: NDArray[np.int64], signature_at: int
+) -> dict[bytes, bytes]:
+    """The values of the rows of a generation in which these, ascending, are blank, as far as the store has them."""
+    values, at = dict[bytes, bytes](), 0
+    while at < len(rows):
+        found, stop = store.before(ROWS, shard, generation, int(rows[at])), at + 1
+        if found is not None:
+            block = unpacked(found[1]).copy()
+            here = rows[at : np.searchsorted(rows, found[0] + len(block))] - found[0]
+            if len(here):
+                block[here] = blank(block[here], signature_at)
+                values[rows_key(ROWS, shard, generation, found[0])] = packed(block)
+                stop = at + len(here)
+        at = stop
+    return values
 
 
 def _damaged(store: Store, shard: int) -> DamagedError:

@@ -16,7 +16,7 @@ off is done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.documents.erased_letters import erase_letters
-from stream_lsh.index.erased import PAGE, erased_of, keep
+from stream_lsh.index.erased import PAGE, blanked, erased_of, keep
 from stream_lsh.index.files import nobody_looking
 from stream_lsh.index.generation import Generation
 from stream_lsh.index.going import dropped_for, oldest_members
 from stream_lsh.index.ids import BLOCK
 from stream_lsh.index.layout import DELETED, FLAGS, GROUP, ID
 from stream_lsh.index.refusals import plainly
-from stream_lsh.index.rows import blank, flush_name, packed, unpacked
+from stream_lsh.index.rows import blank
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store import ROWS, Range, Store, name_key, rows_key
+from stream_lsh.index.store import Range, Store, name_key
 from stream_lsh.index.texts import FRAME_DOCUMENTS
 from stream_lsh.index.waiting import DONE, HEIR, NOBODY, Version, Waiting, facts_of, in_rows, of_fact, waiting
 
@@ -61,15 +61,17 @@ class Erasing:
 
     Args:
         after: seconds after which a version is due. pool: a thread for what is done beside the work. id_field: where
-            dead letters have their ids.
+            dead letters have their ids. forgets: what was erased is forgotten at once; else when `forget` is called.
 
     Attributes:
         beside: what else has ids of versions, None = nothing.
     """
 
     def __init__(
-        self, folder: Path, store: Store, shards: Sequence[Shard], after: int, pool: ThreadPoolExecutor, id_field: str
-    ) -> None:
+        self, folder: Path, store: Store, shards: Sequence[Shard], after: int, pool: ThreadPoolExecutor, id_field: str,
+        *, forgets: bool = True,
+    ) -> None:  # fmt: skip
+        self._forgets = forgets
         self._folder = folder
         self._id_field = id_field
         self._store = store
@@ -88,21 +90,26 @@ class Erasing:
         """The facts that make the next commit remember what went since the last one."""
         facts: dict[str, Any] = {}
         for shard in self._shards:
-            went = shard.rows.dead.took_leave()
-            # Under `any` others may be reached only through the dead; with several shards others know their ids, too.
-            if shard.limits.unique and not shard.limits.late:
-                named = shard.limits.update  # else the ids stay
-                for name, fact in facts_of(went, shard.number, int(now), self._after, named=named):
-                    facts[name] = fact
-                    self._waiting.append(of_fact(name, fact))
+            facts |= left_by(shard, int(now), self._after)
+        self.add(facts)
         return facts
+
+    def add(self, facts: Mapping[str, Any]) -> None:
+        """These wait, too."""
+        self._waiting += [of_fact(name, fact) for name, fact in facts.items()]
+
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        """What waits, or is not forgotten yet."""
+        return self._waiting
 
     def going(self, now: float) -> int | None:
         """When the latest of the versions went that are erased from now on, None if none is due."""
         return max((item.since for item in self._waiting if item.due <= now), default=None)
 
-    def step(self, now: float) -> None:
-        """Begin the next round, if the one before is over and something is due; after a commit.
+    def step(self, now: float, before: int | None = None) -> None:
+        """Begin the next round, if the one before is over and something is due; after a commit. before: only of what
+        went when there were fewer rows than that.
 
         Raises:
             OutputError: the disk is full, or refuses. StateError: likewise, or what is there is damaged.
@@ -114,7 +121,9 @@ class Erasing:
         self._write_patches()
         if self._patches:
             return
-        due = [item for item in self._waiting if item.due <= now]
+        due = [item for item in self._waiting if item.due <= now and not item.swept]
+        if before is not None:
+            due = [item for item in due if item.there < before]
         if self._letters([item for item in due if not item.told]):
             return
         while self._rounds < ROUNDS and (item := next((item for item in due if item.left.any()), None)) is not None:
@@ -147,11 +156,18 @@ class Erasing:
                 running.result()
         if self._sweeping:
             self._sweeping = False
-            gone = [item for item in self._waiting if not item.left.any()]
-            self._waiting = [item for item in self._waiting if item.left.any()]
-            done = (self._store.named(DONE) or 0) + sum(item.versions for item in gone)
-            names = [name_key(item.name) for item in gone]
-            self._store.write({name_key(DONE): orjson.dumps(done)}, names)
+            for item in self._waiting:
+                item.swept = not item.left.any()
+            if self._forgets:
+                self.forget()
+
+    def forget(self) -> None:
+        """Forget that there was something to be erased of which nothing is left."""
+        gone = [item for item in self._waiting if item.swept]
+        self._waiting = [item for item in self._waiting if not item.swept]
+        done = (self._store.named(DONE) or 0) + sum(item.versions for item in gone)
+        names = [name_key(item.name) for item in gone]
+        self._store.write({name_key(DONE): orjson.dumps(done)}, names)
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
@@ -247,44 +263,18 @@ class Erasing:
             keys, _ = shard.keyed.said(fresh)
             values |= keep(shard.number, generation.number, rows[new], keys.reshape(len(fresh), -1))
         block = blank(block, shard.shape.signature_at)
-        values |= self._in_store(shard, generation, rows)
+        values |= blanked(self._store, shard.number, generation.number, rows, shard.shape.signature_at)
         base = int(shard.rows.base)
         in_memory = rows >= base
         shard.rows.recent[rows[in_memory] - base] = block[in_memory]
         filed = ~in_memory
         if filed.any():
             places = rows[filed] - generation.first
-            values |= self._checksums(shard, generation, np.union1d(known, rows) - generation.first, places)
+            self._store.write(shard.flushed())
+            erased = np.union1d(known, rows) - generation.first
+            values |= generation.rows.checksums(self._store, shard.number, generation.number, erased, places)
             self._patches.append((shard, generation, places, block[filed]))
         self._write(anew, values | more)
-
-    def _in_store(self, shard: Shard, generation: Generation, rows: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """The values of the latest rows in which these are blank, as far as the store has them."""
-        values, at = dict[bytes, bytes](), 0
-        while at < len(rows):
-            found, stop = self._store.before(ROWS, shard.number, generation.number, int(rows[at])), at + 1
-            if found is not None:
-                block = unpacked(found[1]).copy()
-                here = rows[at : np.searchsorted(rows, found[0] + len(block))] - found[0]
-                if len(here):
-                    block[here] = blank(block[here], shard.shape.signature_at)
-                    values[rows_key(ROWS, shard.number, generation.number, found[0])] = packed(block)
-                    stop = at + len(here)
-            at = stop
-        return values
-
-    def _checksums(
-        self, shard: Shard, generation: Generation, erased: NDArray[np.int64], places: NDArray[np.int64]
-    ) -> dict[bytes, bytes]:
-        """The checksums of the flushes that these places of a generation are in, when they are blank."""
-        values = {}
-        self._store.write(shard.flushed())
-        for first, last, _ in generation.rows.flushes(self._store, shard.number, generation.number):
-            if ((places >= first) & (places < last)).any():
-                crc = generation.rows.checksum(first, last, erased)
-                name = flush_name(shard.number, generation.number, first)
-                values[name_key(name)] = orjson.dumps({"last": last, "crc": crc})
-        return values
 
     def _write(self, anew: dict[bytes, bytes], values: dict[bytes, bytes] | None = None) -> None:
         """Write values, some of which are there already; RocksDB then writes the files of those anew."""
@@ -304,6 +294,15 @@ class Erasing:
                 shard, generation, places, rows = self._patches.pop()
                 if generation in shard.generations:  # else it has gone meanwhile
                     generation.rows.patch(places, rows)
+
+
+def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
+    """The facts of the versions of a shard that went since it was asked last, in seconds since 1970."""
+    went = shard.rows.dead.took_leave()
+    # Under `any` others may be reached only through the dead; with several shards others know their ids, too.
+    if not shard.limits.unique or shard.limits.late:
+        return {}
+    return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))  # not named: the ids stay
 
 
 def _page(shard: Shard, row: int) -> tuple[int, int]:

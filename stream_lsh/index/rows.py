@@ -22,7 +22,7 @@ from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index import layout
 from stream_lsh.index.files import PAGE, checksum, fill
 from stream_lsh.index.refusals import plainly, remedy
-from stream_lsh.index.store import Store
+from stream_lsh.index.store import Store, name_key
 from stream_lsh.settings import Settings
 
 FORMAT = 2
@@ -186,6 +186,17 @@ class RowFile:
         for first, last, crc in self.flushes(store, shard, generation):
             if self.checksum(first, last, erased) != crc:
                 raise self._damaged(first)
+
+    def checksums(
+        self, store: Store, shard: int, generation: int, erased: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> dict[bytes, bytes]:
+        """The checksums of the flushes that some places are in, when those erased are blank."""
+        values = {}
+        for first, last, _ in self.flushes(store, shard, generation):
+            if ((places >= first) & (places < last)).any():
+                flush = {"last": last, "crc": self.checksum(first, last, erased)}
+                values[name_key(flush_name(shard, generation, first))] = orjson.dumps(flush)
+        return values
 
     def _damaged(self, first: int) -> DamagedError:
         return DamagedError(f"{self.path} is damaged in the rows from {first}; {REMEDY}")

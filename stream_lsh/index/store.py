@@ -60,7 +60,8 @@ class Store:
 
     Args:
         sync: writes are on the disk when they return. read_only: as it was committed last, beside whoever writes to it.
-        joint: ids and texts of a generation stand with all else, as revisions before have it; nothing is erased here.
+        joint: ids and texts of a generation stand with all else, as revisions before have it; unless the store has
+            some that do not.
 
     Raises:
         DamagedError: what it has stored is missing, cut off or changed.
@@ -70,7 +71,6 @@ class Store:
 
     def __init__(self, path: Path, *, sync: bool = True, read_only: bool = False, joint: bool = False) -> None:
         self.path = path
-        self._all_joint = joint
         self._sync = sync and not read_only
         self._read_only = read_only
         with plainly(path):
@@ -91,6 +91,7 @@ class Store:
             self._families = {name: self._db.get_column_family(name) for name in names if name != "default"}
             # Generations that an older revision has made, everything of which is in one family.
             self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
+            self._all_joint = joint and not any(_alone(name) for name in self._families)
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
         except Exception as error:
             raise state_error(path, error) from None
@@ -192,7 +193,8 @@ class Store:
             spans[name] = spans.get(name, (key,))[0], key + b"\0"
         try:
             for name, (begin, end) in spans.items():
-                if name in self._joint:  # its values are in blob files, which are written anew only all together
+                joint = name in self._joint or (self._all_joint and name.startswith(_GENERATION))
+                if joint:  # its values are in blob files, which are written anew only all together
                     begin, end = b"", b"\xff"
                     self._families[name].set_options(_BLOBS_ANEW)
                 if name in self._families:
@@ -200,12 +202,24 @@ class Store:
         except Exception as error:
             raise state_error(self.path, error) from None
 
-    def sweep(self, spans: Sequence[Range] = ()) -> None:
-        """Let nothing of what was written over be left: in the log, among facts, among the latest rows, in these ranges
-        of keys. It may run beside the work."""
+    def purge_all(self) -> None:
+        """Write all files with values of generations anew, without what was there before."""
         self.shorten(wait=True)
         try:
-            for family in (self._db, self._families.get(_PASSING[ROWS])):
+            for name, family in self._families.items():
+                if name.startswith(_GENERATION):
+                    if not _alone(name):
+                        family.set_options(_BLOBS_ANEW)
+                    family.compact_range(None, None, _anew())
+        except Exception as error:
+            raise state_error(self.path, error) from None
+
+    def sweep(self, spans: Sequence[Range] = ()) -> None:
+        """Let nothing of what was written over be left: in the log, among facts, latest rows and answers, in these
+        ranges of keys. It may run beside the work."""
+        self.shorten(wait=True)
+        try:
+            for family in (self._db, self._families.get(_PASSING[ROWS]), self._families.get(_PASSING[ANSWERS])):
                 if family is not None:
                     family.compact_range(None, None, _anew())
             for begin, end in _joined(spans):
@@ -389,8 +403,7 @@ def _family_options(name: str) -> Options:
     options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
     options.set_write_buffer_size(_ROWS_BUFFER if name == _PASSING[ROWS] else _BUFFER)
     options.set_max_write_buffer_number(2)
-    alone = name.startswith(_GENERATION) and name.count("-") > 1
-    if alone or name == _PASSING[GROUP]:
+    if _alone(name) or name == _PASSING[GROUP]:
         options.set_target_file_size_base(_BUFFER)
     elif name not in ("default", _PASSING[ROWS]):
         options.set_enable_blob_files(True)
@@ -407,9 +420,14 @@ def _family_options(name: str) -> Options:
     return options
 
 
+def _alone(name: str) -> bool:
+    """Whether a column family has only ids or texts of a generation."""
+    return name.startswith(_GENERATION) and name.count("-") > 1
+
+
 def _has_ids(name: str, family: Rdict) -> bool:
     """Whether a column family has all that there is of a generation."""
-    if not name.startswith(_GENERATION) or name.count("-") > 1:
+    if not name.startswith(_GENERATION) or _alone(name):
         return False
     cursor = family.iter(ReadOptions())
     cursor.seek(IDS)

@@ -27,7 +27,8 @@ class Waiting:
     name: of the fact. since, due: seconds since 1970, when they went and when they are due. rows; begins, ends: between
     which rows others may have been dropped for each, who have its id. seqs, groups: of each version. deleted:
     whether its id was. left: what is to be done. told: nobody has dead letters of them any more. versions: their
-    number, without rows that only stood for an heir.
+    number, without rows that only stood for an heir. there: rows there were when the first of them went. swept: nothing
+    of them is left, but that they are remembered here.
     """
 
     name: str
@@ -42,7 +43,9 @@ class Waiting:
     deleted: NDArray[np.bool_]
     left: NDArray[np.bool_]
     versions: int
+    there: int
     told: bool = False
+    swept: bool = False
 
 
 def facts_of(
@@ -68,12 +71,12 @@ def waiting(store: Store) -> Iterator[Waiting]:
 
 def of_fact(name: str, fact: Any) -> Waiting:
     """What a fact says."""
-    due, shard, _, _ = name.removeprefix(WAITING).split("/")
+    due, shard, there, _ = name.removeprefix(WAITING).split("/")
     rows, begins, ends, seqs, groups, deleted = (np.array(column, np.int64) for column in fact[1:])
     left, version = np.ones(len(rows), np.bool_), begins != HEIR
     return Waiting(
         name, int(due), int(shard), fact[0], rows, begins, ends, seqs, groups, version & (deleted != 0), left,
-        int(version.sum()),
+        int(version.sum()), int(there),
     )  # fmt: skip
 
 

@@ -108,8 +108,11 @@ def largest_record(settings: KafkaSettings) -> int:
 
 
 def _segments(settings: KafkaSettings) -> dict[str, str]:
-    """What has left a window is deleted of the changelog by whole segments: they must not last for long."""
-    return {"segment.ms": str(min(HOUR_MS, slot_of(settings.window_ms)))} if settings.window is not None else {}
+    """What has left a window, or is erased, is deleted of the changelog by whole segments: they must not last for
+    long."""
+    if settings.window is not None:
+        return {"segment.ms": str(min(HOUR_MS, slot_of(settings.window_ms)))}
+    return {} if settings.erase_hours is None else {"segment.ms": str(HOUR_MS)}
 
 
 def wanted(

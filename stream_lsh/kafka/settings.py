@@ -67,6 +67,11 @@ class KafkaSettings(Settings):
     retention_hours: int = Field(
         default=168, ge=1, le=2_000_000, description="how long records of all topics but the changelog are kept"
     )
+    erase_hours: float | None = Field(  # type: ignore[assignment]  # embedded it is always erased
+        default=None, ge=0, le=87600,
+        description="hours after which versions that were deleted or replaced are erased from shards and changelog, "
+        "which is cleaned as often at most (default: never)",
+    )  # fmt: skip
     document_format: Literal["json", "text"] = Field(
         default="json", description="json: the value is an object; text: the value is the text and the key the id"
     )
@@ -159,11 +164,20 @@ class KafkaSettings(Settings):
         return {"max_ahead": MAX_AHEAD, **values} if values.get("window") is not None else values
 
     @model_validator(mode="after")
-    def _embedded(self) -> KafkaSettings:
-        if self.erase_hours != type(self).model_fields["erase_hours"].default:
+    def _erases(self) -> KafkaSettings:
+        if self.erase_hours is None:
+            return self
+        reason = (
+            f"against = {self.against!r} reaches others through what went" if self.against != "unique"
+            else f"with shards = {self.shards} other shards know ids of what went" if self.shards > 1
+            else f"with window = {self.window!r} all that is stored goes by itself" if self.window is not None
+            else "of groups nothing is erased on Kafka so far" if self.groups
+            else None
+        )  # fmt: skip
+        if reason is not None:
             raise ValueError(
-                f"erase_hours = {self.erase_hours:g}: on Kafka nothing is erased before its generation goes; leave it "
-                "out, or use stream-lsh dedup"
+                f"erase_hours = {self.erase_hours:g}: on Kafka erasing needs against = 'unique', one shard, no window "
+                f"and no groups, and {reason}; leave erase_hours out"
             )
         return self
 

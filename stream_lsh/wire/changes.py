@@ -7,8 +7,10 @@ Sections of a change ("C", version 2), little endian:
    all int64; else missing
  7 if ids are updated (6 with one shard): int64, the rows that died, each with its mark (index/dead.py) in the last two
    bits; else missing
- the last one, if there is a window: the first row that who comes can see, and of each generation that documents of the
+ the next one, if there is a window: the first row that who comes can see, and of each generation that documents of the
    frame belong to number, log times of its first and its last document, part and place, all int64; else missing
+ the last one, if versions went that are to be erased: JSON, the facts that say so (index/waiting.py), by name; else
+   missing
 Keys and values are those of the store (index/store.py): the rows, ids, texts and places that were added, and what was
 told of earlier rows, by generation. A key
 is a letter, the shard (uint16), the generation (uint32) and the first row (uint64), big endian.
@@ -22,6 +24,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
@@ -72,7 +75,8 @@ class Change:
     offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
     the store: rows, ids, texts and places. reply: the shard's answer, because it cannot be computed again once later
     frames are stored. late: what is undecided behind it, where several shards keep. dead: who died (`dead.died`), where
-    ids are updated. seen: where there is a window.
+    ids are updated. seen: where there is a window. waits: JSON of the facts of versions that went and are to be erased,
+    b"" = none.
     """
 
     shard: int
@@ -86,6 +90,7 @@ class Change:
     late: Late | None = None
     dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     seen: Seen | None = None
+    waits: bytes = b""
 
     def encode(self, settings: Settings) -> bytes:
         head = _HEAD.pack(self.shard, self.offset, self.predecessor, self.first, self.last, self.key)
@@ -94,7 +99,7 @@ class Change:
             [
                 head, *join(list(self.values)), *join(list(self.values.values())), self.reply,
                 *([LATE.pack(*self.late)] if self.late else []), *([self.dead] if settings.updates else []),
-                *([self.seen.encode()] if self.seen else []),
+                *([self.seen.encode()] if self.seen else []), *([self.waits] if self.waits else []),
             ],
         )  # fmt: skip
 
@@ -107,7 +112,7 @@ class Change:
         """
         sections = unpack(b"C", VERSION, settings.fingerprint, data)
         parts = 6 + settings.late + settings.updates + (settings.window is not None)
-        if len(sections) != parts or len(sections[0]) != _HEAD.size:
+        if len(sections) - parts not in (0, 1) or len(sections[0]) != _HEAD.size:
             raise FormatError(f"a change is damaged: it has {len(sections)} parts")
         keys, values = split(sections[1], sections[2]), split(sections[3], sections[4])
         if len(keys) != len(values):
@@ -117,7 +122,8 @@ class Change:
             shard, offset, predecessor, first, last, key, dict(zip(keys, values, strict=True)), bytes(sections[5]),
             LATE.unpack(sections[6]) if settings.late and len(sections[6]) == LATE.size else None,
             column(sections[6 + settings.late], np.int64) if settings.updates else np.empty(0, np.int64),
-            None if settings.window is None else Seen.decode(sections[-1]),
+            None if settings.window is None else Seen.decode(sections[parts - 1]),
+            b"".join(map(bytes, sections[parts:])),
         )  # fmt: skip
         if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
             raise FormatError(f"a change is damaged: rows die in it that are not there, of {last}")
@@ -127,6 +133,18 @@ class Change:
                 raise FormatError(f"a change is damaged: rows {first} to {last} cannot begin at {row} ({generation})")
             at = row
         return found
+
+    def waiting(self) -> Iterator[tuple[str, bytes]]:
+        """Names and values of the facts in `waits`.
+
+        Raises:
+            FormatError: they cannot be read.
+        """
+        try:
+            for name, fact in orjson.loads(self.waits or b"{}").items():
+                yield name, orjson.dumps(fact)
+        except (orjson.JSONDecodeError, AttributeError) as error:
+            raise FormatError(f"a change of shard {self.shard} is damaged: {error}") from None
 
     def generations(self) -> Iterator[tuple[int, int]]:
         """The generations of its rows, ascending, each with the first row in it here.

@@ -20,7 +20,10 @@ MAGIC = b"SLSH"
 _HEADER = struct.Struct("<4scBH8s")
 OLDER = "start under a new topic_prefix and feed the documents again, or have stream-lsh reindex do it"
 """What to do about records of an older version: their index cannot be gone on with."""
-NAMES = {b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"D": "decision", b"M": "membership"}
+NAMES = {
+    b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"B": "base record", b"D": "decision",
+    b"M": "membership",
+}  # fmt: skip
 
 Section = bytes | memoryview | NDArray[Any]
 
@@ -87,6 +90,12 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
     if at != len(view):
         raise _damaged(name)
     return sections
+
+
+def kind_of(data: bytes | memoryview) -> bytes | None:
+    """The letter of a record, None if it is none of ours."""
+    ours = len(data) >= _HEADER.size and bytes(data[:4]) == MAGIC
+    return bytes(data[4:5]) if ours else None
 
 
 def undefined(section: memoryview, name: str, what: str) -> None:

@@ -333,12 +333,14 @@ def run(
     updates: bool = False,
     window: bool = False,
     groups: bool = False,
+    erase: bool = False,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
         broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too. window: of some
-            documents, by their times. groups: are kept, with alerts.
+            documents, by their times. groups: are kept, with alerts. erase: what goes is erased at once, and the
+            changelog cleaned again and again.
 
     Raises:
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
@@ -356,6 +358,8 @@ def run(
         given |= {"decided_after": 300, "frame_documents": 10, "window": WINDOW}
     if updates:
         given |= {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
+    if erase:
+        given["erase_hours"] = 0
     if groups:
         rules = folder / "rules.toml"
         rules.write_text(RULES)
@@ -391,7 +395,7 @@ def run(
             if modelled:
                 plain.check(pipeline.settings, pipeline.recorded(), found)
                 chaos.say("the models say so, too")
-            if window:
+            if window or erase:
                 begins = pipeline.run(log_ends(pipeline.settings, pipeline.topics.changelog, shards))
                 chaos.say(f"the changelogs begin and end at {begins}")
                 assert all(begin > 0 for begin, _ in begins)
@@ -421,6 +425,7 @@ def main() -> None:
     parser.add_argument("--updates", action="store_true", help="documents are replaced and deleted, too")
     parser.add_argument("--window", action="store_true", help="a tiny one")
     parser.add_argument("--groups", action="store_true", help="with alerts")
+    parser.add_argument("--erase", action="store_true", help="what goes, at once")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.
@@ -436,7 +441,7 @@ def main() -> None:
             n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
             run(
                 data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against,
-                updates=given.updates, window=given.window, groups=given.groups,
+                updates=given.updates, window=given.window, groups=given.groups, erase=given.erase,
             )  # fmt: skip
         finally:
             proxy.close()

@@ -42,6 +42,7 @@ pytestmark = pytest.mark.long
         pytest.param(1, "unique", ("updates",), marks=only_long),
         pytest.param(1, "unique", ("updates", "window", "groups"), marks=only_long),
         (2, "unique", ("updates", "window", "groups")),
+        (1, "unique", ("updates", "erase")),
         (SHARDS, "unique", ("window", "groups")),
         (SHARDS, "any", ("updates", "window")),
     ],
@@ -49,8 +50,8 @@ pytestmark = pytest.mark.long
 def test_chaos(
     proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str, given: tuple[str, ...]
 ) -> None:  # fmt: skip
-    """With and without decisions that shards are told later, with updates and deletions, with a window, with groups;
-    generations begin in the middle of frames."""
+    """With and without decisions that shards are told later, with updates and deletions, with what went erased, with a
+    window, with groups; generations begin in the middle of frames."""
     counts = run(
         shared_data,
         tmp_path,

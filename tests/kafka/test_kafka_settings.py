@@ -94,8 +94,17 @@ def test_what_deleting_by_a_key_needs() -> None:
     assert KafkaSettings.load(None, **text, key_is_id="string").key_is_id == "string"
 
 
-def test_nothing_is_erased_yet() -> None:
-    assert "erase_hours = 1: on Kafka nothing is erased before its generation goes" in refused(erase_hours=1)
+def test_what_erasing_goes_with() -> None:
+    assert KafkaSettings().erase_hours is None and KafkaSettings(erase_hours=24).erase_hours == 24
+    assert KafkaSettings(erase_hours=1).fingerprint == KafkaSettings().fingerprint
+    for given, why in (
+        ({"against": "any"}, "against = 'any' reaches others through what went"),
+        ({"shards": 2}, "with shards = 2 other shards know ids"),
+        ({"window": "7d"}, "with window = '7d' all that is stored goes by itself"),
+        ({"groups": True}, "of groups nothing is erased on Kafka so far"),
+    ):
+        said = refused(erase_hours=24, **given)
+        assert "erase_hours = 24: on Kafka erasing needs against = 'unique', one shard" in said and why in said
 
 
 def test_what_a_window_goes_with() -> None:

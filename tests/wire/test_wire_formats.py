@@ -22,6 +22,7 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.settling import Fates
 from stream_lsh.index.store import IDS, ROWS, rows_key
 from stream_lsh.settings import Settings
+from stream_lsh.wire.bases import HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions, told_of
 from stream_lsh.wire.envelope import pack, unpack
@@ -118,6 +119,11 @@ def change() -> Change:
     return Change(1, 9, 8, 100, 103, KEY, values, b"reply")
 
 
+def base() -> Base:
+    mark = Mark(HAS_ROWS, 9, 100, 103, 50)
+    return Base(1, KEY, mark, {**change().values, b"m/erase/1": b"[]"}, np.array([101 << 2 | 1]), {"at": 3})
+
+
 def decoders() -> list[tuple[str, bytes, Callable[[bytes], object]]]:
     found = sequenced(np.array([True, False, True, True]))
     return [
@@ -128,6 +134,7 @@ def decoders() -> list[tuple[str, bytes, Callable[[bytes], object]]]:
         ("reply", reply(carried=False).encode(SETTINGS), lambda data: Reply.decode(data, SETTINGS)),
         ("reply", reply().encode(SETTINGS), lambda data: head(data, SETTINGS)),
         ("change", change().encode(SETTINGS), lambda data: Change.decode(data, SETTINGS)),
+        ("base record", base().encode(SETTINGS), lambda data: Base.decode(data, SETTINGS)),
     ]
 
 
@@ -255,6 +262,10 @@ def test_replies_and_changes_come_back() -> None:
     assert (again.values, again.reply, again.first, again.last) == (change().values, b"reply", 100, 103)
     assert list(again.values) == list(change().values) and again.key == KEY
     assert list(again.generations()) == [(0, 100), (7, 102)]
+    said = Base.decode(base().encode(SETTINGS), SETTINGS)
+    assert (said.shard, said.key, said.mark, said.values) == (1, KEY, base().mark, base().values)
+    assert said.dead.tolist() == [101 << 2 | 1] and said.facts == {"at": 3}
+    assert is_base(base().encode(SETTINGS)) and not is_base(change().encode(SETTINGS)) and not is_base(b"SLSHB")
 
 
 CHANGING = Settings(on_same_id="update")
@@ -331,7 +342,13 @@ def test_what_goes_comes_back() -> None:
     assert after.heirs == before.heirs and after.source is not None
     found = replace(change(), shard=0, values={}, dead=np.array([5 << 2 | 1, 102 << 2 | 3]))
     again = Change.decode(found.encode(CHANGING), CHANGING)
-    assert again.dead.tolist() == found.dead.tolist()
+    assert again.dead.tolist() == found.dead.tolist() and list(again.waiting()) == []
+    waits = replace(found, waits=b'{"erase/1":[1,2]}')
+    assert waits.encode(CHANGING) != found.encode(CHANGING) == again.encode(CHANGING)
+    assert list(Change.decode(waits.encode(CHANGING), CHANGING).waiting()) == [("erase/1", b"[1,2]")]
+    for damaged in (b"{", b"[1]"):
+        with pytest.raises(FormatError, match="a change of shard 0 is damaged"):
+            list(Change.decode(replace(found, waits=damaged).encode(CHANGING), CHANGING).waiting())
 
 
 def test_the_time_of_a_record_is_an_event_time_only_by_a_field() -> None:

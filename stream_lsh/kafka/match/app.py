@@ -270,6 +270,7 @@ class MatchApp(Host):
             busy = busy and not self.store.following
             for shard, flow in list(self._flows.items()):
                 flow.check()
+                flow.clean()
                 lag = (self.consumer.highwater(TP(self.names.frames, shard)) or 0) - flow.position
                 self.watch.lag(shard, max(0, lag))
                 busy = busy or not flow.idle or lag > 0
@@ -283,7 +284,7 @@ class MatchApp(Host):
             ticks += 1
 
     async def _shorten(self) -> None:
-        """Delete of the changelogs what has left the window; each time once, whether or not it goes well."""
+        """Delete of the changelogs what is not needed any more; each time once, whether or not it goes well."""
         firsts = {}
         for shard, flow in list(self._flows.items()):
             if self.settings.window is not None and flow.idle:

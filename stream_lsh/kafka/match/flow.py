@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,21 +17,23 @@ from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.sequenced import Sequenced
 
 TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait
+CLEANING_STEPS = 16  # a second, while no frame waits: 4 MB of base records
 MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard that are not acknowledged yet; then no more are fetched
 
 
 @dataclass(slots=True, eq=False)
 class Taken:
     """A frame in flight. offset: in its partition of the frames topic; changed: its offset in the signatures topic if
-    there is a change of it, the first record of those that come of it."""
+    there is a change of it, the first record of those that come of it. Or a base record."""
 
     offset: int
     size: int
     acknowledge: Callable[[], object]
-    changed: int | None = None
+    changed: int | Mark | None = None
 
 
 class Flow:
@@ -61,7 +64,8 @@ class Flow:
         self._unreadable = unreadable
         self._order: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
         self._waiting: deque[tuple[Taken, bytes]] = deque()
-        self._confirmed: list[tuple[int, int]] = []
+        self._confirmed: list[tuple[int | Mark, int]] = []
+        self._steps = 0  # of cleaning that may be done while no frame waits
         self._frames = self._bytes = 0
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -109,10 +113,31 @@ class Flow:
                 self._wake.clear()
                 while self._waiting and self._open:
                     await self._next()
+                    await self._clean()
+                while self._steps and not self._waiting and self._open:
+                    self._steps -= 1
+                    await self._clean()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._fail(error)
+
+    def clean(self) -> None:
+        """A second has passed: while no frame waits something may be done of what is to be erased."""
+        if self.held.erases:
+            self._steps = CLEANING_STEPS
+            self._wake.set()
+
+    async def _clean(self) -> None:
+        """Do a step of it. A frame that comes waits for one at most."""
+        if not (self.held.erases and self._taking):
+            return
+        confirmed, self._confirmed = self._confirmed, []
+        found = await self.held.clean(confirmed)
+        if found is not None and self._open:
+            mark, record = found
+            taken = Taken(-1, 0, lambda: None, mark)
+            await self._order.send(taken, [(self._changelog, self.held.shard, record)])
 
     async def _next(self) -> None:
         taken, size = [self._waiting.popleft()], 0
@@ -159,6 +184,9 @@ class Flow:
         return [(topic, partition, value) for topic, partition, value in records if value is not None]
 
     def _acknowledge(self, frame: Taken, placed: list[Any]) -> None:
+        if isinstance(frame.changed, Mark):
+            self._confirmed.append((frame.changed, -1 if placed[0] is None else placed[0].offset))
+            return
         self._done(1, frame.size)
         change = placed[0] if frame.changed is not None else None
         if frame.changed is not None and change is not None and change.offset >= 0:  # -1: the broker had it already
@@ -198,4 +226,5 @@ class Flow:
         await asyncio.wait([self._worker])
         confirmed, self._confirmed = self._confirmed, []
         if confirmed:
-            await self.held.match((), confirmed)
+            with suppress(Failed):  # this life ends anyway
+                await self.held.match((), confirmed)

@@ -17,9 +17,11 @@ from typing import TypeVar
 from stream_lsh.errors import DamagedError, ForeignError, StateError, StreamLshError
 from stream_lsh.index.index import disk_bytes
 from stream_lsh.index.refusals import plainly
+from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.sequenced import Sequenced
 
 log = logging.getLogger("stream_lsh.kafka.match")
@@ -46,7 +48,7 @@ class Held:
 
     Attributes:
         read: offset of the last changelog record that was taken, or None; what is taken is applied soon, in order.
-        start: first offset that the changelog has.
+        start: first offset that the changelog has. erases: whether there is something for `clean` to do.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Held:
         self.folder = settings.data_folder / f"shard-{shard}"
         self.read: int | None = None
         self.start = 0
+        self.erases = settings.erase_hours is not None
         self._found = False  # whether the folder had something in it that did not come from the changelog just now
         # Whether the changelog is empty, but once had records that are not known here: no record will say whether this
         # state is the end of the chain.
@@ -84,23 +87,26 @@ class Held:
         """
         self.start = start
         await self._run(self._open)
-        if start > 0 and not self._found and self.settings.window is None:
-            log.warning(
-                "shard %d: its changelog begins at offset %d; the shard knows nothing of the %d records before, which "
-                "are missing", self.shard, start, start,
-            )  # fmt: skip
 
     def _open(self) -> None:
         try:
             self._replica = self._new()
         except DamagedError as error:
-            # With a window a changelog begins late; whether it is whole, `_activate` says once it was read.
-            self._delete(_what(error), whole=self.settings.window is not None)
+            # With a window a changelog begins late, and where it is cleaned; whether it is whole, `_activate` says once
+            # it was read.
+            self._delete(_what(error), whole=self._shortened)
             self._replica = self._new()
         self._found = self._replica.last >= 0
 
     def _new(self) -> Replica:
-        return Replica(self.settings, self.shard, self.folder, foreign=self._foreign)
+        hours = self.settings.erase_hours
+        after = None if hours is None else round(3600 * hours)
+        return Replica(self.settings, self.shard, self.folder, erase_after=after, foreign=self._foreign)
+
+    @property
+    def _shortened(self) -> bool:
+        """Whether the owner of a shard deletes of its changelog what is not needed."""
+        return self.settings.window is not None or self.erases
 
     def check(self, start: int, end: int) -> None:
         """Compare what is here with the changelog as it is now, with the offsets from `start` to before `end`. It is
@@ -236,6 +242,10 @@ class Held:
             self._broken = True
             self._delete(f"all that {self.folder} holds has left the window", whole=True)
             raise Failed(f"shard {self.shard} begins again from its changelog")
+        if replica.outrun:
+            self._broken = True
+            self._delete(f"the changelog was cleaned since {self.folder} was left", whole=True)
+            raise Failed(f"shard {self.shard} begins again from its changelog")
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
@@ -261,12 +271,23 @@ class Held:
                 "signatures is in neither"
             )
             raise Failed(f"shard {self.shard} begins again from its changelog")
+        if replica.cycle.taking is not None:
+            raise StateError(
+                f"the changelog of shard {self.shard} begins at offset {self.start} with a cleaning cycle that has no "
+                "end, so what was stored before is missing. If the disk of another worker has the whole shard, start "
+                "that one; else rebuild under another topic_prefix (stream-lsh reindex)"
+            )
+        if self.start > 0 and not self._found and self.settings.window is None and replica.cycle.cleaned is None:
+            log.warning(
+                "shard %d: its changelog begins at offset %d; the shard knows nothing of the %d records before, which "
+                "are missing", self.shard, self.start, self.start,
+            )  # fmt: skip
         try:
             replica.activate()
         except DamagedError as error:
             if not self._found:
                 raise self._for_us(error) from error
-            self._delete(_what(error), whole=self.settings.window is not None)
+            self._delete(_what(error), whole=self._shortened)
             raise Failed(f"shard {self.shard} begins again from its changelog") from error
         if replica.missing and self.settings.window is not None:
             log.warning(
@@ -279,21 +300,44 @@ class Held:
         left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
         return StateError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int, int]]) -> list[Matched]:
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
         """Match frames, one after the other; all they store is stored when this returns.
 
         Args:
-            confirmed: the frames of which the changelog has got changes of ours since the last call, and the offsets.
+            confirmed: the frames of which the changelog has got changes of ours since the last call, and base records,
+                each with its offset.
 
         Raises:
             FormatError, StateError, OutputError: see `Replica.match`.
         """
         return await self._run(lambda: self._match(values, confirmed))
 
-    def _match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int, int]]) -> list[Matched]:
+    def _confirmed(self, replica: Replica, confirmed: Sequence[tuple[int | Mark, int]]) -> None:
+        try:
+            for what, offset in confirmed:
+                replica.confirmed(what, offset)
+        except OtherOwner as error:  # what they have written has to be read first
+            raise Failed(str(error)) from None
+
+    async def clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
+        """Do a little of what is to be erased; the base record that is to be sent next, behind all that was matched.
+
+        Raises:
+            StateError, OutputError: it is damaged, or cannot be written. Failed: see `Replica.confirmed`.
+        """
+        return await self._run(lambda: self._clean(confirmed))
+
+    def _clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
         replica = self._opened()
-        for frame, offset in confirmed:
-            replica.confirmed(frame, offset)
+        self._confirmed(replica, confirmed)
+        try:
+            return replica.clean(time.time())
+        except DamagedError as error:
+            raise self._for_us(error) from error
+
+    def _match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
+        replica = self._opened()
+        self._confirmed(replica, confirmed)
         found = []
         for value in values:
             if self._emptied:
@@ -355,9 +399,10 @@ class Held:
 
     @property
     def needed(self) -> int:
-        """The offset from which on the changelog is needed: what is before has left the window."""
-        forgetting = None if self._replica is None else self._replica.forgetting
-        return max(self.start, (forgetting and forgetting.needed) or 0)
+        """The offset from which on the changelog is needed: what is before has left the window, or is said anew."""
+        replica = self._replica
+        forgetting, cleaned = (None, None) if replica is None else (replica.forgetting, replica.cycle.cleaned)
+        return max(self.start, (forgetting and forgetting.needed) or 0, cleaned or 0)
 
     @property
     def oldest(self) -> int | None:

@@ -20,6 +20,7 @@ KEPT_FRAMES = 256  # answers that are kept whatever their rows
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
 _DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, if ids are updated
 _SEEN = struct.Struct("<I")  # bytes of `Change.seen`, if there is a window
+_WAITS = 1 << 31  # in the number of keys: bytes of `Change.waits` follow, as those of `Change.seen`
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
 
@@ -53,13 +54,29 @@ class KeptAnswers:
             old = self._key(self._frames.popleft()[0])
             if fresh.pop(old, None) is None:
                 deleted.append(old)
-        head = _ANSWER.pack(change.predecessor, change.first, change.last, len(change.values))
+        head = _ANSWER.pack(
+            change.predecessor, change.first, change.last, len(change.values) | (_WAITS if change.waits else 0)
+        )
         late, seen = LATE.pack(*change.late) if change.late else b"", b""
         dead = _DEAD.pack(len(change.dead)) + change.dead.tobytes() if settings.updates else b""
         if change.seen is not None:
             seen = change.seen.encode()
             seen = _SEEN.pack(len(seen)) + seen
-        return {self._key(change.offset): b"".join((head, late, dead, seen, *change.values, change.reply))}
+        waits = _SEEN.pack(len(change.waits)) + change.waits if change.waits else b""
+        return {self._key(change.offset): b"".join((head, late, dead, seen, waits, *change.values, change.reply))}
+
+    def forget(self, frame: int) -> list[bytes]:
+        """The keys of the answers up to this frame, which nobody can ask for any more."""
+        keys = []
+        while self._frames and self._frames[0][0] <= frame:
+            keys.append(self._key(self._frames.popleft()[0]))
+        return keys
+
+    def first_row_behind(self, frame: int, otherwise: int) -> int:
+        """The first row of the oldest answer behind this frame; `otherwise` if there is none."""
+        oldest = next((found for found, _ in self._frames if found > frame), None)
+        value = None if oldest is None else self._store.value(self._key(oldest))
+        return otherwise if value is None else int(_ANSWER.unpack_from(value)[1])
 
     def first_row(self, otherwise: int) -> int:
         """The first row of the oldest answer, which is put together of its rows; `otherwise` if there is none."""
@@ -92,10 +109,14 @@ class KeptAnswers:
             size, begin = _SEEN.unpack_from(value, begin)[0], begin + _SEEN.size
             seen = Seen.decode(value[begin : begin + size])
             begin += size
+        waits = b""
+        if n & _WAITS:
+            size, begin = _SEEN.unpack_from(value, begin)[0], begin + _SEEN.size
+            waits, begin, n = value[begin : begin + size], begin + size, n - _WAITS
         at = begin + n * _KEY_BYTES
         keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
         values = self._values(keys, last, flushed)
-        return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, dead, seen)
+        return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, dead, seen, waits)
 
     def _values(self, keys: list[bytes], last: int, flushed: Callable[[int, int], bytes]) -> dict[bytes, bytes]:
         """The values that a frame has left under these keys, in this order; its rows end before `last`."""

@@ -2,14 +2,11 @@
 
 Every frame leaves a change and a reply. Both are written locally in one atomic batch together with the frame's place,
 before anything is sent: whatever is killed, the shard holds all of a frame or nothing, and can say both again.
-A change is applied only if its predecessor is the last frame applied (the chain rule of docs/architecture.md).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,37 +15,35 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import ForeignError, FormatError, StateError
+from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import parts
-from stream_lsh.index.dead import DEAD_ROWS, dead_in, died, marked
-from stream_lsh.index.files import make_folder
+from stream_lsh.index.dead import died
+from stream_lsh.index.erasing import Erasing, left_by
 from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.late import facts
-from stream_lsh.index.leaving import Leaving
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.matching import Matching
 from stream_lsh.index.places import Places
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
-from stream_lsh.index.shard import NO_NUMBERS, Shard, ranges_of
-from stream_lsh.index.store import DEAD, Store, name_key
+from stream_lsh.index.shard import NO_NUMBERS, Shard
+from stream_lsh.index.store import DEAD, name_key
 from stream_lsh.judging.verdicts import shortlist
+from stream_lsh.kafka.match.cleaning import Cleaning
+from stream_lsh.kafka.match.copy import Copy
 from stream_lsh.kafka.match.forgetting import Forgetting
-from stream_lsh.kafka.match.kept_answers import KeptAnswers, missing
+from stream_lsh.kafka.match.kept_answers import missing
 from stream_lsh.settings import Settings
-from stream_lsh.wire.changes import Change, Late
+from stream_lsh.wire.bases import Mark
+from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions
-from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply, carries, named
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.signed import signed_batch
 
-FORMAT = 2
 REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # of the matches in a reply; of one of them beside its name
-APPLIED_BYTES = 8 << 20  # of changes written at a time
 _INPUT = b"documents"  # the name under which places are kept: there is one topic that documents come from
 
 
@@ -66,222 +61,28 @@ class Answer:
     documents: int = field(default=0, compare=False)
 
 
-class Replica:
-    """A shard and its store in a folder; opened as a copy that follows the changelog, until `activate`.
-
-    Args:
-        folder: made if missing. foreign: told of each record of the changelog that is none, with its offset; it is
-            passed over.
-
-    Attributes:
-        last: offset in the signatures topic of the last frame applied, -1 if none was. forgetting: None = no window.
-        changelog_offset: how far the changelog is in the store without a hole, or None.
-
-    Raises:
-        DamagedError: what the folder holds is missing, cut off or changed.
-        StateError: the folder is in use, cannot be opened, is of another format or of other settings; the message says
-        which.
-    """
+class Replica(Copy):
+    """A shard and its store in a folder; opened as a copy that follows the changelog, until `activate`."""
 
     def __init__(
-        self, settings: Settings, shard: int, folder: Path, *,
+        self, settings: Settings, shard: int, folder: Path, *, erase_after: int | None = None,
         foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
     ) -> None:  # fmt: skip
-        self.settings = settings
-        self._foreign = foreign
-        self.number = shard
-        self.folder = folder
-        with plainly(folder):
-            make_folder(folder)
-        self.store = Store(folder / "db", sync=False, joint=True)  # what a power cut takes, the changelog brings back
-        try:
-            facts = self._open_format()
-            self._answers = KeptAnswers(settings, self.store, shard, int(facts["rows"]))
-        except BaseException:
-            self.store.close()
-            raise
-        self.last: int = facts["last"]
-        self.count: int = facts["rows"]
-        self.changelog_offset: int | None = facts["changelog"]
-        self._base: int = facts["base"]
-        self._ignored: int = facts["ignored"]
-        self._key: bytes | None = bytes.fromhex(facts["key"]) if facts["key"] else None
-        self.forgetting = Forgetting(settings, facts.get("window"), self.last) if settings.window is not None else None
-        self._deletes = ThreadPoolExecutor(1, f"delete-{shard}")
-        self._leaving = Leaving(folder, self.store, self._deletes)
-        if self.forgetting is not None and self.forgetting.window.spans:
-            self._leaving.sweep(self.forgetting.window.spans[0].number)
-        self._torn = self._activated = False
+        super().__init__(settings, shard, folder, erase_after=erase_after, foreign=foreign)
+        self._activated = False
+        self._cleaning: Cleaning | None = None
         self._workers: Workers | None = None
         self._shard: Shard | None = None
         self._signer: Signer
         self._hashes: Hashes
         self._places: Places
 
-    def _open_format(self) -> dict[str, Any]:
-        facts = self.store.named("replica")
-        if facts is None:
-            facts = {
-                "format": FORMAT, "settings": self.settings.answers, "shard": self.number,
-                "created": int(time.time()), "key": None, "last": -1, "rows": 0, "base": 0, "changelog": None,
-                "ignored": -1,
-            }  # fmt: skip
-        if facts["format"] != FORMAT:
-            older = f"{OLDER}; this prefix needs another data_folder then"
-            raise StateError(
-                f"{self.folder} has format {facts['format']}, this version reads {FORMAT}: "
-                f"{'upgrade this worker' if facts['format'] > FORMAT else older}"
-            )
-        differences = self.settings.differences(facts["settings"])
-        other = [f"{name} = {there!r} (here {here!r})" for name, (there, here) in differences.items()]
-        if facts["shard"] != self.number:
-            other.insert(0, f"it is shard {facts['shard']} (here {self.number})")
-        if other:
-            raise StateError(
-                f"{self.folder} was made with other settings: {', '.join(other)}; use the same settings for all "
-                "workers of a topic_prefix, or another data_folder"
-            )
-        self._made = {name: facts[name] for name in ("format", "settings", "shard", "created")}
-        return dict(facts)
-
-    def _check_key(self, key: bytes, where: str) -> None:
-        """Take the index's key from the first record that says it.
-
-        Raises:
-            StateError: it is another one.
-        """
-        if self._key is None:
-            self._key = key
-        elif key != self._key:
-            raise StateError(
-                f"{where} has the key of another index than {self.folder}. If the topics were made anew, delete "
-                f"{self.folder}; else two pipelines use the same topic_prefix: rebuild under another one with "
-                "stream-lsh reindex"
-            )
-
-    # -- following the changelog ------------------------------------------------------------------------------------
-
-    def apply(self, records: Iterable[tuple[int, bytes]], *, start: int = 0) -> None:
-        """Store changes (offset in the changelog, value), in order, without a hole between their offsets but for what
-        was trimmed.
-
-        start: the first offset that the changelog has; an empty store begins where it begins.
-
-        Raises:
-            FormatError: for a record that cannot be read; but one that is none is passed over.
-            StateError: a change does not continue the rows here.
-        """
-        values: dict[bytes, bytes] = {}
-        deleted: list[bytes] = []
-        begun: list[tuple[int, int]] = []
-        dead: list[NDArray[np.int64]] = []
-        late: Late | None = None
-        size = 0
-        self._torn = True  # if the write below fails, closing must not write down what is not there
-        for offset, data in records:
-            if self.changelog_offset is not None and offset <= self.changelog_offset:
-                continue
-            try:
-                change = Change.decode(data, self.settings)
-            except ForeignError as error:  # nobody's change; one of ours that was missing would show in the next
-                self._foreign(offset, error)
-                self.changelog_offset = offset
-                continue
-            if change.shard != self.number:
-                raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
-            self._check_key(change.key, f"the changelog of shard {self.number}")
-            begins = start > 0 and self.last < 0
-            if change.offset > self.last and (change.predecessor == self.last or begins):
-                if begins:
-                    self._base = change.first
-                elif change.first != self.count:
-                    raise StateError(
-                        f"the changelog of shard {self.number} has a change (frame {change.offset} of signatures) that "
-                        f"begins at row {change.first}, but {self.folder} has {self.count} rows: they do not belong "
-                        "together. Delete the folder: it is rebuilt from the changelog"
-                    )
-                values.update(change.values)
-                begun += change.generations()
-                dead.append(change.dead)
-                late = change.late
-                values.update(self._answers.add(change, deleted, values))
-                self.last, self.count = change.offset, change.last
-                size += len(data)
-                if self.forgetting is not None:
-                    self.forgetting.follow(change, offset)
-            elif change.offset > self.last:
-                self._ignored = max(self._ignored, change.offset)
-                if self.forgetting is not None:
-                    self.forgetting.ignored(change, first=offset == start)
-            elif self.forgetting is not None:
-                self.forgetting.placed(change.offset, offset)
-            self.changelog_offset = offset
-            if size >= APPLIED_BYTES:
-                self._write_applied(values, deleted, begun, late, dead)
-                values, deleted, begun, dead, size = {}, [], [], [], 0
-        self._write_applied(values, deleted, begun, late, dead)
-        self._torn = False
-
-    def _write_applied(
-        self, values: dict[bytes, bytes], deleted: list[bytes], begun: Iterable[tuple[int, int]], late: Late | None,
-        dead: Sequence[NDArray[np.int64]],
-    ) -> None:  # fmt: skip
-        manifest = self.store.named(f"shard/{self.number}") or {"generations": []}
-        known = manifest["generations"]
-        for number, first in begun:
-            if known and number <= known[-1]["number"]:
-                continue
-            while known and known[-1]["first"] >= first:  # nothing has come into it
-                known.pop()
-            known.append({"number": number, "first": first, "next": 0, "runs": []})
-        manifest |= {"rows": self.count, "generations": known}
-        if late is not None:
-            manifest["undecided"] = facts(*late)
-        generations = [(item["number"], item["first"]) for item in known]
-        gone = np.concatenate([np.empty(0, np.int64), *dead])
-        gone = gone[gone >> 2 >= (generations[0][1] if generations else self.count)]  # others were trimmed away
-        if len(gone):
-            values.update(marked(self.store, self.number, generations, gone))
-            manifest[DEAD_ROWS] = manifest.get(DEAD_ROWS, 0) + len(gone)
-        values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
-        self.store.write(values | self._facts(), deleted)
-        if self.forgetting is not None:
-            self._forget_copied(self.forgetting, manifest)
-
-    def _forget_copied(self, forgetting: Forgetting, manifest: dict[str, Any]) -> None:
-        """Let go of what has left the window, where the shard is not open."""
-        known = manifest["generations"]
-        decided = manifest["undecided"]["rows"][0] if self.settings.late else self.count
-        asked = self._answers.first_row(self.count)
-        gone = forgetting.forget(
-            [(item["number"], item["first"]) for item in known],
-            lambda number, behind: behind <= decided and behind < asked, self.last,
-        )  # fmt: skip
-        if gone:
-            manifest["generations"] = [item for item in known if item["number"] > gone[-1]]
-            if DEAD_ROWS in manifest:  # their marks go with the generations
-                manifest[DEAD_ROWS] -= sum(dead_in(self.store, self.number, number) for number in gone)
-            ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
-            values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
-            self.store.write(values | self._facts(), ranges=ranges)
-        self._leaving.add(dict.fromkeys(gone, ()))
-
-    @property
-    def gap(self) -> bool:
-        """Whether the changelog has a change that could not be applied, because one before it is missing here."""
-        return self._ignored > self.last
-
-    @property
-    def missing(self) -> int:
-        """How many of the rows that who comes can see were trimmed away."""
-        return max(0, self._base - (0 if self.forgetting is None else self.forgetting.seen))
-
-    def confirmed(self, frame: int, changelog_offset: int) -> None:
-        """Our change of a frame stands in the changelog at this offset; that counts if it is the next one there."""
-        if self.forgetting is not None:
-            self.forgetting.placed(frame, changelog_offset)
-        if changelog_offset == (-1 if self.changelog_offset is None else self.changelog_offset) + 1:
-            self.changelog_offset = changelog_offset
+    def confirmed(self, what: int | Mark, changelog_offset: int) -> bool:
+        counts = super().confirmed(what, changelog_offset)
+        if counts and self._cleaning is not None:
+            self._cleaning.ended()
+            self.store.write(self._facts())
+        return counts
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
@@ -309,15 +110,36 @@ class Replica:
             workers.close()
             raise
         self._places = Places(shard, self.store)
+        if self._erase_after is not None:
+            erasing = Erasing(
+                self.folder, self.store, [shard], self._erase_after, self._deletes, self.settings.id_field,
+                forgets=False,
+            )  # fmt: skip
+            every = self._erase_after
+            self._cleaning = Cleaning(self.store, shard, key, self._answers, erasing, self.cycle, every)
         return shard
+
+    def clean(self, now: float) -> tuple[Mark, bytes] | None:
+        """Do a little about what is to be erased (now: seconds since 1970): the next base record to be sent, behind all
+        that was matched before.
+
+        Raises:
+            OutputError, DamagedError: see `Erasing.step`.
+        """
+        if self._cleaning is None or (base := self._cleaning.step(now, self.last)) is None:
+            return None
+        return base.mark, base.encode(self.settings)
 
     def deactivate(self) -> None:
         """Close the shard; the store stays open. It does not wait for a merge, that is done again."""
         shard, workers, self._shard, self._workers = self._shard, self._workers, None, None
+        cleaning, self._cleaning = self._cleaning, None
         self._activated = False
         if shard is None or workers is None:
             return
         try:
+            if cleaning is not None:
+                cleaning.erasing.finish()
             shard.finish()
             if not self._torn:
                 manifest, passed = shard.manifest()
@@ -375,9 +197,13 @@ class Replica:
         if forgetting is not None:
             seen = forgetting.behind(generations, shard.begins, shard.count)
             gone = self._forgotten(shard, forgetting, sequenced.offset)
+        waits: dict[str, Any] = {}
+        if self._erase_after is not None and forgetting is None:
+            waits = left_by(shard, frame.source.signed_at // 1000, self._erase_after)
         local, passed = shard.take()
         local |= self._places.take()
         values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DEAD)))
+        local |= {name_key(name): orjson.dumps(fact) for name, fact in waits.items()}
         self.count = shard.count
         late = (shard.late.block, shard.late.first, shard.late.second) if block else None
         dead = died(local, self.store)
@@ -385,7 +211,7 @@ class Replica:
             dead = dead[dead >> 2 >= seen.first]
         change = Change(
             self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late,
-            dead, seen,
+            dead, seen, orjson.dumps(waits) if waits else b"",
         )  # fmt: skip
         deleted: list[bytes] = []
         kept = self._answers.add(change, deleted, {})
@@ -394,6 +220,8 @@ class Replica:
         self._torn = False
         shard.committed()
         self._leaving.add(gone)
+        if self._cleaning is not None:
+            self._cleaning.erasing.add(waits)
         if shard.full:
             shard.flush()
         return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
@@ -470,15 +298,6 @@ class Replica:
         shard = self._active()
         return (shard.value_untold if self.settings.late else shard.value_of)(first, last)
 
-    def _facts(self) -> dict[bytes, bytes]:
-        facts: dict[str, Any] = {
-            "last": self.last, "rows": self.count, "base": self._base, "changelog": self.changelog_offset,
-            "ignored": self._ignored, "key": self._key and self._key.hex(),
-        }  # fmt: skip
-        if self.forgetting is not None:
-            facts["window"] = self.forgetting.facts
-        return {name_key("replica"): orjson.dumps(self._made | facts)}
-
     def _active(self) -> Shard:
         if self._activated:
             self.activate()
@@ -493,5 +312,4 @@ class Replica:
             if not self._torn:
                 self.store.write(self._facts())
         finally:
-            self._deletes.shutdown()
-            self.store.close()
+            self._release()

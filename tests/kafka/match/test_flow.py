@@ -17,6 +17,9 @@ from stream_lsh.kafka.match.held import Matched
 from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.wire.bases import HAS_ROWS, Mark
+
+MARK = Mark(HAS_ROWS, 0, 0, 1, 1)
 
 
 @dataclass
@@ -32,13 +35,19 @@ class Shard:
     shard = 3
 
     def __init__(self) -> None:
-        self.confirmed: list[tuple[int, int]] = []
+        self.erases = False
+        self.bases: list[bytes] = []  # base records to come
+        self.confirmed: list[tuple[int | Mark, int]] = []
         self.matched: list[bytes] = []
         self.lost: StateError | None = None
         self.free = asyncio.Event()
         self.free.set()
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int, int]]) -> list[Matched]:
+    async def clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
+        self.confirmed += confirmed
+        return (MARK, self.bases.pop(0)) if self.bases else None
+
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
         self.confirmed += confirmed
         self.matched += values
         await self.free.wait()
@@ -268,3 +277,43 @@ def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(monkeypatch: pyte
         assert len(p.failures) == 1
 
     play(scenario)
+
+
+def test_base_records_come_between_changes_and_while_nothing_waits() -> None:
+    """A frame has its own records first; nobody acknowledges a base record, but the shard is told where it stands."""
+
+    async def scenario(p: Play) -> None:
+        p.shard.erases, p.shard.bases = True, [b"b%d" % n for n in range(module.CLEANING_STEPS + 3)]
+        p.offer(10, b"0")
+        p.offer(11, b"1")
+        await p.settle()
+        assert [value for _, _, value in p.sends] == [b"c0", b"r0", b"c1", b"r1", b"b0"]
+        p.flow.clean()
+        await p.settle()
+        assert len(p.sends) == 5 + module.CLEANING_STEPS and p.sends[-1] == ("changelog", 3, b"b16")
+        for offset, future in enumerate(p.futures):
+            future.set_result(Place(offset))
+        await p.settle()
+        assert p.acknowledged == [10, 11] and p.flow.idle
+        p.flow.clean()
+        await p.settle()
+        assert p.shard.confirmed[:3] == [(0, 0), (0, 2), (MARK, 4)] and len(p.sends) == 7 + module.CLEANING_STEPS
+
+    assert play(scenario).failures == []
+
+
+def test_nothing_is_cleaned_where_nothing_is_erased_or_any_more() -> None:
+    async def scenario(p: Play) -> None:
+        p.shard.bases = [b"b0", b"b1"]
+        p.offer(10, b"0")
+        p.flow.clean()
+        await p.settle()
+        p.shard.erases = True
+        for future in p.futures:
+            future.set_result(Place(0))
+        await p.flow.drain(1)
+        p.flow.clean()
+        await p.settle()
+        assert p.sends == [("changelog", 3, b"c0"), ("matches", 0, b"r0")]
+
+    assert play(scenario).failures == []

@@ -523,13 +523,13 @@ def test_as_many_answers_are_kept_as_may_be_asked_for(
     replica.close()
 
 
-@pytest.mark.parametrize(("version", "remedy"), [(1, "start under a new topic_prefix"), (3, "upgrade this worker")])
+@pytest.mark.parametrize(("version", "remedy"), [(1, "start under a new topic_prefix"), (4, "upgrade this worker")])
 def test_a_folder_of_another_version_is_refused_with_the_remedy(tmp_path: Path, version: int, remedy: str) -> None:
     store = Store(tmp_path / "a" / "db", sync=False)
     facts = {"format": version, "fingerprint": "0" * 16, "shard": 0, "created": 0, "last": 3, "rows": 9}
     store.write({name_key("replica"): json.dumps(facts).encode()})
     store.close()
-    with pytest.raises(StateError, match=f"format {version}, this version reads 2: {remedy}"):
+    with pytest.raises(StateError, match=f"format {version}, this version reads 3: {remedy}"):
         Replica(settings_of(), 0, tmp_path / "a")
 
 

@@ -1,0 +1,88 @@
+"""What base records mean to a shard that follows its changelog, and is not open: it erases what they have erased."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.index.erased import PAGE, blanked, erased_of, kept_in
+from stream_lsh.index.generation import folder_of
+from stream_lsh.index.layout import ERASED as IS_ERASED
+from stream_lsh.index.layout import FLAGS
+from stream_lsh.index.rows import RowFile, Shape, blank, unpacked
+from stream_lsh.index.store import ERASED, IDS, ROWS, TEXTS, Store, name_key, parts_of
+from stream_lsh.wire.bases import Base
+
+Line = Mapping[str, Any]
+"""A generation in a shard's manifest."""
+
+
+def erased_by(base: Base, store: Store, folder: Path, generations: Sequence[Line], shape: Shape) -> dict[bytes, bytes]:
+    """The values of a shard, which has these rows, that a base record changes: they lose what was erased."""
+    shard, values = base.shard, dict[bytes, bytes]()
+    for key, value in base.values.items():
+        if key[:1] in (IDS, TEXTS, ERASED):
+            values[key] = value
+        elif key[:1] == ROWS:
+            _, _, number, first = parts_of(key)
+            rows = first + np.flatnonzero(unpacked(value)[:, FLAGS] & np.uint64(IS_ERASED))
+            values |= blanked(store, shard, number, rows, shape.signature_at)
+    values = {key: value for key, value in values.items() if store.value(key) != value}
+    for key in [key for key in values if key[:1] == ERASED]:
+        number = parts_of(key)[2]
+        line = next(line for line in generations if line["number"] == number)
+        with _rows_of(folder, shard, line, shape) as file:
+            rows, _ = kept_in(values[key])
+            places = rows - line["first"]
+            if file is not None and len(places := places[places < file.flushed]):
+                others = [kept_in(value)[0] for other, value in values.items() if other[:1] == ERASED]
+                erased = np.unique(np.concatenate([erased_of(store, shard, number), *others]))
+                values |= file.checksums(store, shard, number, erased - line["first"], places)
+    return values
+
+
+def overwrite(store: Store, folder: Path, shard: int, generations: Sequence[Line], shape: Shape) -> None:
+    """Have the rows that count as erased blank in files, too."""
+    for line in generations:
+        with _rows_of(folder, shard, line, shape) as file:
+            if file is None:
+                continue
+            places = erased_of(store, shard, line["number"]) - line["first"]
+            left = []
+            for place in places[places < file.flushed].tolist():
+                row = file.read(place, place + 1)
+                if not np.array_equal(row, empty := blank(row, shape.signature_at)):
+                    left.append((place, empty))
+            if left:
+                file.patch(np.array([place for place, _ in left]), np.concatenate([row for _, row in left]))
+
+
+def purge(store: Store, keys: Iterable[bytes]) -> None:
+    """Have what these keys had before leave the disk: neighbours together, as there may be few in a large index."""
+    mine = sorted({key for key in keys if not key.startswith(name_key(""))})
+    store.settle(mine)
+    for _, group in groupby(mine, key=_page_of):
+        store.purge(list(group))
+
+
+def _page_of(key: bytes) -> tuple[bytes, int, int]:
+    kind, _, generation, row = parts_of(key)
+    return kind, generation, row // PAGE
+
+
+@contextmanager
+def _rows_of(folder: Path, shard: int, line: Line, shape: Shape) -> Iterator[RowFile | None]:
+    """The file with the flushed rows of a generation, None if there are none."""
+    if not line["runs"]:
+        yield None
+        return
+    file = RowFile(folder_of(folder, line["number"]) / f"rows-{shard}.bin", shape, line["runs"][-1]["last"])
+    try:
+        yield file
+    finally:
+        file.close()

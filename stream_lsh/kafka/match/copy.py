@@ -1,0 +1,368 @@
+"""The store of one shard, kept in step with a changelog: what a match worker on Kafka holds of a partition that it does
+not answer for, or not yet.
+
+A change is applied only if its predecessor is the last frame applied (the chain rule of docs/guarantees.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.errors import ForeignError, FormatError, StateError
+from stream_lsh.index.dead import DEAD_ROWS, dead_in, died, marked
+from stream_lsh.index.files import make_folder
+from stream_lsh.index.late import facts
+from stream_lsh.index.leaving import Leaving
+from stream_lsh.index.refusals import plainly
+from stream_lsh.index.rows import Shape
+from stream_lsh.index.shard import ranges_of
+from stream_lsh.index.store import Store, name_key
+from stream_lsh.index.waiting import DONE, waiting
+from stream_lsh.kafka.match.based import erased_by, overwrite, purge
+from stream_lsh.kafka.match.cycle import Cycle
+from stream_lsh.kafka.match.forgetting import Forgetting
+from stream_lsh.kafka.match.kept_answers import KeptAnswers
+from stream_lsh.settings import Settings
+from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
+from stream_lsh.wire.changes import Change, Late
+from stream_lsh.wire.envelope import OLDER
+
+FORMAT, CLEANED = 2, 3  # CLEANED: of what is erased from, which revisions before do not know
+APPLIED_BYTES = 8 << 20  # of changes written at a time
+
+
+class OtherOwner(Exception):
+    """Somebody else writes changes of this shard, too."""
+
+
+@dataclass(slots=True, eq=False)
+class _Applied:
+    """Changes that are to be written together."""
+
+    values: dict[bytes, bytes] = field(default_factory=dict)
+    deleted: list[bytes] = field(default_factory=list)
+    begun: list[tuple[int, int]] = field(default_factory=list)
+    dead: list[NDArray[np.int64]] = field(default_factory=list)
+    late: Late | None = None
+    size: int = 0
+
+
+class Copy:
+    """A shard's store in a folder, as a copy that follows the changelog.
+
+    Args:
+        folder: made if missing. foreign: told of each record of the changelog that is none, with its offset; it is
+            passed over. erase_after: seconds after which versions that went are erased, None = never.
+
+    Attributes:
+        last: offset in the signatures topic of the last frame applied, -1 if none was. forgetting: None = no window.
+        changelog_offset: how far the changelog is in the store without a hole, or None. cycle: what the changelog has
+        said of cleaning up to there. outrun: the changelog begins behind what is here, with all that there is.
+
+    Raises:
+        DamagedError: what the folder holds is missing, cut off or changed.
+        StateError: the folder is in use, cannot be opened, is of another format or of other settings; the message says
+        which.
+    """
+
+    def __init__(
+        self, settings: Settings, shard: int, folder: Path, *, erase_after: int | None = None,
+        foreign: Callable[[int, ForeignError], object] = lambda offset, error: None,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self._foreign = foreign
+        self.number = shard
+        self.folder = folder
+        with plainly(folder):
+            make_folder(folder)
+        self._erase_after = erase_after
+        # What a power cut takes, the changelog brings back.
+        self.store = Store(folder / "db", sync=False, joint=erase_after is None)
+        try:
+            facts = self._open_format()
+            self._answers = KeptAnswers(settings, self.store, shard, int(facts["rows"]))
+        except BaseException:
+            self.store.close()
+            raise
+        self.last: int = facts["last"]
+        self.count: int = facts["rows"]
+        self.changelog_offset: int | None = facts["changelog"]
+        self._base: int = facts["base"]
+        self._ignored: int = facts["ignored"]
+        self._key: bytes | None = bytes.fromhex(facts["key"]) if facts["key"] else None
+        self.forgetting = Forgetting(settings, facts.get("window"), self.last) if settings.window is not None else None
+        self._deletes = ThreadPoolExecutor(1, f"delete-{shard}")
+        self._leaving = Leaving(folder, self.store, self._deletes)
+        if self.forgetting is not None and self.forgetting.window.spans:
+            self._leaving.sweep(self.forgetting.window.spans[0].number)
+        self.cycle = Cycle(facts.get("cleaning"), -1 if self.last < 0 else None)
+        self.outrun = False
+        # Keys of what was written over since the cycle began; None = not known: it began before this was opened.
+        self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
+        self._torn = False  # whether less may be in the store than what is known here
+
+    def _open_format(self) -> dict[str, Any]:
+        facts = self.store.named("replica")
+        if facts is None:
+            facts = {
+                "format": FORMAT, "settings": self.settings.answers, "shard": self.number,
+                "created": int(time.time()), "key": None, "last": -1, "rows": 0, "base": 0, "changelog": None,
+                "ignored": -1,
+            }  # fmt: skip
+        if facts["format"] not in (FORMAT, CLEANED):
+            older = f"{OLDER}; this prefix needs another data_folder then"
+            raise StateError(
+                f"{self.folder} has format {facts['format']}, this version reads {CLEANED}: "
+                f"{'upgrade this worker' if facts['format'] > CLEANED else older}"
+            )
+        differences = self.settings.differences(facts["settings"])
+        other = [f"{name} = {there!r} (here {here!r})" for name, (there, here) in differences.items()]
+        if facts["shard"] != self.number:
+            other.insert(0, f"it is shard {facts['shard']} (here {self.number})")
+        if other:
+            raise StateError(
+                f"{self.folder} was made with other settings: {', '.join(other)}; use the same settings for all "
+                "workers of a topic_prefix, or another data_folder"
+            )
+        self._made = {name: facts[name] for name in ("format", "settings", "shard", "created")}
+        if self._erase_after is not None:
+            self._made["format"] = CLEANED
+        return dict(facts)
+
+    def _check_key(self, key: bytes, where: str) -> None:
+        """Take the index's key from the first record that says it.
+
+        Raises:
+            StateError: it is another one.
+        """
+        if self._key is None:
+            self._key = key
+        elif key != self._key:
+            raise StateError(
+                f"{where} has the key of another index than {self.folder}. If the topics were made anew, delete "
+                f"{self.folder}; else two pipelines use the same topic_prefix: rebuild under another one with "
+                "stream-lsh reindex"
+            )
+
+    # -- following the changelog ------------------------------------------------------------------------------------
+
+    def apply(self, records: Iterable[tuple[int, bytes]], *, start: int = 0) -> None:
+        """Store changes (offset in the changelog, value), in order, without a hole between their offsets but for what
+        was trimmed.
+
+        start: the first offset that the changelog has; an empty store begins where it begins.
+
+        Raises:
+            FormatError: for a record that cannot be read; but one that is none is passed over.
+            StateError: a change does not continue the rows here.
+        """
+        applied = _Applied()
+        self._torn = True  # if the write below fails, closing must not write down what is not there
+        for offset, data in records:
+            if self.changelog_offset is not None and offset <= self.changelog_offset:
+                continue
+            if is_base(data):
+                self._write_applied(applied)
+                applied = _Applied()
+                self._apply_base(Base.decode(data, self.settings), offset, start)
+                continue
+            try:
+                change = Change.decode(data, self.settings)
+            except ForeignError as error:  # nobody's change; one of ours that was missing would show in the next
+                self._foreign(offset, error)
+                self.changelog_offset = offset
+                continue
+            if change.shard != self.number:
+                raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
+            self._check_key(change.key, f"the changelog of shard {self.number}")
+            begins = start > 0 and self.last < 0
+            self.cycle.change(change.offset, change.predecessor, first=begins or offset == start > 0)
+            if change.offset > self.last and (change.predecessor == self.last or begins):
+                if begins:
+                    self._base = change.first
+                elif change.first != self.count:
+                    raise StateError(
+                        f"the changelog of shard {self.number} has a change (frame {change.offset} of signatures) that "
+                        f"begins at row {change.first}, but {self.folder} has {self.count} rows: they do not belong "
+                        "together. Delete the folder: it is rebuilt from the changelog"
+                    )
+                applied.values.update(change.values)
+                applied.begun += change.generations()
+                applied.dead.append(change.dead)
+                applied.late = change.late
+                applied.values.update({name_key(name): fact for name, fact in change.waiting()})
+                applied.values.update(self._answers.add(change, applied.deleted, applied.values))
+                self.last, self.count = change.offset, change.last
+                applied.size += len(data)
+                if self.forgetting is not None:
+                    self.forgetting.follow(change, offset)
+            elif change.offset > self.last:
+                self._ignored = max(self._ignored, change.offset)
+                if self.forgetting is not None:
+                    self.forgetting.ignored(change, first=offset == start)
+            elif self.forgetting is not None:
+                self.forgetting.placed(change.offset, offset)
+            self.changelog_offset = offset
+            if applied.size >= APPLIED_BYTES:
+                self._write_applied(applied)
+                applied = _Applied()
+        self._write_applied(applied)
+        self._torn = False
+
+    def _manifest(self) -> dict[str, Any]:
+        return self.store.named(f"shard/{self.number}") or {"generations": []}
+
+    def _write_applied(self, applied: _Applied) -> None:
+        values, manifest = applied.values, self._manifest()
+        known = manifest["generations"]
+        for number, first in applied.begun:
+            if known and number <= known[-1]["number"]:
+                continue
+            while known and known[-1]["first"] >= first:  # nothing has come into it
+                known.pop()
+            known.append({"number": number, "first": first, "next": 0, "runs": []})
+        manifest |= {"rows": self.count, "generations": known}
+        if applied.late is not None:
+            manifest["undecided"] = facts(*applied.late)
+        values |= self._buried(manifest, np.concatenate([np.empty(0, np.int64), *applied.dead]))
+        values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
+        self.store.write(values | self._facts(), applied.deleted)
+        if self.forgetting is not None:
+            self._forget_copied(self.forgetting, manifest)
+
+    def _buried(self, manifest: dict[str, Any], gone: NDArray[np.int64]) -> dict[bytes, bytes]:
+        """The values in which these are dead, too, as `died` gives them, and their number in the manifest."""
+        generations = [(item["number"], item["first"]) for item in manifest["generations"]]
+        gone = gone[gone >> 2 >= (generations[0][1] if generations else self.count)]  # others were trimmed away
+        if not len(gone):
+            return {}
+        values = marked(self.store, self.number, generations, gone)
+        new = died(values, self.store)
+        manifest[DEAD_ROWS] = manifest.get(DEAD_ROWS, 0) + len(new)
+        return values
+
+    def _apply_base(self, base: Base, offset: int, start: int) -> None:
+        """Apply a base record: begin with it, if nothing is here, else have erased what it has erased.
+
+        Raises:
+            FormatError: it is another shard's.
+        """
+        if base.shard != self.number:
+            raise FormatError(f"the changelog of shard {self.number} has a base record of shard {base.shard}")
+        self._check_key(base.key, f"the changelog of shard {self.number}")
+        self._made["format"] = CLEANED
+        mark, manifest, deleted = base.mark, self._manifest(), list[bytes]()
+        values: dict[bytes, bytes] = {}
+        if mark.part == BEGINS:
+            self._anew = []
+            deleted = self._answers.forget(base.facts["answered"])
+            if self.last < 0 and start > 0:
+                self.cycle.take(mark.frame)
+                self.last, self.count, self._base = mark.frame, mark.last, mark.first
+                lines = [{"number": number, "first": first} for number, first in base.facts["generations"]]
+                manifest = {"rows": self.count, "generations": [{**line, "next": 0, "runs": []} for line in lines]}
+            elif mark.frame > self.last and offset == start:
+                self._ignored, self.outrun = max(self._ignored, mark.frame), True
+            elif offset == start:
+                self.cycle.told = mark.frame
+        elif mark.part == HAS_ROWS and self.cycle.taking == mark.frame:
+            values |= base.values
+            values |= self._buried(manifest, base.dead)
+        elif mark.part == HAS_ROWS and mark.last <= self.count and self.cycle.taking is None and not self.outrun:
+            shape, lines = Shape(self.settings), manifest["generations"]
+            values |= erased_by(base, self.store, self.folder, lines, shape)
+            if self._anew is not None:
+                self._anew += values
+        counts = self.cycle.base(offset, mark)
+        if mark.part == ENDS:
+            overwrite(self.store, self.folder, self.number, manifest["generations"], Shape(self.settings))
+            self._purge()
+        if counts:
+            self.cycle.at = base.facts["at"]
+            values[name_key(DONE)] = orjson.dumps(base.facts["erased"])
+            deleted += [name_key(item.name) for item in waiting(self.store) if item.there < mark.before]
+        values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
+        self.changelog_offset = offset
+        self.store.write(values | self._facts(), deleted)
+
+    def _purge(self) -> None:
+        """Have what was written over since the cycle began leave the disk."""
+        anew, self._anew = self._anew, []
+        if anew is None:
+            self.store.purge_all()
+        else:
+            purge(self.store, anew)
+        self.store.sweep()
+
+    def _forget_copied(self, forgetting: Forgetting, manifest: dict[str, Any]) -> None:
+        """Let go of what has left the window, where the shard is not open."""
+        known = manifest["generations"]
+        decided = manifest["undecided"]["rows"][0] if self.settings.late else self.count
+        asked = self._answers.first_row(self.count)
+        gone = forgetting.forget(
+            [(item["number"], item["first"]) for item in known],
+            lambda number, behind: behind <= decided and behind < asked, self.last,
+        )  # fmt: skip
+        if gone:
+            manifest["generations"] = [item for item in known if item["number"] > gone[-1]]
+            if DEAD_ROWS in manifest:  # their marks go with the generations
+                manifest[DEAD_ROWS] -= sum(dead_in(self.store, self.number, number) for number in gone)
+            ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
+            values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
+            self.store.write(values | self._facts(), ranges=ranges)
+        self._leaving.add(dict.fromkeys(gone, ()))
+
+    @property
+    def gap(self) -> bool:
+        """Whether the changelog has a change that could not be applied, because one before it is missing here."""
+        return self._ignored > self.last
+
+    @property
+    def missing(self) -> int:
+        """How many of the rows that who comes can see were trimmed away."""
+        return max(0, self._base - (0 if self.forgetting is None else self.forgetting.seen))
+
+    def confirmed(self, what: int | Mark, changelog_offset: int) -> bool:
+        """Our change of a frame, or a base record of ours, stands in the changelog at this offset; that counts if it is
+        the next one there. Returns whether a cycle ends with it.
+
+        Raises:
+            OtherOwner: a cycle has ended, but not all that is there came from here.
+        """
+        follows = changelog_offset == (-1 if self.changelog_offset is None else self.changelog_offset) + 1
+        if isinstance(what, int):
+            if self.forgetting is not None:
+                self.forgetting.placed(what, changelog_offset)
+            if follows:
+                self.cycle.told = what
+        counts = follows and isinstance(what, Mark) and self.cycle.base(changelog_offset, what)
+        if follows:
+            self.changelog_offset = changelog_offset
+        if isinstance(what, Mark) and what.part == ENDS and not counts:
+            raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
+        return counts
+
+    def _facts(self) -> dict[bytes, bytes]:
+        facts: dict[str, Any] = {
+            "last": self.last, "rows": self.count, "base": self._base, "changelog": self.changelog_offset,
+            "ignored": self._ignored, "key": self._key and self._key.hex(),
+        }  # fmt: skip
+        if self.forgetting is not None:
+            facts["window"] = self.forgetting.facts
+        if self._made["format"] == CLEANED:
+            facts["cleaning"] = self.cycle.facts
+        return {name_key("replica"): orjson.dumps(self._made | facts)}
+
+    def _release(self) -> None:
+        """Close the store, when what is deleted is deleted."""
+        self._deletes.shutdown()
+        self.store.close()

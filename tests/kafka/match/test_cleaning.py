@@ -1,0 +1,409 @@
+"""Erasing on Kafka: what went is nowhere in the shards' folders and the changelog, whoever reads it from wherever, and
+no answer is another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contents import contents, unpacked_from
+from test_replica import KEY, changing, frames, marks, reply_of, settings_of, stream
+
+from stream_lsh.documents.columns import Document, columns
+from stream_lsh.embedded.information import information
+from stream_lsh.errors import StateError
+from stream_lsh.families.signer import Signer
+from stream_lsh.index.waiting import waiting
+from stream_lsh.kafka.match import cleaning, kept_answers
+from stream_lsh.kafka.match.copy import OtherOwner
+from stream_lsh.kafka.match.cycle import Cycle
+from stream_lsh.kafka.match.held import Held
+from stream_lsh.kafka.match.replica import Replica
+from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.settings import Settings
+from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark
+from stream_lsh.wire.changes import Change
+from stream_lsh.wire.frames import Frame
+from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.source import Source
+
+UPDATES = {"on_same_id": "update", "time_field": "ts", "generation_documents": 90}
+NOW = 10**6  # seconds since 1970: long behind all signing
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cycles have many records; answers are kept for five frames."""
+    monkeypatch.setattr(cleaning, "RECORD_ROWS", 40)
+    monkeypatch.setattr(cleaning, "RECORD_BYTES", 4000)
+    monkeypatch.setattr(cleaning, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(kept_answers, "KEPT_FRAMES", 5)
+    monkeypatch.setattr(kept_answers, "MOST_ROWS", 0)
+
+
+class Changelog:
+    """The records of a changelog, whose first one has the offset `start`."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.values: list[bytes] = []
+
+    def add(self, value: bytes) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def since(self, offset: int | None) -> list[tuple[int, bytes]]:
+        first = max(self.start, 0 if offset is None else offset + 1)
+        return list(enumerate(self.values[first:], first))
+
+    def trim(self, replica: Replica) -> None:
+        """As an owner does it."""
+        self.start = max(self.start, replica.cycle.cleaned or 0)
+
+    @property
+    def left(self) -> list[bytes]:
+        return self.values[self.start :]
+
+
+class Owner:
+    """A replica that answers, and what it sends."""
+
+    def __init__(self, settings: Settings, folder: Path, log: Changelog, after: int | None = 0) -> None:
+        self.log = log
+        self.replica = followed(settings, folder, log, after)
+        self.replica.activate()
+
+    def match(self, data: bytes) -> bytes:
+        found = self.replica.match(data)
+        assert found is not None and found.change is not None
+        self.replica.confirmed(found.offset, self.log.add(found.change))
+        return reply_of(found)
+
+    def clean(self, steps: int, now: float = NOW) -> list[Mark]:
+        """So many steps; the base records sent."""
+        marks = []
+        for _ in range(steps):
+            self.finish()
+            found = self.replica.clean(now)
+            if found is not None:
+                self.replica.confirmed(found[0], self.log.add(found[1]))
+                marks.append(found[0])
+                self.log.trim(self.replica)
+        return marks
+
+    def finish(self) -> None:
+        """Wait for what is done beside the work."""
+        if self.replica._cleaning is not None:
+            self.replica._cleaning.erasing.finish()
+
+    def cycle(self, now: float = NOW) -> list[Mark]:
+        """A whole cycle."""
+        marks: list[Mark] = []
+        while not marks or marks[-1].part != ENDS:
+            new = self.clean(50, now)
+            marks += new
+            assert new or not marks
+            if not new and not any(item.due <= now for item in waiting(self.replica.store)):
+                return marks
+        return marks
+
+
+def followed(settings: Settings, folder: Path, log: Changelog, after: int | None = 0) -> Replica:
+    """A replica in a folder that has read the changelog to its end; one that cannot begin there begins anew."""
+    replica = Replica(settings, 0, folder, erase_after=after)
+    replica.apply(log.since(replica.changelog_offset), start=log.start)
+    if replica.outrun:
+        assert replica.gap
+        replica.close()
+        shutil.rmtree(folder)
+        replica = Replica(settings, 0, folder, erase_after=after)
+        replica.apply(log.since(replica.changelog_offset), start=log.start)
+    assert not replica.gap and replica.cycle.taking is None
+    return replica
+
+
+def undisturbed(settings: Settings, log: Sequence[bytes], folder: Path) -> list[bytes]:
+    with closing(Replica(settings, 0, folder)) as replica:
+        replica.activate()
+        return [reply_of(found) for data in log if (found := replica.match(data)) is not None]
+
+
+def text_of(name: str) -> str:
+    return " ".join(f"{name}{i}" for i in range(30))
+
+
+VICTIM, OLD, NEW = (Document(f"{name}-name", text_of(name), time=5) for name in ("victim", "older", "newer"))
+LIKE_VICTIM = Document("like-victim", VICTIM.text.removeprefix("victim0 "), time=7)
+
+
+def frames_of(settings: Settings, given: Sequence[Document], size: int = 20) -> list[bytes]:
+    """Sequenced frames of all these documents."""
+    signer, out = Signer(settings.signing, KEY), []
+    for number, at in enumerate(range(0, len(given), size)):
+        part = columns(list(given[at : at + size]))
+        n = len(part.ids)
+        source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
+        frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)
+        place = number, number - 1, at, KEY
+        out.append(Sequenced(*place, None, memoryview(frame.encode(settings))).encode(settings))
+    return out
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+@pytest.mark.parametrize("memory", [64, 65536])
+def test_what_went_is_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
+    """Neither in the owner's folder, nor in a copy's, nor in one that was active, nor in the changelog; and `info
+    --check` says so."""
+    settings = settings_of(**UPDATES, memory_documents=memory, verify=verify)
+    given = [replace(document, time=10 + i) for i, document in enumerate(stream(8, 300))]
+    given = [VICTIM, OLD, *given[:30], LIKE_VICTIM, *given[30:]]
+    given += [Document("victim-name", time=900, deleted=True), replace(NEW, id=OLD.id, time=901)]
+    data = frames_of(settings, given)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log)
+    was_active = tmp_path / "was-active"
+    for number, frame in enumerate(data):
+        owner.match(frame)
+        if number == len(data) // 2:
+            owner.replica.close()
+            shutil.copytree(tmp_path / "owner", was_active)
+            owner = Owner(settings, tmp_path / "owner", log)
+    copies = [followed(settings, was_active, log), followed(settings, tmp_path / "copy", log)]
+    needles = {"id": b"victim-name", "sketch": sketch(owner.replica, 0), "old sketch": sketch(owner.replica, 1)}
+    if verify == "exact":
+        needles |= {"text": b"victim0 ", "old text": b" older7"}
+    everywhere = [tmp_path / "owner", was_active, tmp_path / "copy"]
+    for replica in (owner.replica, *copies):
+        replica.store.shorten(wait=True)
+    assert [set(left(contents(folder), needles)) for folder in everywhere] == [set(needles)] * 3
+    assert set(left(unpacked_from(log.left), needles)) == set(needles)
+    begun = owner.cycle()
+    assert begun[0].part == BEGINS and len(begun) > 5 and log.start > 0
+    assert left(unpacked_from(log.left), needles) == [] and left(contents(tmp_path / "owner"), needles) == []
+    for replica in copies:
+        replica.apply(log.since(replica.changelog_offset), start=0)
+    newest = followed(settings, tmp_path / "newest", log)
+    assert [left(contents(folder), needles) for folder in (*everywhere, tmp_path / "newest")] == [[]] * 4
+    replicas = [owner.replica, *copies, newest]
+    assert marks(owner.replica) != [] and all(marks(replica) == marks(owner.replica) for replica in replicas)
+    for replica in replicas:
+        replica.activate()
+        replica.close()
+        facts: Any = information(replica.folder, check=True)
+        assert facts["health"]["problems"] == [], replica.folder
+        erased = {"erased": 2, "waiting": 0, "left_of_the_erased": "nothing"}
+        assert facts["erasing"] == erased, replica.folder
+
+
+def sketch(replica: Replica, row: int) -> bytes:
+    shard = replica._active()
+    (words,) = shard.stored(np.array([row]))
+    return words[shard.shape.signature_at :].tobytes()
+
+
+def left(found: Sequence[bytes], needles: dict[str, bytes]) -> list[str]:
+    return [what for what, needle in needles.items() if any(needle in data for data in found)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path, seed: int) -> None:
+    """Owners that are killed and closed anywhere, copies that take over, new ones that begin with a cycle or in the
+    midst of one, changelogs that are trimmed: the same replies, the same rows dead."""
+    chance = random.Random(seed)
+    settings = settings_of(**UPDATES, memory_documents=chance.choice((64, 200, 65536)))
+    data = frames(settings, changing(900), seed)
+    wanted = undisturbed(settings, data, tmp_path / "undisturbed")
+    log, folders, number = Changelog(), names(tmp_path), 0
+    owner = Owner(settings, next(folders), log)
+    copies = [Replica(settings, 0, next(folders), erase_after=0)]
+    begun, cycles = 0, 0
+    while number < len(data):
+        assert owner.match(data[number]) == wanted[number]
+        number += 1
+        sent = owner.clean(chance.choice((0, 1, 2, 9, 60)))
+        begun += sum(mark.part == BEGINS for mark in sent)
+        cycles += sum(mark.part == ENDS for mark in sent)
+        if chance.random() < 0.1:
+            back = chance.randrange(number)
+            again = owner.replica.match(data[back])
+            assert again is not None and again.reply in (None, wanted[back])
+        what = chance.random()
+        if what < 0.05:  # killed: what is on the disk is what there is
+            folder = next(folders)
+            owner.finish()
+            while True:
+                with suppress(shutil.Error):  # RocksDB has deleted a file meanwhile
+                    shutil.copytree(owner.replica.folder, folder)
+                    break
+                shutil.rmtree(folder)
+            owner.replica.close()
+            owner = Owner(settings, folder, log)
+        elif what < 0.1:
+            owner.replica.close()
+            owner = Owner(settings, owner.replica.folder, log)
+        elif what < 0.15:  # its disk is lost
+            owner.replica.close()
+            owner = Owner(settings, next(folders), log)
+        elif what < 0.2:
+            copy = copies.pop()
+            copy.close()
+            old, owner = owner, Owner(settings, copy.folder, log)
+            old.replica.deactivate()
+            copies.append(old.replica)
+        elif what < 0.3 and copies:
+            folder = copies[0].folder
+            copies.pop().close()
+            copies.append(followed(settings, folder, log))
+            assert marks(copies[0]) == marks(owner.replica)
+    assert begun > cycles > 1 and log.start > 0
+    while any(item.due <= NOW for item in waiting(owner.replica.store)):
+        owner.cycle()
+    copies.append(followed(settings, next(folders), log))
+    folder = copies[0].folder
+    copies.pop(0).close()
+    copies.append(followed(settings, folder, log))
+    dead = marks(owner.replica)
+    for replica in (owner.replica, *copies):
+        assert marks(replica) == dead
+        assert list(waiting(replica.store)) == []
+        replica.activate()
+        replica.close()
+        facts: Any = information(replica.folder, check=True)
+        assert facts["health"]["problems"] == [] and facts["erasing"]["left_of_the_erased"] == "nothing"
+
+
+def names(folder: Path) -> Iterator[Path]:
+    number = 0
+    while True:
+        yield folder / f"replica-{(number := number + 1)}"
+
+
+def cycle_of(frame: int, rows: int, step: int = 10) -> list[Mark]:
+    parts = [Mark(HAS_ROWS, frame, first, min(first + step, rows), 5) for first in range(0, rows, step)]
+    return [Mark(BEGINS, frame, 0, rows, 5), *parts, Mark(ENDS, frame, 0, rows, 5)]
+
+
+def fed(cycle: Cycle, marks: Sequence[Mark], first: int) -> bool:
+    """Whether one of these, which stand there, ends a cycle that counts."""
+    return sum(cycle.base(first + number, mark) for number, mark in enumerate(marks)) > 0
+
+
+def test_which_cycles_count() -> None:
+    cycle, whole = Cycle(None, -1), cycle_of(7, 35)
+    for frame, predecessor in ((3, -1), (7, 3)):
+        cycle.change(frame, predecessor)
+    assert not fed(cycle, cycle_of(3, 20), 10) and cycle.cleaned is None  # a former owner's, late
+    assert not fed(cycle, cycle_of(8, 40), 20)  # the change before it is missing
+    assert not fed(cycle, [*whole[:2], *whole[3:]], 30)  # something is missing in it
+    assert not fed(cycle, whole[1:], 40)
+    assert not fed(cycle, whole[:-1], 50) and cycle.begun
+    again = Cycle(cycle.facts, None)
+    assert fed(again, whole[-1:], 60) and (again.cleaned, again.begun) == (50, False)
+    assert not fed(again, whole[-1:], 61)
+    cycle.change(9, 8)  # one that is missing came between
+    assert cycle.told == 7
+    for mark in whole:  # begun again behind the same frame, and changes in between
+        cycle.base(70 + cycle.told, mark)
+        cycle.change(cycle.told + 1, cycle.told)
+    assert cycle.cleaned == 77
+
+
+async def life(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) -> list[bytes]:
+    """A worker that reads what is left of the changelog, and answers."""
+    held = Held(settings, 0)
+    try:
+        await held.open(log.start)
+        held.check(log.start, len(log.values))
+        for offset, value in log.since(held.read):
+            assert await held.take(offset, value, more=offset + 1 < len(log.values))
+        await held.activate()
+        found = await held.match(data, ())
+        return [matched.answer.reply for matched in found if matched.answer is not None and matched.answer.reply]
+    finally:
+        await held.close()
+
+
+@pytest.mark.parametrize("disk", ["none", "damaged", "behind", "followed"])
+def test_a_cleaned_changelog_is_enough(tmp_path: Path, disk: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A folder that is of no use is deleted without leave; so nothing is lost, and nothing said of a loss."""
+    settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0}, erase_hours=0)
+    data = frames(settings, changing(600))
+    wanted, half = undisturbed(settings, data, tmp_path / "undisturbed"), len(data) // 2
+    log, folder = Changelog(), settings.data_folder / "shard-0"
+    owner = Owner(settings, tmp_path / "owner", log)
+    for number, frame in enumerate(data[:half]):
+        owner.match(frame)
+        if number == half // 2 and disk != "none":
+            followed(settings, folder, log).close()
+    if disk == "damaged":
+        (folder / "db" / "CURRENT").unlink()
+    owner.cycle()
+    assert log.start > half // 2
+    if disk == "followed":
+        with closing(Replica(settings, 0, folder, erase_after=0)) as copy:
+            copy.apply(list(enumerate(log.values))[(copy.changelog_offset or 0) + 1 :])
+    if disk == "behind":
+        with pytest.raises(Failed, match="begins again from its changelog"):
+            asyncio.run(life(settings, log, []))
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(life(settings, log, data[half:])) == wanted[half:]
+    assert "knows nothing of" not in caplog.text
+    owner.replica.close()
+
+
+def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
+    settings = KafkaSettings(data_folder=tmp_path / "data", **UPDATES, erase_hours=0)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log)
+    for frame in frames(settings, changing(300)):
+        owner.match(frame)
+    owner.cycle()
+    owner.replica.close()
+    log.values.pop()
+    with pytest.raises(StateError, match=r"with a cleaning cycle that has no end.*disk of another worker.*reindex"):
+        asyncio.run(life(settings, log, []))
+
+
+def test_what_others_have_written_meanwhile_has_to_be_read(tmp_path: Path) -> None:
+    """The owner cannot know whether its cycle counts: its life ends, and it does not shorten the changelog."""
+    settings = settings_of(**UPDATES)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log)
+    for frame in frames(settings, changing(300)):
+        owner.match(frame)
+    while not (sent := owner.clean(1)):
+        assert list(waiting(owner.replica.store))
+    assert sent[0].part == BEGINS
+    log.add(log.values[3])
+    with pytest.raises(OtherOwner, match="others have written to its changelog"):
+        owner.cycle()
+    assert owner.replica.cycle.cleaned is None
+    owner.replica.close()
+    owner = Owner(settings, tmp_path / "owner", log)  # what it reads says that it counts nevertheless
+    assert owner.replica.cycle.cleaned is not None and list(waiting(owner.replica.store)) == []
+    owner.replica.close()
+
+
+def test_without_erase_hours_all_is_as_it_was(tmp_path: Path) -> None:
+    """Nothing waits, and folder and changes are those of the version before."""
+    settings = settings_of(**UPDATES)
+    log = Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, after=None)
+    for frame in frames(settings, changing(300)):
+        owner.match(frame)
+    assert owner.clean(9) == [] and list(waiting(owner.replica.store)) == []
+    assert not any(Change.decode(value, settings).waits for value in log.values)
+    facts = owner.replica.store.named("replica")
+    assert facts["format"] == 2 and "cleaning" not in facts
+    assert not any(name.count("-") > 1 for name in owner.replica.store._families)
+    owner.replica.close()
