@@ -270,7 +270,7 @@ class Copy:
                 self.last, self.count, self._base = mark.frame, mark.last, mark.first
                 lines = [{"number": number, "first": first} for number, first in base.facts["generations"]]
                 manifest = {"rows": self.count, "generations": [{**line, "next": 0, "runs": []} for line in lines]}
-            elif mark.frame > self.last and offset == start:
+            elif offset == start and (mark.frame > self.last or self.cycle.taking is not None):
                 self._ignored, self.outrun = max(self._ignored, mark.frame), True
             elif offset == start:
                 self.cycle.told = mark.frame

@@ -315,7 +315,11 @@ class Held:
     def _confirmed(self, replica: Replica, confirmed: Sequence[tuple[int | Mark, int]]) -> None:
         try:
             for what, offset in confirmed:
-                replica.confirmed(what, offset)
+                if replica.confirmed(what, offset):
+                    log.info(
+                        "shard %d: what was due is erased; its changelog is needed from offset %d on", self.shard,
+                        replica.cycle.cleaned or 0,
+                    )  # fmt: skip
         except OtherOwner as error:  # what they have written has to be read first
             raise Failed(str(error)) from None
 

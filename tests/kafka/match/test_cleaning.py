@@ -361,6 +361,36 @@ def test_a_cleaned_changelog_is_enough(tmp_path: Path, disk: str, caplog: pytest
     owner.replica.close()
 
 
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(tmp_path: Path, cleaned: bool) -> None:
+    """It was away when it had half of one: that goes on; or there is another one by now."""
+    settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0}, erase_hours=0)
+    data = frames(settings, changing(600))
+    wanted, half = undisturbed(settings, data, tmp_path / "undisturbed"), len(data) // 2
+    log, number = Changelog(), half
+    owner = Owner(settings, tmp_path / "owner", log)
+    for frame in data[:half]:
+        owner.match(frame)
+    while not (sent := owner.clean(1)):
+        assert list(waiting(owner.replica.store))
+    while sent[-1].part != ENDS:
+        owner.match(data[number])
+        number += 1
+        sent += owner.clean(4)
+    assert number > half + 2
+    with closing(Replica(settings, 0, settings.data_folder / "shard-0", erase_after=0)) as copy:
+        copy.apply(log.since(None)[:-1], start=log.start)
+        assert copy.cycle.taking is not None and copy.last == owner.replica.last
+    if cleaned:
+        start = log.start
+        owner.cycle()
+        assert log.start > start
+        with pytest.raises(Failed, match="begins again from its changelog"):
+            asyncio.run(life(settings, log, []))
+    assert asyncio.run(life(settings, log, data[number:])) == wanted[number:]
+    owner.replica.close()
+
+
 def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
     settings = KafkaSettings(data_folder=tmp_path / "data", **UPDATES, erase_hours=0)
     log = Changelog()
