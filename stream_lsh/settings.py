@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     generation_documents: int | None = Field(
         default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"
     )
-    erase_hours: float = Field(
+    erase_hours: float | None = Field(
         default=24, ge=0, le=87600,
         description="hours after which versions that were deleted or replaced are erased from the disk",
     )  # fmt: skip

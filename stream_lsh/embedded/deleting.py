@@ -25,7 +25,11 @@ BATCH = 2048
 
 
 def delete(
-    ids: Iterable[str | int], state: Path, unique: str | None = None, groups: str | None = None, erase_hours: float = 24
+    ids: Iterable[str | int],
+    state: Path,
+    unique: str | None = None,
+    groups: str | None = None,
+    erase_hours: float | None = 24,
 ) -> Iterator[Judgement]:
     """Delete documents from the index in a folder; what became of them, as soon as it is committed.
 

@@ -75,7 +75,7 @@ def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
     look(None)
     # Only what chooses code matters here; fields are called what they are called below.
     chosen = Settings.model_validate(
-        {name: value for name in Settings.model_fields if (value := getattr(settings, name)) is not None}
+        {name: getattr(settings, name) for name in Settings.model_fields}
         | {
             "id_field": "id", "text_field": ("text",), "time_field": "time", "memory_documents": 16,
             "match_within": settings.match_within and ("lang",), "set_field": settings.set_field and "set",

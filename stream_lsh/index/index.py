@@ -102,7 +102,7 @@ class Index:
             if self._leaving is not None and self.window is not None and self.window.spans:
                 self._leaving.sweep(self.window.spans[0].number)
             self._erasing = None
-            if self._workers is not None:
+            if self._workers is not None and self.settings.erase_hours is not None:  # None: on Kafka, if it is not set
                 after = round(3600 * self.settings.erase_hours)
                 self._erasing = Erasing(
                     self.folder, store, self.shards, after, self._workers.deletes, self.settings.id_field

@@ -67,7 +67,7 @@ class KafkaSettings(Settings):
     retention_hours: int = Field(
         default=168, ge=1, le=2_000_000, description="how long records of all topics but the changelog are kept"
     )
-    erase_hours: float | None = Field(  # type: ignore[assignment]  # embedded it is always erased
+    erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
         description="hours after which versions that were deleted or replaced are erased from shards and changelog, "
         "which is cleaned as often at most (default: never)",
