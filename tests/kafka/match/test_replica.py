@@ -281,11 +281,12 @@ def test_updates_and_deletions_are_as_embedded_whoever_takes_over(tmp_path: Path
     heirs = 0
     for found in whole:
         reply = Reply.decode(reply_of(found), settings)
-        for i, place in reply.heirs.items():
-            name = json.loads(reply.names[reply.matches.went[i, 2]])
-            assert place[0] == 0 and documents[place[1]].id == name
+        went = reply.matches.went[reply.matches.went[:, 3] >= 0, 2:4].tolist()
+        for name, seq in went:
+            place = reply.heirs[seq]
+            assert place[0] == 0 and documents[place[1]].id == json.loads(reply.names[name])
             heirs += 1
-        assert [*reply.heirs] == np.flatnonzero(reply.matches.went[:, 3] >= 0).tolist()
+        assert {*reply.heirs} == {seq for _, seq in went}
     assert heirs > 5 or given
 
     shard = with_care.number
