@@ -197,9 +197,8 @@ def _index(
 
     settings = load_settings(context)
     found = read_rules(rules) if rules is not None else ()
-    keep = settings.against == "unique" if groups is None else groups
     return lambda failed: Service(
-        settings, state, groups=keep, rules=found, tokens=tokens, limits=limits, failed=failed
+        settings, state, groups=groups, rules=found, tokens=tokens, limits=limits, failed=failed
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class Engine:
 
     Args:
         settings: those that are not given are the index's own. folder: of the index, made if missing. groups: a new
-            index keeps them; rules: of alerts, which need groups.
+            index keeps them, None: if it can; rules: of alerts, which need groups.
 
     Attributes:
         seq: number of the next document. fields: where a document's parts stand in its JSON. torn: a batch or a commit
@@ -52,7 +52,9 @@ class Engine:
         UsageError: the settings do not say what is needed.
     """
 
-    def __init__(self, settings: Settings, folder: Path, *, groups: bool = False, rules: Sequence[Rule] = ()) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, *, groups: bool | None = False, rules: Sequence[Rule] = ()
+    ) -> None:
         if not (folder / "db" / "CURRENT").exists():  # before an index is made
             check_times(settings)
             if rules:
@@ -67,7 +69,7 @@ class Engine:
                     f"the index in {folder} belongs to an interrupted run of the command line; finish that run first, "
                     "or use another folder"
                 )
-            self._groups = opened(index, groups or bool(rules), settings.source_field)
+            self._groups = opened(index, True if rules else groups, settings.source_field)
             self._alerts = watching(index, self._groups, rules) if rules and self._groups is not None else None
         except BaseException:
             index.close()

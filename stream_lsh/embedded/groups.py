@@ -188,21 +188,25 @@ def chosen(texts: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
     return list(texts) if len(texts) in (0, len(places)) else [texts[i] for i in places.tolist()]
 
 
-def opened(index: Index, wanted: bool, source_field: str | None) -> Groups | None:
+def opened(index: Index, wanted: bool | None, source_field: str | None) -> Groups | None:
     """The groups of an index that is being written, None if it keeps none.
 
-    wanted: a new index is to keep them. source_field: as given for this run.
+    wanted: a new index is to keep them; None: if it can, and another is as it was made. source_field: as given for this
+    run, which is to have groups then.
 
     Raises:
         UsageError: an index against `any` has none. StateError: there are documents already, or another source field.
     """
     fact = index.store.named(FACT)
+    fed = bool((index.store.named("job") or {}).get("next_seq"))
+    if wanted is None:
+        wanted = source_field is not None or (index.settings.against == "unique" and not fed)
     if fact is None and wanted:
         if index.settings.against != "unique":
             raise UsageError(
                 "--groups: only under --against unique there are groups: what was dropped for one document"
             )
-        if (index.store.named("job") or {}).get("next_seq"):
+        if fed:
             raise StateError(NO_GROUPS.format(index.folder))
         fact = {"source_field": source_field, "latest": None}
     if fact is None:

@@ -47,7 +47,7 @@ class Service:
         settings: Settings,
         state: Path,
         *,
-        groups: bool = True,
+        groups: bool | None = None,
         rules: Sequence[Rule] = (),
         tokens: Tokens | None = None,
         limits: Limits = LIMITS,

@@ -47,7 +47,7 @@ def serve(
         serving = asyncio.create_task(server.run(service_of, Address(), listening, stop, lambda _: started.set()))
         await started.wait()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 await work(listening.getsockname()[1], services[0])
         finally:
             stop.set()

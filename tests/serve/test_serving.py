@@ -205,6 +205,21 @@ def test_the_command_line_deletes_through_the_service(served: Serving) -> None:
     assert done.returncode == 2 and "a service has the index" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["dedup", "pairs"])
+def test_an_index_is_served_as_it_was_made(tmp_path: Path, command: str) -> None:
+    """By a command that keeps no groups: nothing has to be given; what only groups can do is refused."""
+    feed = tmp_path / "feed.jsonl"
+    feed.write_text(json.dumps({"id": 1, "text": BRIDGE}) + "\n")
+    state = str(tmp_path / "index")
+    assert CliRunner().invoke(main, [command, str(feed), "--state", state, "-q"]).exit_code == 0
+    with Serving(tmp_path / "index") as serving:
+        assert serving.add({"id": 2, "text": AGAIN})["of"] == 1
+        problem(serving.client.get("/v1/groups"), 409)
+    for option in ("--groups", "--source-field=from"):
+        refused = CliRunner().invoke(main, ["serve", "--state", state, "--port", "0", option])
+        assert refused.exit_code in (2, 3) and "groups" in refused.stderr, refused.output
+
+
 def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
     """And what was answered at once, before it was on the disk, is there after SIGTERM."""
     serving = Serving(tmp_path / "index", "--against", "any", "--no-groups")
