@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from stream_lsh.cli import main
-from stream_lsh.cli.options import COMMON, EMBEDDED, KAFKA_SETTINGS
+from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS
 from stream_lsh.cli.reindex import _options, reindex, switching
 from stream_lsh.cli.worker import roles_of
 from stream_lsh.errors import UsageError
@@ -97,7 +97,7 @@ def test_wrong_command_lines_of_a_worker() -> None:
 
 def test_every_setting_but_a_password_is_an_option() -> None:
     secrets = {"sasl_password", "ssl_password"}
-    assert {*COMMON, *EMBEDDED, *KAFKA_SETTINGS} == KafkaSettings.model_fields.keys() - secrets
+    assert {*COMMON, *KAFKA_SETTINGS} == KafkaSettings.model_fields.keys() - secrets
     assert not secrets & {*COMMON, *KAFKA_SETTINGS}
 
 
