@@ -42,6 +42,8 @@ from stream_lsh.settings import Settings
 
 actions = st.tuples(st.integers(0, 12), texts, times, st.sampled_from(("", "", "", "deleted", "timeless deletion")))
 histories = st.lists(actions, min_size=1, max_size=150)
+SLOW = [pytest.param(UNIQUE, 3, marks=pytest.mark.long), pytest.param(ANY, 3, marks=pytest.mark.long)]
+SLOW_IDS = ["unique-3", "any-3"]
 
 
 def changed(history: Any) -> list[Document]:
@@ -55,9 +57,8 @@ def changed(history: Any) -> list[Document]:
 
 
 @pytest.mark.parametrize(
-    ("against", "shards"), [(UNIQUE, 1), (UNIQUE, 2), (UNIQUE, 3), (ANY, 1), (ANY, 3)],
-    ids=["unique", "unique-2", "unique-3", "any", "any-3"],
-)  # fmt: skip
+    ("against", "shards"), [(UNIQUE, 1), (UNIQUE, 2), (ANY, 1), *SLOW], ids=["unique", "unique-2", "any", *SLOW_IDS]
+)
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(
     histories, st.sampled_from((None, None, "1s", "10s", "2m")), st.sampled_from(("update", "reject")), st.integers(0)
@@ -94,7 +95,7 @@ def changing_history(seed: int, n: int) -> list[Document]:
 
 @pytest.mark.parametrize("window", [None, "8m"])
 @pytest.mark.parametrize(
-    ("against", "shards"), [(UNIQUE, 1), (UNIQUE, 3), (ANY, 1), (ANY, 3)], ids=["unique", "unique-3", "any", "any-3"]
+    ("against", "shards"), [(UNIQUE, 1), (UNIQUE, 2), (ANY, 1), *SLOW], ids=["unique", "unique-2", "any", *SLOW_IDS]
 )
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 def test_a_long_history(tmp_path: Path, seed: int, against: Any, shards: int, window: str | None) -> None:

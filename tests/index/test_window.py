@@ -186,7 +186,7 @@ def long_history(seed: int, n: int) -> list[Document]:
     return out
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("against", [UNIQUE, ANY], ids=["unique", "any"])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 def test_a_long_history(tmp_path: Path, seed: int, against: dict[str, Any], shards: int) -> None:
@@ -207,7 +207,7 @@ def test_a_long_history(tmp_path: Path, seed: int, against: dict[str, Any], shar
 
 
 @pytest.mark.parametrize("against", ["unique", "any"])
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_what_goes_changes_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, against: Any
 ) -> None:
