@@ -31,7 +31,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 from feeding import POSTS, Feed, feed_of, lines, records_of
 from group_play import RULES
-from harness import Pipeline, Worker
+from harness import Pipeline, Worker, until
 from match_play import log_ends
 from oracle import json_of
 from proxy import Proxy, proxied_broker
@@ -383,6 +383,12 @@ def run(
             chaos.heal()
             pipeline.finish()
             chaos.say("everything has a verdict")
+
+            def changelogs() -> list[tuple[int, int]]:
+                return pipeline.run(log_ends(pipeline.settings, pipeline.topics.changelog, shards))
+
+            if erase:  # a cycle takes a moment in which nobody is killed
+                until(lambda: all(begin > 0 for begin, _ in changelogs()), why=pipeline.report("nothing was cleaned"))
             stopped = [worker for worker in pipeline.workers if worker.running]
             for worker in stopped:
                 worker.terminate()
@@ -396,7 +402,7 @@ def run(
                 plain.check(pipeline.settings, pipeline.recorded(), found)
                 chaos.say("the models say so, too")
             if window or erase:
-                begins = pipeline.run(log_ends(pipeline.settings, pipeline.topics.changelog, shards))
+                begins = changelogs()
                 chaos.say(f"the changelogs begin and end at {begins}")
                 assert all(begin > 0 for begin, _ in begins)
             chaos.say(
