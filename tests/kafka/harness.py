@@ -298,7 +298,7 @@ class Pipeline:
                 for place, records in batches.items():
                     name = names[place.topic]
                     if self.settings.delivery == "at_least_once":  # repeats do not count
-                        once = {(name, r.value, *r.headers): r for r in records}
+                        once = {_record(r).identity(name): r for r in records}
                         records = [once[key] for key in once.keys() - seen]
                         seen |= once.keys()
                     found[name] += len(records)
@@ -344,9 +344,7 @@ class Pipeline:
             while left := {place for place in left if await consumer.position(place) < last[place]}:
                 batches = await consumer.getmany(timeout_ms=200, max_records=50_000)
                 for place, records in batches.items():
-                    found[topics[place.topic]] += [
-                        Record(r.partition, r.key, r.value, tuple(r.headers), r.timestamp, r.offset) for r in records
-                    ]
+                    found[topics[place.topic]] += [_record(r) for r in records]
                 if batches:
                     end = time.monotonic() + PATIENCE
                 assert time.monotonic() < end, f"{left} cannot be read to the end {last}"
@@ -394,6 +392,10 @@ def _toml(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return json.dumps(list(value))
     return json.dumps(str(value))
+
+
+def _record(read: Any) -> Record:
+    return Record(read.partition, read.key, read.value, tuple(read.headers), read.timestamp, read.offset)
 
 
 async def ends(client: AIOKafkaConsumer, topic: str) -> dict[TopicPartition, int]:

@@ -44,16 +44,15 @@ class Outputs:
     def once(self) -> Outputs:
         """Without what is there again, to the byte, in the same partition: the first of each counts."""
 
-        def first(records: list[Record], *, stamped: bool) -> list[Record]:
+        def first(topic: str, records: list[Record]) -> list[Record]:
             found: dict[tuple[object, ...], Record] = {}
             for r in records:
-                found.setdefault((r.partition, r.key, r.value, r.headers, r.timestamp if stamped else None), r)
+                found.setdefault(r.identity(topic), r)
             return list(found.values())
 
-        # Verdicts and pairs have the time of their arrival.
         return Outputs(
-            self.documents, first(self.verdicts, stamped=False), first(self.pairs, stamped=False),
-            first(self.unique, stamped=True), first(self.dead_letters, stamped=True), self.groups, self.alerts,
+            self.documents, first("verdicts", self.verdicts), first("pairs", self.pairs), first("unique", self.unique),
+            first("dead_letters", self.dead_letters), self.groups, self.alerts,
         )  # fmt: skip
 
 
