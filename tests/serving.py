@@ -7,13 +7,16 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+from waiting import PATIENCE
 
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}
@@ -25,13 +28,16 @@ class Serving:
     def __init__(self, state: Path | None, *options: str) -> None:
         self.state = state
         self._options = options
-        self._port = 0
+        # Nobody else gets the port, also while nobody listens there: it is bound here for as long as this lives.
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
         self.client = httpx.Client()
         self.start()
 
     def start(self) -> None:
         """Begin, also once more after an end."""
-        command = [sys.executable, "-m", "stream_lsh", "serve", "--port", str(self._port)]
+        command = [sys.executable, "-m", "stream_lsh", "serve", "--port", str(self._held.getsockname()[1])]
         command += ["--kafka"] if self.state is None else ["--state", str(self.state)]
         self.process = subprocess.Popen([*command, *self._options], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
@@ -40,9 +46,8 @@ class Serving:
             said += (line := self.process.stderr.readline())
             assert line, said
         self.url = found[1]
-        self._port = int(self.url.rpartition(":")[2])  # the same after a restart
         self.client.close()
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
     def add(self, document: dict[str, Any], **query: str) -> dict[str, Any]:
         """The answer to one document."""
@@ -61,7 +66,7 @@ class Serving:
         """End it by a signal: its exit code, and what it said."""
         if self.process.poll() is None:
             os.kill(self.process.pid, number)
-        _, errors = self.process.communicate(timeout=60)
+        _, errors = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, errors
 
     def __enter__(self) -> Serving:
@@ -70,8 +75,28 @@ class Serving:
     def __exit__(self, *_: object) -> None:
         if self.process.returncode is None:
             code, errors = self.stop()
+            if self.state is None:  # a broker that is slow to answer on a busy machine is asked again, and that is said
+                errors = "".join(line for line in errors.splitlines(True) if "It is tried again" not in line)
             assert (code, errors) == (0, ""), errors
         self.client.close()
+        self._held.close()
+
+
+@contextmanager
+def demo(*options: str) -> Iterator[str]:
+    """`stream-lsh demo --serve` as a process, which SIGTERM ends: where its page is."""
+    command = [sys.executable, "-m", "stream_lsh", "demo", "--serve", "--port", "0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = ""
+            while (found := re.search(r"open (http://\S+)", said)) is None:  # perhaps it compiles first, and says so
+                said += (line := process.stderr.readline())
+                assert line, said
+            yield found[1]
+        finally:
+            process.terminate()
+        assert (process.wait(timeout=PATIENCE), process.stderr.read()) == (0, "")
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:

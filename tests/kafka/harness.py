@@ -27,6 +27,7 @@ from kafka_helpers import several_shards
 from oracle import Expected, Outputs, answers, check, order
 from stage_helpers import members, partitions_of, positions, settled, warm
 from stage_helpers import until as reached
+from waiting import PATIENCE, until
 
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import COMPILED
@@ -35,21 +36,10 @@ from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
 
-PATIENCE = 300.0
-"""Seconds without any new verdict after which a test fails: the first life of a worker compiles or loads kernels, and
-the machine may be slow, or busy with other things."""
 OUTPUTS = ("verdicts", "pairs", "unique", "dead_letters")
 _STARTED = re.compile(rb": started (\w\S*)")  # what a process says when its roles run and its signals are in hand
 
 T = TypeVar("T")
-
-
-def until(what: Callable[[], bool], patience: float = PATIENCE, why: str = "it did not happen") -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + patience
-    while not what():
-        assert time.monotonic() < end, why
-        time.sleep(0.05)
 
 
 def descendants(pid: int) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from serving import JSON, NDJSON, Serving
+from waiting import PATIENCE
 
 from stream_lsh.demo.feed import feed_lines
 from stream_lsh.embedded.job import Job
@@ -50,7 +51,7 @@ def clients(url: str, lines: Sequence[bytes], after: Callable[[int], None] = lam
     lock = threading.Lock()
 
     def work() -> None:
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with httpx.Client(base_url=url, timeout=PATIENCE) as client:
             while True:
                 with lock:
                     line = next(waiting, None)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from serving import JSON, NDJSON, Serving, entry, events, write
+from serving import JSON, NDJSON, Serving, demo, entry, events, write
+from waiting import PATIENCE, until
 
 from stream_lsh.cli import main
 from stream_lsh.serve.problems import MEDIA_TYPE
@@ -197,11 +196,11 @@ def test_the_counts_are_those_of_what_was_done(served: Serving) -> None:
 def test_the_command_line_deletes_through_the_service(served: Serving) -> None:
     served.add({"id": "l1", "text": text("l"), "ts": 1})
     command = [sys.executable, "-m", "stream_lsh", "delete", "l1", "nobody", "--state", str(served.state)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "stream-lsh: 1 document deleted, 1 id not there\n")
     assert [json.loads(line)["kind"] for line in done.stdout.splitlines()] == ["deleted", "deleted"]
     problem(served.client.get("/v1/documents/l1"), 404)
-    done = subprocess.run([*command, "--unique", "x"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "--unique", "x"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2 and "a service has the index" in done.stderr
 
 
@@ -263,10 +262,7 @@ def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
             assert answer.status_code == status
         assert client.get("/").status_code == client.get("/health/live").status_code == 200
         write(tokens, entry("desk", "secret-new", "read"))
-        for _ in range(200):
-            if client.get("/v1/stats", headers=bearer("secret-new")).status_code == 200:
-                break
-            time.sleep(0.05)
+        until(lambda: client.get("/v1/stats", headers=bearer("secret-new")).status_code == 200)
         assert problem(client.get("/v1/stats", headers=bearer("secret-desk")), 401)
         assert b"secret" not in b"".join(path.read_bytes() for path in serving.state.rglob("*") if path.is_file())
         code, said = serving.stop()
@@ -289,31 +285,11 @@ def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: tuple[st
 
 
 def test_the_demo_flows_into_a_service() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "stream_lsh",
-        "demo",
-        "--serve",
-        "--documents",
-        "60",
-        "--rate",
-        "400",
-        "--port",
-        "0",
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        try:
-            (url,) = re.findall(r"open (http://\S+)", said)
-            for _ in range(600):
-                stats = httpx.get(f"{url}/v1/stats", timeout=60).json()
-                if stats["totals"]["documents"] == 60:
-                    break
-                time.sleep(0.05)
-            assert stats["index"]["next_seq"] == 60 and stats["totals"]["pairs"] > 0
-            assert httpx.get(f"{url}/v1/groups?order=growing", timeout=60).json()["groups"]
-        finally:
-            process.terminate()
-        assert (process.wait(timeout=60), process.stderr.read()) == (0, "")
+    with demo("--documents", "60", "--rate", "400") as url:
+
+        def stats() -> dict[str, Any]:
+            return httpx.get(f"{url}/v1/stats", timeout=PATIENCE).json()
+
+        until(lambda: stats()["totals"]["documents"] == 60)
+        assert stats()["index"]["next_seq"] == 60 and stats()["totals"]["pairs"] > 0
+        assert httpx.get(f"{url}/v1/groups?order=growing", timeout=PATIENCE).json()["groups"]
