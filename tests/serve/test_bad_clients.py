@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from math import inf
+from operator import gt
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 from stream_lsh.serve import server
 from stream_lsh.serve.problems import Problem
@@ -47,7 +51,7 @@ def serve(
         serving = asyncio.create_task(server.run(service_of, Address(), listening, stop, lambda _: started.set()))
         await started.wait()
         try:
-            async with asyncio.timeout(300):
+            async with asyncio.timeout(2 * PATIENCE):
                 await work(listening.getsockname()[1], services[0])
         finally:
             stop.set()
@@ -94,6 +98,7 @@ def test_who_does_not_go_on_is_cut_off(
 
     async def work(port: int, service: Service) -> None:
         await say(port, *pieces, pause=0.15)  # comes to an end
+        monkeypatch.undo()  # an honest one may be slow, as may the machine
         assert await added(port, "honest")
         while service._taken:
             await asyncio.sleep(0.01)
@@ -102,7 +107,7 @@ def test_who_does_not_go_on_is_cut_off(
 
 
 def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(server, "SILENT_SECONDS", 3)  # in which what was sent before is judged on, on a slow machine
 
     async def work(port: int, service: Service) -> None:
         body = b'{"id": "%b", "text": "some text"}\n' % (b"x" * 4000) * 4000  # its answers are more than sockets hold
@@ -197,26 +202,29 @@ def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
             await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
 
-    async def left(service: Service) -> tuple[int, int, int, int]:
-        while service._taken or service.writer.waiting or service.ring.listeners:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)  # the ends of tasks
+    def held(service: Service) -> tuple[int, int, int]:
         gc.collect()
         files = len(list(Path("/proc/self/fd").iterdir()))
-        return len(asyncio.all_tasks()), files, len(gc.get_objects()), service.engine.seq
+        return len(asyncio.all_tasks()), files, len(gc.get_objects()) - service.engine.seq
 
     async def work(port: int, service: Service) -> None:
-        async def crowd(n: int) -> None:
+        async def crowd(n: int, most: Sequence[float]) -> tuple[int, int, int]:
+            """What is held once no more than this is, or it does not get less any more."""
             for _ in range(n):
                 await asyncio.gather(*(leave(port, piece) for piece in pieces * 4))
             assert await added(port, "honest")
+            end = time.monotonic() + PATIENCE
+            while service._taken or service.writer.waiting or service.ring.listeners:
+                await asyncio.sleep(0.01)
+            while any(map(gt, found := held(service), most)) and time.monotonic() < end:
+                await asyncio.sleep(0.1)
+            return found
 
-        await crowd(5)
-        tasks, files, objects, _ = await left(service)
-        await crowd(50)
-        tasks_after, files_after, objects_after, documents = await left(service)
-        assert tasks_after <= tasks and files_after <= files + 2
-        assert objects_after < objects + documents + 1000  # of a thousand clients; events are kept, so many at most
+        tasks = held(service)[0]
+        _, files, objects = await crowd(5, (tasks, inf, inf))
+        # A thousand clients; events are kept, so many at most.
+        after = await crowd(50, most := (tasks, files + 2, objects + 1000))
+        assert not any(map(gt, after, most)), (after, most)
 
     serve(tmp_path, work)
 
