@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stream_lsh.documents.columns import Columns, Document, columns
 from stream_lsh.embedded.engine import Engine
@@ -85,11 +85,12 @@ def test_what_was_deleted_is_erased_though_nothing_more_is_committed(tmp_path: P
     engine.add(documents("a", "b"))
     engine.add(columns([Document("a", deleted=True)]))
     engine.commit()
-    for _ in range(2000):
-        if not erasure(engine.index.store).waiting:
-            break
+
+    def erased() -> bool:
         engine.erase()
-        time.sleep(0.005)
+        return not erasure(engine.index.store).waiting
+
+    until(erased)
     assert erasure(engine.index.store)[:2] == (1, 0)
     assert numbers(engine, "a", "b") == [-1, 1]
     engine.close()
