@@ -241,11 +241,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path,
         if what < 0.05:  # killed: what is on the disk is what there is
             folder = next(folders)
             owner.finish()
-            while True:
-                with suppress(shutil.Error):  # RocksDB has deleted a file meanwhile
-                    shutil.copytree(owner.replica.folder, folder)
-                    break
-                shutil.rmtree(folder)
+            copied(owner.replica.folder, folder)
             owner.replica.close()
             owner = Owner(settings, folder, log)
         elif what < 0.1:
@@ -280,6 +276,22 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path,
         replica.close()
         facts: Any = information(replica.folder, check=True)
         assert facts["health"]["problems"] == [] and facts["erasing"]["left_of_the_erased"] == "nothing"
+
+
+def copied(folder: Path, target: Path) -> None:
+    """Copy a folder that is in use, as it is at one moment: RocksDB may write beside the work."""
+
+    def seen() -> set[tuple[Path, int, int]]:
+        files = [(path, path.stat()) for path in folder.rglob("*") if path.is_file()]
+        return {(path, found.st_size, found.st_mtime_ns) for path, found in files}
+
+    while True:
+        with suppress(OSError):  # a file has gone meanwhile
+            before = seen()
+            shutil.copytree(folder, target, dirs_exist_ok=True)
+            if seen() == before:
+                return
+        shutil.rmtree(target, ignore_errors=True)
 
 
 def names(folder: Path) -> Iterator[Path]:

@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from contents import contents, unpacked_from
 from kafka_helpers import settings_for
-from match_play import LIMIT, Replies, all_committed, documents, expected, frames, log_ends, produce, workers
+from match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.kafka.names import Topics
@@ -39,16 +39,15 @@ def changing(n: int) -> tuple[list[Document], list[bytes]]:
 
 
 async def changelog(settings: KafkaSettings) -> list[bytes]:
-    """The records that are left of it."""
-    names = Topics.of(settings)
-    ((start, end),) = await log_ends(settings, names.changelog, 1)
-    consumer, found = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers), list[bytes]()
+    """The records that are left of it, also where some go while it is read."""
+    place, found = TopicPartition(Topics.of(settings).changelog, 0), list[bytes]()
+    consumer = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest")
     await consumer.start()
     try:
-        place = TopicPartition(names.changelog, 0)
         consumer.assign([place])
-        consumer.seek(place, start)
-        while len(found) < end - start:
+        await consumer.seek_to_beginning(place)
+        end = (await consumer.end_offsets([place]))[place]
+        while await consumer.position(place) < end:
             for records in (await consumer.getmany(timeout_ms=200)).values():
                 found += [record.value or b"" for record in records]
     finally:
