@@ -3,9 +3,10 @@
 const TOKEN = "stream-lsh-token";
 
 export class Problem extends Error {
-  constructor(status, detail) {
+  constructor(status, detail, token) {
     super(detail);
     this.status = status;
+    this.token = token;
   }
 }
 
@@ -20,7 +21,7 @@ async function ask(path, options = {}) {
   if (answer.ok) return answer;
   let detail = answer.statusText;
   try { detail = (await answer.json()).detail; } catch { /* no problem+json: what stands before us has answered */ }
-  throw new Problem(answer.status, detail);
+  throw new Problem(answer.status, detail, token);
 }
 
 export async function get(path, query = {}) {
@@ -57,6 +58,7 @@ export async function listen(kinds, each, state, reached) {
       state("off", "the service has ended the connection; trying again");
     } catch (error) {
       if (error instanceof Problem && error.status === 401) {
+        if (error.token !== sessionStorage.getItem(TOKEN)) continue;  // another one was given meanwhile
         state("locked", "a token is needed");
         return;
       }
