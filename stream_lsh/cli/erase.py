@@ -17,6 +17,7 @@ EXAMPLES = """
 stream-lsh erase --state index
 stream-lsh erase --state index --now
 """
+_IN_USE = "is in use by another process"  # as the index says it
 
 
 @click.command(
@@ -25,7 +26,8 @@ stream-lsh erase --state index --now
     help="""Erase from an index what versions that were deleted or replaced said: ids, texts, signatures. A run that
 feeds the index does so by itself, after --erase-hours; this is for an index that nobody feeds. No answer changes.
 
-Nobody else may be writing to the index. Files that dedup has written (unique documents, verdicts, pairs) are yours.""",
+Nobody else may be writing to the index: a service or a run that has it erases by itself. Files that dedup has written
+(unique documents, verdicts, pairs) are yours.""",
 )
 @with_options(
     [
@@ -43,7 +45,15 @@ def erase(state: Path, now: bool, quiet: bool) -> None:
 
     with reading(state) as store:
         before = erasure.erasure(store)
-    after = erasure.erase(state, everything=now)
+    try:
+        after = erasure.erase(state, everything=now)
+    except StateError as error:
+        if _IN_USE not in str(error):
+            raise
+        raise StateError(
+            f"the index in {state} {_IN_USE}, which erases by itself what was deleted or replaced, after its "
+            "erase_hours; stop that process to erase sooner"
+        ) from None
     if now and after.waiting:
         raise StateError(f"somebody checks the files of {state}: erase again when that is done")
     if not quiet:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from stream_lsh import Deduplicator
 from stream_lsh.cli import main
 
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
@@ -56,3 +57,13 @@ def test_what_is_refused(state: str, tmp_path: Path) -> None:
     assert kafka.exit_code == 2 and "--erase-hours is for an index on this machine" in kafka.stderr
     negative = stream_lsh("delete", "id-1", "--state", state, "--erase-hours", "-1")
     assert negative.exit_code == 2 and "erase_hours" in negative.stderr
+
+
+def test_whoever_has_the_index_erases_by_himself(state: str) -> None:
+    assert stream_lsh("delete", "id-1", "--state", state).exit_code == 0
+    with Deduplicator(state=state):
+        for more in ((), ("--now",)):
+            refused = stream_lsh("erase", "--state", state, *more)
+            assert refused.exit_code == 3, refused.output
+            assert "erases by itself" in refused.stderr and "stop that process to erase sooner" in refused.stderr
+    assert stream_lsh("erase", "--state", state, "--now").stderr == "stream-lsh: 1 version erased\n"
