@@ -54,7 +54,7 @@ def info(state: Path, check: bool, as_json: bool) -> None:
 def show(facts: Mapping[str, object]) -> None:
     """The facts by section on standard output; folded and with styles only on a terminal."""
     sections = {
-        title: list(rows(section if isinstance(section, Mapping) else {title: section}, title in SIZES))
+        title: list(rows(title, section if isinstance(section, Mapping) else {title: section}))
         for title, section in facts.items()
     }
     if not sys.stdout.isatty():
@@ -76,8 +76,9 @@ def show(facts: Mapping[str, object]) -> None:
     Console(highlight=False).print(table)
 
 
-def rows(section: Mapping[str, object], sizes: bool) -> Iterator[tuple[str, str]]:
-    """Names and values of a section, a mapping in a list on a line of its own. sizes: numbers are bytes."""
+def rows(title: str, section: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Names and values of a section, a mapping in a list on a line of its own."""
+    sizes = title in SIZES
     for key, value in section.items():
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
             for item in value:
@@ -85,7 +86,8 @@ def rows(section: Mapping[str, object], sizes: bool) -> Iterator[tuple[str, str]
                 title = f"{first[0]} {first[1]}" if isinstance(first[1], int) else str(first[1])
                 yield title, ", ".join(f"{name.replace('_', ' ')} {worded(name, part, sizes)}" for name, part in rest)
         else:
-            yield str(key).replace("_", " "), worded(str(key), value, sizes)
+            name = key if title == "outputs" else key.replace("_", " ")  # these are files
+            yield name, worded(key, value, sizes)
 
 
 def worded(name: str, value: object, sizes: bool = False) -> str:
@@ -100,6 +102,9 @@ def worded(name: str, value: object, sizes: bool = False) -> str:
         if sizes or name == "bytes":
             return size(round(value))
         return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    if name == "shards" and isinstance(value, list):  # the documents of each
+        spread = f", of {', '.join(worded('', held) for held in value)} documents" if len(value) > 1 else ""
+        return f"{len(value)}{spread}"
     if isinstance(value, list | tuple):
         return ", ".join(worded(name, item, sizes) for item in value)
     return str(value)
