@@ -29,14 +29,13 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.progress import progress_display
-from stream_lsh.cli.stored import stored_answers
+from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 ONLY_KEPT = "the index compares with what was kept (against unique): these are the pairs with kept documents only"
-BOUNDS = ("against", "verify_matches", "candidates")  # what is allowed for one of them depends on the others
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
@@ -87,7 +86,7 @@ def run_job(
     set_resumes(context, state)
 
     stored = stored_answers(state)
-    own = when_new if stored is None else {name: stored[name] for name in BOUNDS}
+    own = when_new if stored is None else bound(stored)
     settings = load_settings(context, defaults={**always, **own})
     asked = standard == "pairs"
     if asked and not given["quiet"] and settings.against == "unique":

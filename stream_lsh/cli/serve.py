@@ -29,6 +29,7 @@ from stream_lsh.cli.options import (
     state_option,
     with_options,
 )
+from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -195,7 +196,7 @@ def _index(
     from stream_lsh.alerts.rules import read_rules
     from stream_lsh.serve.service import Service
 
-    settings = load_settings(context)
+    settings = load_settings(context, defaults=bound(stored_answers(state)))
     found = read_rules(rules) if rules is not None else ()
     return lambda failed: Service(
         settings, state, groups=groups, rules=found, tokens=tokens, limits=limits, failed=failed

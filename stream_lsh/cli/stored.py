@@ -9,6 +9,9 @@ from typing import Any
 from stream_lsh.errors import StateError
 from stream_lsh.settings import Settings
 
+BOUNDS = ("against", "verify_matches", "candidates", "on_same_id", "window")
+"""What is allowed for one of them, or for another setting, depends on the others."""
+
 
 def stored_answers(state: Path | None) -> Mapping[str, Any] | None:
     """The settings that fix the answers of the index in a folder, None if there is none.
@@ -21,6 +24,11 @@ def stored_answers(state: Path | None) -> Mapping[str, Any] | None:
     from stream_lsh.embedded import information  # here, because it takes RocksDB with it
 
     return information.stored_answers(state)
+
+
+def bound(stored: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Of the answers of an index what has to be known of it while the settings are read that go with it."""
+    return {} if stored is None else {name: stored[name] for name in BOUNDS if name in stored}
 
 
 def stored_settings(state: Path, **given: Any) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -313,6 +314,41 @@ def test_readers_work_while_another_process_writes(run: Run, feed: Path, tmp_pat
         writer.stdin.close()
         assert json.loads(writer.stdout.readline())["kind"] == "exact_duplicate"  # nobody has disturbed it
         assert writer.wait() == 0
+
+
+def test_settings_that_need_another_one_are_enough_where_the_index_has_that(run: Run, tmp_path: Path) -> None:
+    state, feed, more = tmp_path / "state", tmp_path / "feed.jsonl", tmp_path / "more.jsonl"
+    write(feed, [{**document, "ts": 1_700_000_000} for document in FEED])
+    write(more, [{"id": "a", "gone": True}])
+    deleting = ("--deleted-field", "gone")
+    said = run("dedup", feed, *deleting, "--state", state, code=2).stderr
+    assert "deleted_field is for indexes whose documents change" in said and not state.exists()
+    run("dedup", feed, *deleting, "--on-same-id", "update", "--time-field", "ts", "--window", "1h", "--state", state)
+    done = run("dedup", more, *deleting, "--state", state, "--verdicts", "-")
+    assert [line["kind"] for line in lines(done.stdout)] == ["deleted"]
+    said = run("dedup", more, "--deleted-field", "away", "--state", state, code=3).stderr
+    assert "deleted_field = 'gone' (now 'away')" in said
+    said = run("dedup", more, *deleting, "--on-same-id", "reject", "--state", state, code=2).stderr
+    assert "deleted_field is for indexes whose documents change" in said
+    said = run("dedup", more, "--max-ahead", "1d", "--state", state, code=3).stderr
+    assert "max_ahead = None (now '1d')" in said
+    other = tmp_path / "other"
+    run("dedup", feed, "--state", other)
+    assert "deleted_field is for" in run("dedup", more, *deleting, "--state", other, code=2).stderr
+
+
+@pytest.mark.parametrize(("shards", "shown"), [(1, "1"), (3, "3, of {}, {}, {} documents")])
+def test_info_says_how_many_shards_there_are_and_what_each_holds(
+    run: Run, tmp_path: Path, shards: int, shown: str
+) -> None:
+    documents = [{"id": number, "text": f"document number {number} of all"} for number in range(25)]
+    feed, state, unique = write(tmp_path / "feed.jsonl", documents), tmp_path / "state", tmp_path / "its_unique.jsonl"
+    run("dedup", feed, "--state", state, "--shards", shards, "--unique", unique)
+    held = json.loads(run("info", "--state", state, "--json").stdout)["documents"]["shards"]
+    assert (len(held), sum(held)) == (shards, 25)
+    said = run("info", "--state", state).stdout
+    assert f"  shards  {shown.format(*held)}\n" in re.sub("   +", "  ", said)
+    assert f"  {unique}  " in said
 
 
 def test_info_shows_generations(run: Run, tmp_path: Path) -> None:

@@ -219,6 +219,16 @@ def test_an_index_is_served_as_it_was_made(tmp_path: Path, command: str) -> None
         assert refused.exit_code in (2, 3) and "groups" in refused.stderr, refused.output
 
 
+def test_an_index_with_updates_is_served_as_one(tmp_path: Path) -> None:
+    """Nobody has to say it again for a field that deletes."""
+    feed, state = tmp_path / "feed.jsonl", tmp_path / "index"
+    feed.write_text(json.dumps({"id": 1, "text": BRIDGE}) + "\n")
+    updates = ["--on-same-id", "update", "--deleted-field", "gone"]
+    assert CliRunner().invoke(main, ["dedup", str(feed), "--state", str(state), *updates, "-q"]).exit_code == 0
+    with Serving(state, "--deleted-field", "gone") as serving:
+        assert serving.add({"id": 1, "gone": True})["kind"] == "deleted"
+
+
 def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
     """And what was answered at once, before it was on the disk, is there after SIGTERM."""
     serving = Serving(tmp_path / "index", "--against", "any", "--no-groups")
