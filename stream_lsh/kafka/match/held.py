@@ -6,9 +6,8 @@ import asyncio
 import logging
 import shutil
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TypeVar
 from stream_lsh.errors import DamagedError, ForeignError, StateError, StreamLshError
 from stream_lsh.index.index import disk_bytes
 from stream_lsh.index.refusals import plainly
+from stream_lsh.kafka.match.backlog import Backlog
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.kafka.run.lives import Failed
@@ -27,8 +27,6 @@ from stream_lsh.wire.sequenced import Sequenced
 log = logging.getLogger("stream_lsh.kafka.match")
 
 Result = TypeVar("Result")
-APPLIED_RECORDS, APPLIED_BYTES = 256, 4 << 20  # changelog records handed to the replica at a time
-WAITING = 2  # such batches that may wait for the thread
 GAP_SECONDS = 60.0  # how long the frame after the last one may be missing while later ones are there
 
 
@@ -49,6 +47,7 @@ class Held:
     Attributes:
         read: offset of the last changelog record that was taken, or None; what is taken is applied soon, in order.
         start: first offset that the changelog has. erases: whether there is something for `clean` to do.
+        backlog: what was taken, and is not applied yet.
     """
 
     def __init__(
@@ -69,10 +68,8 @@ class Held:
         self._active = self._broken = self._closed = False
         self._gap_since: float | None = None
         self._replica: Replica | None = None
-        self._taken: list[tuple[int, bytes]] = []
-        self._taken_bytes = 0
-        self._applying: deque[tuple[Future[None], int]] = deque()  # with the bytes of each
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
+        self.backlog = Backlog(partial(self._thread.submit, self._apply))
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -152,6 +149,12 @@ class Held:
         with plainly(self.folder):
             shutil.rmtree(self.folder)
 
+    def _anew(self, reason: str, *, whole: bool = False) -> Failed:
+        """Delete the folder, see `_delete`; what ends this life then, for the next one to begin with the changelog."""
+        self._broken = True  # nothing that was taken already may be applied
+        self._delete(reason, whole=whole)
+        return Failed(f"shard {self.shard} begins again from its changelog")
+
     async def close(self) -> None:
         """Apply what was taken, close the replica, end the thread: behind whatever the thread is at, be it opening.
 
@@ -160,7 +163,7 @@ class Held:
         if self._closed:
             return
         self._closed = True
-        self.flush()
+        self.backlog.flush()
         try:
             await self._run(self._shut)
         finally:
@@ -203,26 +206,12 @@ class Held:
         if offset > self.expected:
             return False
         if offset == self.expected:
-            self._taken.append((offset, value))
-            self._taken_bytes += len(value)
+            self.backlog.add(offset, value)
             self.read = offset
-        if not more or len(self._taken) >= APPLIED_RECORDS or self._taken_bytes >= APPLIED_BYTES:
-            self.flush()
-            while self._applying and (self._applying[0][0].done() or len(self._applying) > WAITING):
-                await asyncio.wrap_future(self._applying.popleft()[0])
+        if not more or self.backlog.full:
+            self.backlog.flush()
+            await self.backlog.settle()
         return True
-
-    @property
-    def waiting(self) -> int:
-        """Bytes of the changelog that were taken and are not applied yet."""
-        return self._taken_bytes + sum(size for applying, size in self._applying if not applying.done())
-
-    def flush(self) -> None:
-        """Have everything applied that was taken."""
-        records, size = self._taken, self._taken_bytes
-        self._taken, self._taken_bytes = [], 0
-        if records:
-            self._applying.append((self._thread.submit(self._apply, records), size))
 
     def _apply(self, records: list[tuple[int, bytes]]) -> None:
         if self._broken:
@@ -239,13 +228,9 @@ class Held:
             raise
         self._emptied = False
         if replica.gap and replica.forgetting is not None and replica.forgetting.outlived:
-            self._broken = True
-            self._delete(f"all that {self.folder} holds has left the window", whole=True)
-            raise Failed(f"shard {self.shard} begins again from its changelog")
+            raise self._anew(f"all that {self.folder} holds has left the window", whole=True)
         if replica.outrun:
-            self._broken = True
-            self._delete(f"the changelog was cleaned since {self.folder} was left", whole=True)
-            raise Failed(f"shard {self.shard} begins again from its changelog")
+            raise self._anew(f"the changelog was cleaned since {self.folder} was left", whole=True)
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
@@ -257,20 +242,18 @@ class Held:
             StateError: as `_delete`; or it is damaged although it was just built, or cannot be opened.
         """
         self._active = True
-        self.flush()
-        while self._applying:
-            await asyncio.wrap_future(self._applying.popleft()[0])
+        self.backlog.flush()
+        await self.backlog.settle(0)
         await self._run(self._activate)
 
     def _activate(self) -> None:
         replica = self._opened()
         if self._found and replica.gap:
             # It left the changelog before this life: the topic was made anew or trimmed, or the disk has lost writes.
-            self._delete(
+            raise self._anew(
                 f"what {self.folder} holds does not fit the changelog: the change after frame {replica.last} of "
                 "signatures is in neither"
             )
-            raise Failed(f"shard {self.shard} begins again from its changelog")
         if replica.cycle.taking is not None:
             raise StateError(
                 f"the changelog of shard {self.shard} begins at offset {self.start} with a cleaning cycle that has no "
@@ -287,8 +270,7 @@ class Held:
         except DamagedError as error:
             if not self._found:
                 raise self._for_us(error) from error
-            self._delete(_what(error), whole=self._shortened)
-            raise Failed(f"shard {self.shard} begins again from its changelog") from error
+            raise self._anew(_what(error), whole=self._shortened) from error
         if replica.missing and self.settings.window is not None:
             log.warning(
                 "shard %d: its changelog begins at offset %d; the shard knows nothing of %d documents before, which "
@@ -375,11 +357,10 @@ class Held:
             return
         if sequenced.predecessor > replica.last:
             if replica.last >= 0:
-                self._delete(
+                raise self._anew(
                     f"{self.folder} ends at frame {replica.last} of signatures, but the next one comes after frame "
                     f"{sequenced.predecessor}, and what is in between is missing in the changelog"
                 )
-                raise Failed(f"shard {self.shard} begins again from its changelog")
             log.info("shard %d begins empty with the frame at %d of signatures", self.shard, sequenced.offset)
             replica.last = sequenced.predecessor
         self._emptied = False

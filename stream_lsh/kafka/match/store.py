@@ -116,7 +116,7 @@ class FrameStore(Store[bytes, bytes]):
     @property
     def room(self) -> bool:
         """Whether more of the changelog may be fetched."""
-        waiting = self.app.tables.changelog_queue.bytes + sum(held.waiting for held in self.held.values())
+        waiting = self.app.tables.changelog_queue.bytes + sum(held.backlog.waiting for held in self.held.values())
         return waiting < WAITING_BYTES
 
     @property

@@ -169,21 +169,24 @@ def test_the_changelog_is_fetched_as_long_as_there_is_room_in_bytes() -> None:
     """Whatever waits: in Faust's queue, and of each shard to be applied."""
     half = WAITING_BYTES // 2
 
+    def holding(size: int) -> SimpleNamespace:
+        return SimpleNamespace(backlog=SimpleNamespace(waiting=size))
+
     async def scenario() -> None:
         app = MatchApp(KafkaSettings(), Watch("match"))
         app.flow_control.resume()
         place, queue = TP(app.names.changelog, 0), app.tables.changelog_queue
         shards: Any = app.store.held
-        shards[0] = SimpleNamespace(waiting=0)
+        shards[0] = holding(0)
         event: Any = SimpleNamespace(message=SimpleNamespace(value=bytes(half - 1)))
         await queue.put(event)
         queue.put_nowait_enhanced(event, on_pressure_high=lambda: None, on_pressure_drop=lambda: None)
         assert app.has_room(place)
-        shards[1] = SimpleNamespace(waiting=2)
+        shards[1] = holding(2)
         assert not app.has_room(place)
         assert await queue.get() is event
         assert app.has_room(place)
-        shards[0] = SimpleNamespace(waiting=half)
+        shards[0] = holding(half)
         assert not app.has_room(place)
         queue.clear()
         assert app.has_room(place) and queue.bytes == 0

@@ -122,9 +122,9 @@ def test_closing_applies_what_was_taken(tmp_path: Path, whole: Whole) -> None:
         await opened(held, 0, FRAMES)
         for offset, change in enumerate(whole[1]):
             assert await held.take(offset, change, more=True)
-        assert held.waiting == sum(map(len, whole[1]))
+        assert held.backlog.waiting == sum(map(len, whole[1]))
         await held.close()
-        assert held.waiting == 0
+        assert held.backlog.waiting == 0
 
     asyncio.run(scenario())
     replica = Replica(settings, 0, settings.data_folder / "shard-0")

@@ -1,0 +1,57 @@
+"""Records of a changelog that were taken and are not applied yet: several at a time go to the one thread of a shard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+APPLIED_RECORDS, APPLIED_BYTES = 256, 4 << 20  # of a batch
+WAITING = 2  # batches that may wait for the thread
+Records = list[tuple[int, bytes]]
+
+
+class Backlog:
+    """What waits to be applied, in its order.
+
+    Args:
+        submit: has a batch applied by the thread: offsets in the changelog, and values.
+    """
+
+    def __init__(self, submit: Callable[[Records], Future[None]]) -> None:
+        self._submit = submit
+        self._records: Records = []
+        self._bytes = 0
+        self._applying: deque[tuple[Future[None], int]] = deque()  # with the bytes of each
+
+    def add(self, offset: int, value: bytes) -> None:
+        """Take the next record."""
+        self._records.append((offset, value))
+        self._bytes += len(value)
+
+    @property
+    def full(self) -> bool:
+        """Whether there are enough records for a batch."""
+        return len(self._records) >= APPLIED_RECORDS or self._bytes >= APPLIED_BYTES
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not applied yet."""
+        return self._bytes + sum(size for applying, size in self._applying if not applying.done())
+
+    def flush(self) -> None:
+        """Have everything applied that was taken."""
+        records, size = self._records, self._bytes
+        self._records, self._bytes = [], 0
+        if records:
+            self._applying.append((self._submit(records), size))
+
+    async def settle(self, most: int = WAITING) -> None:
+        """Wait until no more batches than this are being applied.
+
+        Raises:
+            FormatError, StateError, OutputError, Failed: what applying has raised.
+        """
+        while self._applying and (self._applying[0][0].done() or len(self._applying) > most):
+            await asyncio.wrap_future(self._applying.popleft()[0])
