@@ -141,18 +141,24 @@ class Pipe:
             replica.close()
 
 
+def played(settings: Settings, log: list[bytes], folder: Path, seed: int, often: float = 0.8) -> Pipe:
+    """All of a log through all of them; often: how probable trouble is behind a frame. Without a seed there is none."""
+    chance, pipe = random.Random(seed), Pipe(settings, log, folder)
+    for number, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        if seed and number > 3 and chance.random() < often:
+            pipe.trouble(chance)
+    pipe.close()
+    return pipe
+
+
 @pytest.mark.parametrize(("seed", "shards"), [(0, 2), (1, 3), *pairwise(range(2, 6), (2, 3, 5))])
 def test_updates_and_deletions_are_as_embedded_whoever_begins_again(tmp_path: Path, shards: int, seed: int) -> None:
     """Heirs are found where all answers come together, and the shards hear of them with the block after the next."""
     settings = settings_of(**UPDATES, shards=shards, decided_after=2 * BLOCK)
     documents = changing(1500)
     log = frames(settings, documents, seed)
-    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
-    for number, sequenced in enumerate(pipe.log):
-        pipe.step(sequenced)
-        if seed and number > 3 and chance.random() < 0.8:
-            pipe.trouble(chance)
-    pipe.close()
+    pipe = played(settings, log, tmp_path, seed)
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
     for changes in zip(*pipe.changes, strict=True):  # as `reindex --from-changelog` reads them
         found, source = restored([Change.decode(data, settings) for data in changes], settings)
@@ -170,12 +176,7 @@ def test_updates_and_deletions_are_as_embedded_whoever_begins_again(tmp_path: Pa
 def test_with_a_window_too(tmp_path: Path, shards: int, seed: int) -> None:
     settings = timed.settings_of(**timed.UPDATES, shards=shards, decided_after=2 * BLOCK)
     log = timed.sequenced(settings)
-    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
-    for number, sequenced in enumerate(pipe.log):
-        pipe.step(sequenced)
-        if seed and number > 3 and chance.random() < 0.5:
-            pipe.trouble(chance)
-    pipe.close()
+    pipe = played(settings, log, tmp_path, seed, often=0.5)
     assert b"\n".join(pipe.said) == timed.oracle(settings, log, tmp_path / "oracle")
     assert b"".join(pipe.said).count(b',"heirs":[') > 3
 
@@ -191,12 +192,7 @@ def counted(sequenced: Sequenced, n: int) -> int:
 def test_as_embedded_whoever_begins_again(tmp_path: Path, shards: int, generation: int | None, seed: int) -> None:
     settings = settings_of(shards=shards, decided_after=2 * BLOCK, generation_documents=generation)
     log = frames(settings, DOCUMENTS, seed)
-    chance, pipe = random.Random(seed), Pipe(settings, log, tmp_path)
-    for number, sequenced in enumerate(pipe.log):
-        pipe.step(sequenced)
-        if seed and number > 3 and chance.random() < 0.8:
-            pipe.trouble(chance)
-    pipe.close()
+    pipe = played(settings, log, tmp_path, seed)
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle")
     dropped = [d for data in pipe.decided for d in Decisions.decode(data, settings).names]
     assert len(dropped) > 300
