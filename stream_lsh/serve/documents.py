@@ -98,17 +98,15 @@ def _media_type(request: Request, *allowed: str) -> str:
 async def _judged(request: Request, service: Interface, work: Any) -> Response:
     """The answers to one document, or to lines. work: makes the writer's work of lines."""
     kind = _media_type(request, JSON, NDJSON)
-    service.admit()
-    settings, limits = service.settings, service.limits
+    service.intake.admit()
+    settings = service.settings
 
     async def answer(lines: Lines) -> Answers:
         return await service.answer(work(lines))
 
     if kind == NDJSON:
-        return LinesResponse(
-            request, answer, settings.max_document_bytes, limits.body_bytes, limits.request_documents, service.taking
-        )
-    with service.taking():
+        return LinesResponse(request, service, answer, settings.max_document_bytes)
+    with service.intake.taking():
         found = await answer(one_line(await body(request, settings.max_document_bytes)))
     if found.rejected:
         raise Problem.rejected(found.rejected[0], found.lines[0])
@@ -147,17 +145,14 @@ async def check_documents(request: Request, service: Served) -> Response:
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Take documents out: an id as JSON a line in, a verdict a line out."""
     _media_type(request, NDJSON)
-    service.admit()
-    limits = service.limits
+    service.intake.admit()
 
     async def answer(lines: Lines) -> Answers:
         starts, ends = lines.starts.tolist(), lines.ends.tolist()
         ids = [_id(lines.data[start:end]) for start, end in zip(starts, ends, strict=True)]
         return await service.answer(Delete(ids, durable))
 
-    return LinesResponse(
-        request, answer, MAX_ID_BYTES, limits.body_bytes, limits.request_documents, service.taking
-    )  # fmt: skip
+    return LinesResponse(request, service, answer, MAX_ID_BYTES)
 
 
 def _id(line: bytes) -> str | int:
@@ -173,8 +168,8 @@ def _id(line: bytes) -> str | int:
 @router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
 async def delete_document(id: Id, service: Served, durable: Durable = True) -> Response:
     """Take a document out. One that is not there is no error."""
-    service.admit()
-    with service.taking():
+    service.intake.admit()
+    with service.intake.taking():
         found = await service.answer(Delete([id_of(id)], durable))
     if found.rejected:
         raise Problem.rejected(found.rejected[0], found.lines[0])
@@ -186,7 +181,7 @@ async def get_document(
     id: Id, service: Served, text: Annotated[bool, Query(description="with its text")] = False
 ) -> Response:
     """A document: its first verdict, its group, and whether it stands for others."""
-    service.admit()
+    service.intake.admit()
     return json_response(await service.document(id_of(id), text=text))
 
 
@@ -198,7 +193,7 @@ async def compare_documents(
 ) -> Response:
     """Two documents side by side: their texts, what shingles of both cover (`spans`, by characters), how similar they
     are, and why they do or do not match."""
-    service.admit()
+    service.intake.admit()
     return json_response(await service.compared(id_of(a), id_of(b)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any, Protocol
 from stream_lsh.embedded.group_table import Order, Row
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
+from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.settings import Settings
-
-STOP_SECONDS = 10.0  # for those who are in the middle of sending documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Interface(Protocol):
     """A service without HTTP, made before its event loop and used in it.
 
     Attributes:
-        ready: whether documents are taken. socket: where the command line finds it, None where it has no need to.
+        intake: whether documents are taken. socket: where the command line finds it, None where it has no need to.
         keeps_groups: whether there are any.
     """
 
@@ -47,18 +45,13 @@ class Interface(Protocol):
     tokens: Tokens | None
     tally: Tally
     ring: Ring
-    ready: bool
-    stopping: bool
+    intake: Intake
 
     @property
     def settings(self) -> Settings: ...
 
     @property
     def keeps_groups(self) -> bool: ...
-
-    @property
-    def why_not(self) -> str:
-        """Why it is not ready."""
 
     @property
     def socket(self) -> Path | None: ...
@@ -68,12 +61,6 @@ class Interface(Protocol):
 
     async def stop(self) -> None:
         """Take nothing new, finish what was taken, tell who listens, and close everything."""
-
-    def taking(self) -> AbstractContextManager[None]:
-        """Around a request that documents are taken of."""
-
-    def admit(self) -> None:
-        """Raise Problem if nothing is taken at the moment."""
 
     async def answer(self, work: Add | Check | Delete) -> Answers:
         """The answers to documents. Raises Problem or StreamLshError."""
@@ -97,15 +84,19 @@ class Interface(Protocol):
         """What there is, and what was done; so many of the last seconds one by one."""
 
 
-def about(tally: Tally, ring: Ring, limits: Limits) -> dict[str, Any]:
-    """What a service says of itself."""
+def about(tally: Tally, ring: Ring, limits: Limits, waiting: int, seconds: int) -> dict[str, Any]:
+    """What a service says of itself, and of what it has done."""
     return {
-        "started": _iso(tally.started), "now": _iso(time.time()), "listeners": ring.listeners,
-        "events": {"from": written(ring.begin), "to": written(ring.end)},
-        "limits": {
-            "body_bytes": limits.body_bytes, "request_documents": limits.request_documents,
-            "waiting_documents": limits.waiting_documents,
+        "service": {
+            "waiting": waiting, "started": _iso(tally.started), "now": _iso(time.time()), "listeners": ring.listeners,
+            "events": {"from": written(ring.begin), "to": written(ring.end)},
+            "limits": {
+                "body_bytes": limits.body_bytes, "request_documents": limits.request_documents,
+                "waiting_documents": limits.waiting_documents,
+            },
         },
+        "totals": tally.totals,
+        "seconds": tally.history(seconds),
     }  # fmt: skip
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 import numpy as np
 from fastapi import Request, Response
@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from stream_lsh.documents.columns import Position
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import StreamLshError
+from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.writer import BATCH, Answers
 
@@ -69,30 +70,28 @@ class LinesResponse(Response):
     it may have is bounded, and so is what waits.
 
     Args:
-        answer: gives the answers to lines. max_line: longest line. taking: what the request is taken within.
+        service: that takes it, within its limits. answer: gives the answers to lines. max_line: longest line.
     """
 
     def __init__(
         self,
         request: Request,
-        answer: Callable[[Lines], Awaitable[Answers]],
+        service: Interface,
+        answer: Callable[[Lines], Coroutine[Any, Any, Answers]],
         max_line: int,
-        most_bytes: int,
-        most_documents: int,
-        taking: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.background, self.status_code = None, 200
         self._request = request
         self._answer = answer
         self._splitter = LineSplitter(Position(), max_line, BATCH, whole=lambda _: False)
-        self._most_bytes = most_bytes
-        self._most_documents = most_documents
+        self._most_bytes = service.limits.body_bytes
+        self._most_documents = service.limits.request_documents
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._problem: Problem | None = None
-        self._taking = taking
+        self._intake = service.intake
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._taking():
+        with self._intake.taking():
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -143,12 +142,9 @@ class LinesResponse(Response):
                         413, f"the request has more than {self._most_documents:,} documents; send less at a time",
                         field="body", headers={"Connection": "close"},
                     )  # fmt: skip
-                under_way.append(asyncio.create_task(self._ask(lines)))
+                under_way.append(asyncio.create_task(self._answer(lines)))
                 if len(under_way) > UNDER_WAY:
                     await self._tell(under_way)
-
-    async def _ask(self, lines: Lines) -> Answers:
-        return await self._answer(lines)
 
     async def _tell(self, under_way: deque[asyncio.Task[Answers]]) -> None:
         answers = await under_way.popleft()

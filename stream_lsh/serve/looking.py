@@ -85,7 +85,7 @@ async def get_events(
 ) -> Response:
     """What happens, as it is committed. Goes on behind `Last-Event-ID` as far back as events are kept; what is lost is
     told by a `gap` event, which names the places from and to."""
-    service.admit()
+    service.intake.admit()
     names = set(filter(None, kinds.split(",")))
     if unknown := sorted(names.difference(KINDS)):
         raise Problem(422, f"kinds: {unknown[0][:60]!r} is none of {', '.join(KINDS)}", field="kinds")
@@ -119,6 +119,6 @@ async def live(_: Served) -> dict[Literal["status"], str]:
 @plain.get("/health/ready", responses=responses())
 async def ready(service: Served) -> dict[Literal["status"], str]:
     """Whether documents are taken."""
-    if not service.ready:
-        raise Problem(503, service.why_not)
+    if not service.intake.ready:
+        raise Problem(503, service.intake.why_not)
     return {"status": "ready"}

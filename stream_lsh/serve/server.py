@@ -20,7 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import OutputError, StreamLshError, UsageError
 from stream_lsh.serve.app import make_app
-from stream_lsh.serve.interface import STOP_SECONDS, Interface
+from stream_lsh.serve.intake import STOP_SECONDS
+from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import MEDIA_TYPE, Problem
 from stream_lsh.serve.security import is_loopback
 
@@ -214,7 +215,7 @@ async def run(
     await asyncio.wait({starting, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
-    begun = starting.done() and starting.exception() is None and not service.stopping
+    begun = starting.done() and starting.exception() is None and not service.intake.stopping
     if begun and server.started:
         port = listening.getsockname()[1]
         started(Address(address.host, port, address.certificate, address.key).url)

@@ -6,8 +6,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,15 @@ from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import side_by_side
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, block_of
-from stream_lsh.serve.interface import LIMITS, STOP_SECONDS, Limits, about, no_updates
+from stream_lsh.serve.intake import Intake
+from stream_lsh.serve.interface import LIMITS, Limits, about, no_updates
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
 from stream_lsh.settings import Settings
 
 SIZE_SECONDS = 5.0  # for which a size on disk is good enough
+CLOSED = "the service is starting, or its index cannot be written"
 
 
 class Service:
@@ -64,16 +65,9 @@ class Service:
         self._failed = failed
         self.writer = Writer(engine, self._committed, self._broken)
         self.tally = Tally(lambda: engine.seq, lambda: self.writer.waiting, lambda: self.ring.listeners)
-        self.stopping = False
-        self.ready = False
+        self.intake = Intake(self.tally, lambda: self.writer.waiting, limits.waiting_documents, lambda: CLOSED)
         self._starting = asyncio.Lock()
-        self._taken = 0
         self._size = (-math.inf, 0)  # when it was measured, bytes
-
-    @property
-    def why_not(self) -> str:
-        """Why it is not ready."""
-        return "the service is starting or stopping, or its index cannot be written any more"
 
     @property
     def socket(self) -> Path:
@@ -83,28 +77,17 @@ class Service:
     async def start(self) -> None:
         """Begin to answer: when all is compiled, so that nobody waits for that."""
         async with self._starting:
-            await asyncio.to_thread(self.engine.warm_up, lambda: self.stopping)
-            if not self.stopping:
+            await asyncio.to_thread(self.engine.warm_up, lambda: self.intake.stopping)
+            if not self.intake.stopping:
                 self.writer.start()
-                self.ready = True
-
-    @contextmanager
-    def taking(self) -> Iterator[None]:
-        """Around a request that documents are taken of."""
-        self._taken += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
+                self.intake.ready = True
 
     async def stop(self) -> None:
         """Take nothing new, finish what was taken, commit, tell who listens, and close the index."""
-        self.stopping, self.ready = True, False
+        self.intake.close()
         async with self._starting:  # the index is not used any more after it
             pass
-        patience = time.monotonic() + STOP_SECONDS
-        while self._taken and time.monotonic() < patience:
-            await asyncio.sleep(0.02)
+        await self.intake.finish()
         await self.writer.stop()
         self.ring.finish()
         await asyncio.to_thread(self.engine.close)
@@ -116,23 +99,10 @@ class Service:
             self.ring.add(block)
 
     def _broken(self, error: BaseException) -> None:
-        self.ready = False
+        self.intake.ready = False
         self._failed(error)
 
     # -- documents --------------------------------------------------------------------------------------------------
-
-    def admit(self) -> None:
-        """Raise Problem if nothing is taken at the moment."""
-        if self.stopping:
-            raise Problem(503, "the service is stopping", headers={"Retry-After": "5", "Connection": "close"})
-        if not self.ready:
-            raise Problem(503, "the service is starting, or its index cannot be written", headers={"Retry-After": "5"})
-        if self.writer.waiting >= self.limits.waiting_documents:
-            self.tally.refuse()
-            raise Problem(
-                429, f"{self.writer.waiting:,} documents wait for their verdicts already; try again in a second",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
 
     async def answer(self, work: Add | Check | Delete) -> Answers:
         """The answers to documents.
@@ -247,9 +217,7 @@ class Service:
                 "groups": self.keeps_groups, "checks": True, "texts": self.settings.verify == "exact",
                 "settings": {**self.settings.answers, "time_field": self.settings.time_field},
             },
-            "service": {"waiting": self.writer.waiting, **about(self.tally, self.ring, self.limits)},
-            "totals": self.tally.totals,
-            "seconds": self.tally.history(seconds),
+            **about(self.tally, self.ring, self.limits, self.writer.waiting, seconds),
         }  # fmt: skip
 
     async def _bytes(self) -> int:

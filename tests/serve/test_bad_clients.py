@@ -100,7 +100,7 @@ def test_who_does_not_go_on_is_cut_off(
         await say(port, *pieces, pause=0.15)  # comes to an end
         monkeypatch.undo()  # an honest one may be slow, as may the machine
         assert await added(port, "honest")
-        while service._taken:
+        while service.intake.taken:
             await asyncio.sleep(0.01)
 
     serve(tmp_path, work)
@@ -114,7 +114,7 @@ def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.Monkey
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
         writer.write(head(len(body)) + body)
         await writer.drain()  # all was read, though no answer was taken
-        while service._taken or service.engine.seq < 4000:
+        while service.intake.taken or service.engine.seq < 4000:
             await asyncio.sleep(0.01)
         assert await added(port, "honest")
         writer.close()
@@ -131,7 +131,7 @@ def test_what_was_sent_before_a_client_went_away_is_taken(tmp_path: Path) -> Non
         while service.engine.seq < 2:
             await asyncio.sleep(0.01)
         writer.transport.abort()
-        while service._taken:
+        while service.intake.taken:
             await asyncio.sleep(0.01)
         assert await added(port, "honest")
 
@@ -214,7 +214,7 @@ def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
                 await asyncio.gather(*(leave(port, piece) for piece in pieces * 4))
             assert await added(port, "honest")
             end = time.monotonic() + PATIENCE
-            while service._taken or service.writer.waiting or service.ring.listeners:
+            while service.intake.taken or service.writer.waiting or service.ring.listeners:
                 await asyncio.sleep(0.01)
             while any(map(gt, found := held(service), most)) and time.monotonic() < end:
                 await asyncio.sleep(0.1)
@@ -244,8 +244,8 @@ def test_too_many_who_wait_are_sent_away(tmp_path: Path) -> None:
 def test_nobody_waits_for_what_is_compiled_or_closed(tmp_path: Path) -> None:
     service = Service(Settings(), tmp_path / "index")
     with pytest.raises(Problem, match="the service is starting") as problem:
-        service.admit()
+        service.intake.admit()
     assert problem.value.status == 503
     asyncio.run(service.stop())  # before it has started
     with pytest.raises(Problem, match="the service is stopping"):
-        service.admit()
+        service.intake.admit()

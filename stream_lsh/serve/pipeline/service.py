@@ -6,8 +6,7 @@ import asyncio
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +28,8 @@ from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.serve.comparing import side_by_side
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring
-from stream_lsh.serve.interface import LIMITS, STOP_SECONDS, Limits, about, no_updates
+from stream_lsh.serve.intake import Intake
+from stream_lsh.serve.interface import LIMITS, Limits, about, no_updates
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.lives import Lives
@@ -61,12 +61,11 @@ class PipelineService:
         self.settings = settings
         self.limits = limits
         self.tokens = tokens
-        self.stopping = False
-        self.ready = False
         self.ring = Ring(0, limits.kept_events)
         self.tally = Tally(lambda: self.ring.end[0], lambda: self._waiting, lambda: self.ring.listeners)
+        self.intake = Intake(self.tally, lambda: self._waiting, limits.waiting_documents, self._why_not)
         self._failed = failed
-        self._waiting = self._taken = 0
+        self._waiting = 0
         self._verdicts = Verdicts(limits.kept_events, keeps=settings.against == "unique")
         self._outputs = Outputs(self.ring, self._verdicts, self.tally, limits.kept_events)
         self._sending = Sending(settings)
@@ -111,38 +110,23 @@ class PipelineService:
                 task.result()
 
     def _moved(self) -> None:
-        self.ready = not self.stopping and all(life.up_to_date for life in self._lives)
-        if self.ready:
+        self.intake.ready = not self.intake.stopping and all(life.up_to_date for life in self._lives)
+        if self.intake.ready:
             self._began.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self.ready = False
+        self.intake.ready = False
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)
 
-    @property
-    def why_not(self) -> str:
-        """Why it is not ready."""
-        if self.stopping:
-            return "the service is stopping"
+    def _why_not(self) -> str:
         said = next((life.why for life in self._lives if life.why), "")
         return f"the service reads nothing at the moment: {said}" if said else "the service is catching up with Kafka"
 
-    @contextmanager
-    def taking(self) -> Iterator[None]:
-        """Around a request that documents are taken of."""
-        self._taken += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
-
     async def stop(self) -> None:
         """Take nothing new, wait for the verdicts on what was taken, tell who listens, and close all clients."""
-        self.stopping, self.ready = True, False
-        patience = time.monotonic() + STOP_SECONDS
-        while self._taken and time.monotonic() < patience:
-            await asyncio.sleep(0.02)
+        self.intake.close()
+        await self.intake.finish()
         await self._sending.close()
         self.ring.finish()
         for task in self._tasks:
@@ -152,18 +136,6 @@ class PipelineService:
             await asyncio.to_thread(self._copy.close)
 
     # -- documents --------------------------------------------------------------------------------------------------
-
-    def admit(self) -> None:
-        """Raise Problem if nothing is taken at the moment."""
-        if not self.ready:
-            more = {"Connection": "close"} if self.stopping else {}
-            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
-        if self._waiting >= self.limits.waiting_documents:
-            self.tally.refuse()
-            raise Problem(
-                429, f"{self._waiting:,} documents wait for their verdicts already; try again in a second",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
 
     async def answer(self, work: Add | Check | Delete) -> Answers:
         """The verdicts on documents, which are on the documents topic for good when it is over.
@@ -352,7 +324,7 @@ class PipelineService:
         if place is None:
             return self.ring.end
         end = time.monotonic() + PLACE_SECONDS
-        while place > self.ring.end and time.monotonic() < end and not self.stopping:
+        while place > self.ring.end and time.monotonic() < end and not self.intake.stopping:
             await asyncio.sleep(0.05)
         return place
 
@@ -366,9 +338,7 @@ class PipelineService:
                 "bytes": None, "groups": self.keeps_groups, "checks": False, "texts": True,
                 "settings": {**self.settings.answers, "time_field": self.settings.time_field},
             },
-            "service": {"waiting": self._waiting, **about(self.tally, self.ring, self.limits)},
-            "totals": self.tally.totals,
-            "seconds": self.tally.history(seconds),
+            **about(self.tally, self.ring, self.limits, self._waiting, seconds),
         }  # fmt: skip
 
 

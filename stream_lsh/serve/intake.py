@@ -1,0 +1,71 @@
+"""What a service takes in: whether it takes anything, the requests that it takes documents of, and how that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.problems import Problem
+
+STOP_SECONDS = 10.0  # for those who are in the middle of sending documents
+
+
+class Intake:
+    """Of a service, used in its event loop.
+
+    Args:
+        tally: counts who is refused. waiting: documents that wait for their verdicts; most: beyond which requests are
+            refused. closed: why nothing is taken at the moment, asked only while that is so.
+
+    Attributes:
+        ready: whether documents are taken. stopping: whether they never will be again. taken: requests that documents
+            are being taken of.
+    """
+
+    def __init__(self, tally: Tally, waiting: Callable[[], int], most: int, closed: Callable[[], str]) -> None:
+        self.ready = False
+        self.stopping = False
+        self.taken = 0
+        self._tally = tally
+        self._waiting = waiting
+        self._most = most
+        self._closed = closed
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not ready."""
+        return "the service is stopping" if self.stopping else self._closed()
+
+    def admit(self) -> None:
+        """Raise Problem if nothing is taken at the moment."""
+        if not self.ready:
+            more = {"Connection": "close"} if self.stopping else {}
+            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
+        if (waiting := self._waiting()) >= self._most:
+            self._tally.refuse()
+            raise Problem(
+                429, f"{waiting:,} documents wait for their verdicts already; try again in a second",
+                headers={"Retry-After": "1"},
+            )  # fmt: skip
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Around a request that documents are taken of."""
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+
+    def close(self) -> None:
+        """Take nothing new."""
+        self.stopping, self.ready = True, False
+
+    async def finish(self) -> None:
+        """Wait for the requests that documents are being taken of, as long as they may take."""
+        patience = time.monotonic() + STOP_SECONDS
+        while self.taken and time.monotonic() < patience:
+            await asyncio.sleep(0.02)
