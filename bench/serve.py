@@ -13,7 +13,6 @@ import http.client
 import json
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,9 @@ import orjson
 from bench import report
 from bench.corpora import corpus, unpack
 from bench.engine import COMMAND
+from bench.kafka_processes import parse_stat
+from bench.process import memory_of
+from stream_lsh.kafka.tools.broker import free_port
 
 EXAMPLE = "python -m bench.serve --seconds 20 --minutes 10 --options '--window 1m --time-field ts' --out results"
 HERE = Path(__file__).parent
@@ -71,13 +73,11 @@ class Process:
         return (self._cpu() - cpu) / (time.monotonic() - begun)
 
     def _cpu(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / 100
+        return parse_stat(Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace"))[1]
 
-    def megabytes(self, name: str = "VmRSS") -> float:
-        """Its memory now, or at its largest (VmHWM)."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith(name)).split()[1]) / 1e3
+    def megabytes(self, name: str = "resident") -> float:
+        """Its memory now, or at its largest (peak)."""
+        return memory_of(self.pid)[name] / 1e6
 
 
 @contextmanager
@@ -112,12 +112,6 @@ def served(given: argparse.Namespace, *options: str) -> Iterator[Process]:
             yield process
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def one_by_one(system: str, process: Process, feed: Path, seconds: int) -> dict[str, Any]:
     """Documents one by one from many connections."""
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "30s", "-s", str(HERE / "serve.lua")]
@@ -128,7 +122,7 @@ def one_by_one(system: str, process: Process, feed: Path, seconds: int) -> dict[
     found = json.loads(done.stdout.splitlines()[-1])
     return {
         "kind": "one by one", "system": system, "rate": found["requests"] / found["seconds"], **found,
-        "cores": process.cores, "peak_mb": process.megabytes("VmHWM"),
+        "cores": process.cores, "peak_mb": process.megabytes("peak"),
     }  # fmt: skip
 
 
@@ -153,7 +147,7 @@ def lines(process: Process, feed: Path, clients: int, folder: Path) -> dict[str,
         raise SystemExit(f"{len(everything):,} documents got {answers:,} verdicts")
     return {
         "kind": "lines", "clients": clients, "rate": answers / seconds, "cores": cores,
-        "peak_mb": process.megabytes("VmHWM"),
+        "peak_mb": process.megabytes("peak"),
     }  # fmt: skip
 
 
