@@ -62,8 +62,8 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._version = self._seen()  # before it is read: what changes meanwhile is read again
         self._holders = read_tokens(path)
-        self._version = self._seen()
 
     def _seen(self) -> tuple[int, ...]:
         try:

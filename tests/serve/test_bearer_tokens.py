@@ -8,7 +8,8 @@ import pytest
 from serving import entry, write
 
 from stream_lsh.errors import UsageError
-from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve import tokens as module
+from stream_lsh.serve.tokens import Holder, Tokens, read_tokens
 
 
 def test_a_token_has_its_scopes_and_no_other_has_any(tmp_path: Path) -> None:
@@ -35,6 +36,22 @@ def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path, caplog:
     path.unlink()
     tokens.refresh()
     assert tokens.scopes("two") == {"read"}
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tokens.toml"
+    path.write_text(entry("desk", "one", "read"))
+
+    def read(file: Path) -> tuple[Holder, ...]:
+        found = read_tokens(file)
+        write(path, entry("desk", "another one", "read"))
+        return found
+
+    monkeypatch.setattr(module, "read_tokens", read)
+    tokens = Tokens(path)
+    monkeypatch.undo()
+    tokens.refresh()
+    assert tokens.scopes("one") is None and tokens.scopes("another one") == {"read"}
 
 
 @pytest.mark.parametrize(
