@@ -11,7 +11,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
 
-PATIENCE = 60.0  # seconds; a machine that others use may be slow
+PATIENCE = 300.0  # seconds; a machine that others use may be slow
 
 
 def installed() -> bool:
