@@ -81,7 +81,7 @@ class Cleaning:
             return None
         count, waiting = self._shard.count, self._erasing.waiting
         early = min((item.there for item in waiting if item.due > now), default=count)
-        before = min(early, self._answers.first_row_behind(told, count))
+        before = min(early, self._answers.first_row(count, behind=told))
         self._answered = told
         return before if any(item.there < before for item in waiting) else None
 

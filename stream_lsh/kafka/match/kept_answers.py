@@ -72,15 +72,11 @@ class KeptAnswers:
             keys.append(self._key(self._frames.popleft()[0]))
         return keys
 
-    def first_row_behind(self, frame: int, otherwise: int) -> int:
-        """The first row of the oldest answer behind this frame; `otherwise` if there is none."""
-        oldest = next((found for found, _ in self._frames if found > frame), None)
+    def first_row(self, otherwise: int, *, behind: int = -1) -> int:
+        """The first row of the oldest answer, of those behind a frame, which is put together of its rows; `otherwise`
+        if there is none."""
+        oldest = next((frame for frame, _ in self._frames if frame > behind), None)
         value = None if oldest is None else self._store.value(self._key(oldest))
-        return otherwise if value is None else int(_ANSWER.unpack_from(value)[1])
-
-    def first_row(self, otherwise: int) -> int:
-        """The first row of the oldest answer, which is put together of its rows; `otherwise` if there is none."""
-        value = self._store.value(self._key(self._frames[0][0])) if self._frames else None
         return otherwise if value is None else int(_ANSWER.unpack_from(value)[1])
 
     def change(self, frame: int, key: bytes, flushed: Callable[[int, int], bytes]) -> Change | None:
