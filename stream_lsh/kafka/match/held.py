@@ -69,7 +69,7 @@ class Held:
         self._gap_since: float | None = None
         self._replica: Replica | None = None
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
-        self.backlog = Backlog(partial(self._thread.submit, self._apply))
+        self.backlog = Backlog(lambda records: self._thread.submit(self._apply, records))
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
