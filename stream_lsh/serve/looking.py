@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -78,7 +78,6 @@ async def get_group(
     },
 )  # fmt: skip
 async def get_events(
-    request: Request,
     service: Served,
     kinds: Annotated[str, Query(description="verdict, pair, group, alert; several with commas between them")] = "",
     last_event_id: Annotated[str | None, Header(description="go on behind this place, seq.n")] = None,
