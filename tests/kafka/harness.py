@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from feeding import POSTS, Record, produce
 from kafka_helpers import several_shards
-from oracle import Expected, Outputs, answers, check, order
+from oracle import Expected, Outputs, answers, check, json_of, order
 from stage_helpers import members, partitions_of, positions, settled, warm
 from stage_helpers import until as reached
 from waiting import PATIENCE, until
@@ -293,9 +293,7 @@ class Pipeline:
                         seen |= once.keys()
                     found[name] += len(records)
                     if name == "verdicts":
-                        found["passed on"] += sum(
-                            b'"kind":"unique"' in r.value or b'"kind":"rejected"' in r.value for r in records
-                        ) + sum(b',"gone":true' in r.value for r in records)  # each has a tombstone
+                        found["passed on"] += sum(passed_on(r.value) for r in records)
                 if batches:
                     end = time.monotonic() + patience
                 elif found["verdicts"] >= wanted and found["unique"] + found["dead_letters"] >= found["passed on"]:
@@ -386,6 +384,13 @@ def _toml(value: object) -> str:
 
 def _record(read: Any) -> Record:
     return Record(read.partition, read.key, read.value, tuple(read.headers), read.timestamp, read.offset)
+
+
+def passed_on(verdict: bytes) -> int:
+    """Records of `unique` and of the dead letters that come of a verdict: its document, and tombstones."""
+    document = b'"kind":"unique"' in verdict or b'"kind":"rejected"' in verdict
+    heirs = len(json_of(verdict)["heirs"]) if b',"heirs":[' in verdict else 0
+    return document + (b',"gone":true' in verdict) + heirs
 
 
 async def ends(client: AIOKafkaConsumer, topic: str) -> dict[TopicPartition, int]:
