@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import test_window
 from feeds import WORDS, asked, changing, fed
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -25,18 +27,7 @@ SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in ran
 
 def in_pieces(documents: list[Document], settings: Settings, folder: Path, chance: random.Random) -> list[Any]:
     """The verdicts, through batches, commits and restarts of any size."""
-    out: list[Any] = []
-    while len(out) < len(documents):
-        index = Index(settings, folder, durable=False)
-        try:
-            for _ in range(chance.choice((1, 5, 30))):
-                out += fed(index, documents[len(out) : len(out) + chance.choice((1, 7, 60, 150))], len(out), 150)
-                if chance.random() < 0.5:
-                    index.commit({})
-            index.commit({})
-        finally:
-            index.close()
-    return out
+    return test_window.in_pieces(documents, settings, folder, chance, fed=partial(fed, batch=150))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from test_changes import changed, changing_history, histories
-from test_window import START, SURE, UNIQUE, fed, modelled, opened, same
+from test_window import START, SURE, UNIQUE, fed, in_pieces, modelled, opened, same
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
@@ -150,29 +149,6 @@ def test_the_check_finds_what_is_left(tmp_path: Path, what: str) -> None:
     assert any(f"row 101 of shard 0 was erased, but its {what} can still be read" in problem for problem in problems)
 
 
-def pieces(
-    documents: Sequence[Document], settings: Settings, folder: Path, chance: random.Random
-) -> list[tuple[Any, ...]]:
-    """As `test_window.in_pieces`, with erasing at random places, of which some are broken off."""
-    out: list[tuple[Any, ...]] = []
-    while len(out) < len(documents):
-        with opened(settings, folder) as index:
-            for _ in range(chance.choice((1, 2, 10, 50))):
-                batch = documents[len(out) : len(out) + chance.choice((1, 2, 7, 30, 200))]
-                out += fed(index, batch, len(out))
-                if chance.random() < 0.6:
-                    index.commit({}, now=chance.choice((0, 10**9)))
-                    if chance.random() < 0.3:
-                        index.erase(10**9)
-            index.commit({})
-            if chance.random() < 0.5:
-                index.erase(10**9)
-        if chance.random() < 0.2:
-            for postings in folder.glob("generations/*/postings"):
-                shutil.rmtree(postings)
-    return out
-
-
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(histories, st.sampled_from((None, None, "10s", "2m")), st.integers(0))
 def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, window: str | None, seed: int) -> None:
@@ -183,7 +159,7 @@ def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, windo
     )  # fmt: skip
     documents = changed(history)
     folder = tmp_path_factory.mktemp("index")
-    same(pieces(documents, settings, folder, chance), modelled(documents, settings))
+    same(in_pieces(documents, settings, folder, chance, erasing=True), modelled(documents, settings))
     shutil.rmtree(folder)
 
 
@@ -191,4 +167,5 @@ def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, windo
 def test_a_long_history(tmp_path: Path, window: str | None) -> None:
     settings = Settings(**SURE, **UNIQUE, window=window, on_same_id="update", memory_documents=64)
     documents = changing_history(0, 2000)
-    same(pieces(documents, settings, tmp_path, random.Random(3)), modelled(documents, settings))
+    found = in_pieces(documents, settings, tmp_path, random.Random(3), erasing=True)
+    same(found, modelled(documents, settings))

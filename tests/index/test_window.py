@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,17 @@ def opened(settings: Settings, folder: Path, **more: Any) -> Iterator[Index]:
         index.close()
 
 
-def in_pieces(documents: Sequence[Document], settings: Settings, folder: Path, chance: random.Random) -> list[Any]:
-    """Through batches, commits and restarts of any size; what comes after the last commit of a run never was."""
+def in_pieces(
+    documents: Sequence[Document],
+    settings: Settings,
+    folder: Path,
+    chance: random.Random,
+    *,
+    fed: Callable[[Index, Sequence[Document], int], Sequence[Any]] = fed,
+    erasing: bool = False,
+) -> list[Any]:
+    """Through batches, commits and restarts of any size; what comes after the last commit of a run never was. erasing:
+    also through erasing at random places, of which some are broken off, and through a loss of all postings."""
     out: list[Any] = []
     while len(out) < len(documents):
         with opened(settings, folder) as index:
@@ -91,10 +101,17 @@ def in_pieces(documents: Sequence[Document], settings: Settings, folder: Path, c
                 batch = documents[len(out) : len(out) + chance.choice((1, 2, 7, 30, 200))]
                 out += fed(index, batch, len(out))
                 if chance.random() < 0.6:
-                    index.commit({})
+                    index.commit({}, now=chance.choice((0, 10**9)) if erasing else 0)
+                    if erasing and chance.random() < 0.3:
+                        index.erase(10**9)
             index.commit({})
+            if erasing and chance.random() < 0.5:
+                index.erase(10**9)
             if chance.random() < 0.3:
                 fed(index, [Document(-1 - i, f"lost {i} {i + 1}", time=START) for i in range(5)], len(out))
+        if erasing and chance.random() < 0.2:
+            for postings in folder.glob("generations/*/postings"):
+                shutil.rmtree(postings)
     return out
 
 
