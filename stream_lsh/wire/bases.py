@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.settings import Settings
-from stream_lsh.wire.envelope import column, join, kind_of, pack, split, unpack
+from stream_lsh.wire.envelope import column, join_values, kind_of, pack, split_values, unpack
 
 VERSION = 2
 BEGINS, HAS_ROWS, ENDS = 0, 1, 2
@@ -61,10 +61,8 @@ class Base:
 
     def encode(self, settings: Settings) -> bytes:
         head = _HEAD.pack(self.shard, *self.mark, self.key)
-        keys, values = join(list(self.values)), join(list(self.values.values()))
-        return pack(
-            b"B", VERSION, settings.fingerprint, [head, *keys, *values, self.dead, orjson.dumps(self.facts)]
-        )  # fmt: skip
+        sections = [head, *join_values(self.values), self.dead, orjson.dumps(self.facts)]
+        return pack(b"B", VERSION, settings.fingerprint, sections)
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Base:
@@ -76,16 +74,13 @@ class Base:
         sections = unpack(b"B", VERSION, settings.fingerprint, data)
         if len(sections) != 7 or len(sections[0]) != _HEAD.size:
             raise FormatError(f"a base record is damaged: it has {len(sections)} parts")
-        keys, values = split(sections[1], sections[2]), split(sections[3], sections[4])
-        if len(keys) != len(values):
-            raise FormatError("a base record is damaged: it has not as many values as keys")
+        values = split_values(sections[1:5], "base record")
         shard, *mark, key = _HEAD.unpack(sections[0])
         try:
             facts = orjson.loads(sections[6])
         except orjson.JSONDecodeError as error:
             raise FormatError(f"a base record is damaged: {error}") from None
-        dead = column(sections[5], np.int64)
-        return cls(shard, key, Mark(*mark), dict(zip(keys, values, strict=True)), dead, facts)
+        return cls(shard, key, Mark(*mark), values, column(sections[5], np.int64), facts)
 
 
 def is_base(data: bytes | memoryview) -> bool:

@@ -32,7 +32,7 @@ from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.store import ROWS, parts_of
 from stream_lsh.index.window import Span
 from stream_lsh.settings import Settings
-from stream_lsh.wire.envelope import column, join, pack, split, unpack
+from stream_lsh.wire.envelope import column, join_values, pack, split_values, unpack
 
 VERSION = 2
 _HEAD = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # shard, offset, predecessor, rows before and after, key
@@ -97,7 +97,7 @@ class Change:
         return pack(
             b"C", VERSION, settings.fingerprint,
             [
-                head, *join(list(self.values)), *join(list(self.values.values())), self.reply,
+                head, *join_values(self.values), self.reply,
                 *([LATE.pack(*self.late)] if self.late else []), *([self.dead] if settings.updates else []),
                 *([self.seen.encode()] if self.seen else []), *([self.waits] if self.waits else []),
             ],
@@ -114,12 +114,10 @@ class Change:
         parts = 6 + settings.late + settings.updates + (settings.window is not None)
         if len(sections) - parts not in (0, 1) or len(sections[0]) != _HEAD.size:
             raise FormatError(f"a change is damaged: it has {len(sections)} parts")
-        keys, values = split(sections[1], sections[2]), split(sections[3], sections[4])
-        if len(keys) != len(values):
-            raise FormatError("a change is damaged: it has not as many values as keys")
+        values = split_values(sections[1:5], "change")
         shard, offset, predecessor, first, last, key = _HEAD.unpack(sections[0])
         found = cls(
-            shard, offset, predecessor, first, last, key, dict(zip(keys, values, strict=True)), bytes(sections[5]),
+            shard, offset, predecessor, first, last, key, values, bytes(sections[5]),
             LATE.unpack(sections[6]) if settings.late and len(sections[6]) == LATE.size else None,
             column(sections[6 + settings.late], np.int64) if settings.updates else np.empty(0, np.int64),
             None if settings.window is None else Seen.decode(sections[parts - 1]),

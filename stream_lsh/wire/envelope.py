@@ -8,7 +8,7 @@ can be read in place.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,19 @@ def split(ends: memoryview, data: memoryview) -> list[bytes]:
     if bounds and bounds[-1] != len(joined):
         raise _damaged("record")
     return [joined[a:b] for a, b in zip([0, *bounds], bounds, strict=False)]
+
+
+def join_values(values: Mapping[bytes, bytes]) -> Sequence[Section]:
+    """Values by key as four sections: ends of the keys, keys, ends of the values, values."""
+    return *join(list(values)), *join(list(values.values()))
+
+
+def split_values(sections: Sequence[memoryview], name: str) -> dict[bytes, bytes]:
+    """What `join_values` has joined; name: of what it is in."""
+    keys, values = split(*sections[:2]), split(*sections[2:])
+    if len(keys) != len(values):
+        raise FormatError(f"a {name} is damaged: it has not as many values as keys")
+    return dict(zip(keys, values, strict=True))
 
 
 def _damaged(name: str) -> FormatError:
