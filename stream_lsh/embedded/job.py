@@ -111,7 +111,7 @@ class Job:
             finally:
                 sink.close()
             index.erase(time.time())  # what commits have not come to
-        sink.done(self._state)  # only now: a run that is killed while it closes the index can be run again
+        sink.done()  # only now: a run that is killed while it closes the index can be run again
         return summary
 
 

@@ -151,11 +151,6 @@ class Output:
             raise _refused("write to", name, error) from None
         return cls(name, descriptor, state.length, None)
 
-    @property
-    def resumable(self) -> bool:
-        """Whether it is a file that can be cut back to a checkpoint."""
-        return self._regular
-
     def write(self, data: bytes) -> None:
         """Adds complete lines.
 

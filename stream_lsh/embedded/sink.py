@@ -66,7 +66,7 @@ class Sink:
                 before = _unpacked(known.get(_place(path)))
                 if path == STANDARD:
                     kept = finished and state is not None and (state / SPOOL).exists()
-                    self._outputs[name] = self._standard(before if resuming or kept else None, state)
+                    self._outputs[name] = self._standard(before if resuming or kept else None)
                 elif state is None:
                     self._outputs[name] = Output.create(path, overwrite=True)
                 elif before is not None and before.length >= 0 and (resuming or Path(path).exists()):
@@ -78,12 +78,12 @@ class Sink:
             raise
         self._places = {name: _place(path) for name, path in paths.items()}
 
-    def _standard(self, before: OutputState | None, state: Path | None) -> Output:
+    def _standard(self, before: OutputState | None) -> Output:
         """Standard output. With a state folder what goes into a file is also kept there until the job is done, because
         the shell's `>` empties the file when the same command line is run again."""
-        if state is None or not stat.S_ISREG(os.fstat(STANDARD_OUTPUT).st_mode):
+        if self._state is None or not stat.S_ISREG(os.fstat(STANDARD_OUTPUT).st_mode):
             return Output.standard()
-        path = state / SPOOL
+        path = self._state / SPOOL
         if before is None or before.length < 0:
             self._spool, self._copied = Output.create(path, overwrite=True), None
             return Output.standard()
@@ -160,10 +160,10 @@ class Sink:
         for output in self._outputs.values():
             output.finish()
 
-    def done(self, state: Path | None) -> None:
+    def done(self) -> None:
         """The job is finished, committed, and nothing is left to do."""
-        if self._spool is not None and state is not None:
-            (state / SPOOL).unlink(missing_ok=True)
+        if self._spool is not None and self._state is not None:
+            (self._state / SPOOL).unlink(missing_ok=True)
 
     def close(self) -> None:
         for output in (*self._outputs.values(), *([self._spool] if self._spool else [])):

@@ -37,7 +37,6 @@ class Change(IntEnum):
         return self.name.lower()
 
 
-ARRIVALS = Change.CREATED, Change.JOINED
 _LABELS = [change.label for change in Change]
 
 
