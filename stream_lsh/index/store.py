@@ -19,36 +19,22 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from rocksdict import (
-    AccessType,
-    BottommostLevelCompaction,
-    ColumnFamily,
-    CompactOptions,
-    DBCompressionType,
-    Options,
-    Rdict,
-    RdictIter,
-    ReadOptions,
-    WriteBatch,
-)
+from rocksdict import AccessType, ColumnFamily, Options, Rdict, RdictIter, ReadOptions, WriteBatch
 
 from stream_lsh.errors import DamagedError, StateError
-from stream_lsh.index import seal
+from stream_lsh.index import column_families, seal
+from stream_lsh.index.column_families import BLOBS_ANEW, FACTS, GENERATION, alone, anew
 from stream_lsh.index.refusals import output_error, plainly, state_error
 
 ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
 GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
-_PASSING = {ROWS: "rows", ANSWERS: "answers", **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), "groups")}
-_GENERATION = "generation-"  # and its number: the name of its column family; what it has alone, and the shard, follow
+_PASSING = {
+    ROWS: column_families.ROWS, ANSWERS: column_families.ANSWERS,
+    **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), column_families.GROUPS),
+}  # fmt: skip
 _ALONE = {IDS: "ids", TEXTS: "texts"}
 _KEY = struct.Struct(">cHIQ")
 _ROW_BYTES = 8
-_BUFFER = 8 << 20  # bytes of a column family in memory before they are written to a file
-_ROWS_BUFFER = 32 << 20  # those of a memory segment: most are deleted before they would be written
-_LOG_BYTES = 128 << 20
-_BLOB_BYTES = 1024  # values from this size on lie in files of their own, which merges of keys do not copy
-_BLOBS_ANEW = {"enable_blob_garbage_collection": "true", "blob_garbage_collection_age_cutoff": "1.0"}
-_OPEN_FILES = 512
 _TRIES = 20  # to look at what somebody is writing
 _SPANS = 32  # most ranges of keys of a kind that are swept: each is files of some megabytes
 
@@ -88,10 +74,10 @@ class Store:
                 # Whoever writes has made a column family or written a log to files meanwhile, and deleted the log: of
                 # what was there before and after we may have missed something.
                 self._db.close()
-            self._families = {name: self._db.get_column_family(name) for name in names if name != "default"}
+            self._families = {name: self._db.get_column_family(name) for name in names if name != FACTS}
             # Generations that an older revision has made, everything of which is in one family.
             self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
-            self._all_joint = joint and not any(_alone(name) for name in self._families)
+            self._all_joint = joint and not any(alone(name) for name in self._families)
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
         except Exception as error:
             raise state_error(path, error) from None
@@ -100,10 +86,11 @@ class Store:
 
     def _open(self, path: Path) -> list[str]:
         """Open the database; the names of its column families."""
-        names = Rdict.list_cf(str(path), Options(raw_mode=True)) if (path / "CURRENT").exists() else ["default"]
-        families = {name: _family_options(name) for name in names if name != "default"}
+        names = Rdict.list_cf(str(path), Options(raw_mode=True)) if (path / "CURRENT").exists() else [FACTS]
+        families = {name: column_families.options(name) for name in names if name != FACTS}
         access = AccessType.read_only() if self._read_only else AccessType.read_write()
-        self._db = Rdict(str(path), _options(self._read_only), column_families=families, access_type=access)
+        options = column_families.database(read_only=self._read_only)
+        self._db = Rdict(str(path), options, column_families=families, access_type=access)
         return names
 
     def write(
@@ -114,7 +101,7 @@ class Store:
         batch = WriteBatch(raw_mode=True)
         try:
             for begin, end in ranges:
-                if (family := self._family_of(begin)) == "default" or family in self._handles:
+                if (family := self._family_of(begin)) == FACTS or family in self._handles:
                     batch.delete_range(begin, end, self._handles.get(family))
             for key in deleted:
                 batch.delete(key, self._handle(key))
@@ -132,31 +119,34 @@ class Store:
     def _family_of(self, key: bytes) -> str:
         """The column family that a key belongs to."""
         if key.startswith(b"m/"):
-            return "default"
+            return FACTS
         if (passing := _PASSING.get(key[:1])) is not None:
             return passing
         kind, shard, generation, _ = _KEY.unpack(key)
-        name = f"{_GENERATION}{generation}"
-        joint = self._all_joint or kind not in _ALONE or name in self._joint
-        return name if joint else f"{name}-{_ALONE[kind]}-{shard}"
+        name = f"{GENERATION}{generation}"
+        return name if kind not in _ALONE or self._is_joint(name) else f"{name}-{_ALONE[kind]}-{shard}"
+
+    def _is_joint(self, name: str) -> bool:
+        """Whether a column family has ids and texts of a generation with all else that there is of it."""
+        return name in self._joint or (self._all_joint and name.startswith(GENERATION))
 
     def _handle(self, key: bytes) -> ColumnFamily | None:
         name = self._family_of(key)
-        if name == "default":
+        if name == FACTS:
             return None
         if name not in self._handles:
-            self._families[name] = self._db.create_column_family(name, _family_options(name))
+            self._families[name] = self._db.create_column_family(name, column_families.options(name))
             self._handles[name] = self._db.get_column_family_handle(name)
         return self._handles[name]
 
     def generations(self) -> list[int]:
         """The numbers of the generations that it has values of."""
-        names = [name for name in self._families if name.startswith(_GENERATION)]
+        names = [name for name in self._families if name.startswith(GENERATION)]
         return sorted({int(name.split("-")[1]) for name in names})
 
     def drop(self, generation: int) -> None:
         """Let go of all values of a generation, with their files; nobody reads or writes them any more."""
-        name = f"{_GENERATION}{generation}"
+        name = f"{GENERATION}{generation}"
         for name in [known for known in list(self._handles) if known == name or known.startswith(f"{name}-")]:
             del self._handles[name]
             family = self._families.pop(name)
@@ -193,12 +183,12 @@ class Store:
             spans[name] = spans.get(name, (key,))[0], key + b"\0"
         try:
             for name, (begin, end) in spans.items():
-                joint = name in self._joint or (self._all_joint and name.startswith(_GENERATION))
-                if joint:  # its values are in blob files, which are written anew only all together
+                if (family := self._families.get(name)) is None:
+                    continue
+                if self._is_joint(name):  # its values are in blob files, which are written anew only all together
                     begin, end = b"", b"\xff"
-                    self._families[name].set_options(_BLOBS_ANEW)
-                if name in self._families:
-                    self._families[name].compact_range(begin, end, _anew())
+                    family.set_options(BLOBS_ANEW)
+                family.compact_range(begin, end, anew())
         except Exception as error:
             raise state_error(self.path, error) from None
 
@@ -207,10 +197,10 @@ class Store:
         self.shorten(wait=True)
         try:
             for name, family in self._families.items():
-                if name.startswith(_GENERATION):
-                    if not _alone(name):
-                        family.set_options(_BLOBS_ANEW)
-                    family.compact_range(None, None, _anew())
+                if name.startswith(GENERATION):
+                    if not alone(name):
+                        family.set_options(BLOBS_ANEW)
+                    family.compact_range(None, None, anew())
         except Exception as error:
             raise state_error(self.path, error) from None
 
@@ -219,12 +209,13 @@ class Store:
         ranges of keys. It may run beside the work."""
         self.shorten(wait=True)
         try:
-            for family in (self._db, self._families.get(_PASSING[ROWS]), self._families.get(_PASSING[ANSWERS])):
+            passing = (self._families.get(name) for name in (column_families.ROWS, column_families.ANSWERS))
+            for family in (self._db, *passing):
                 if family is not None:
-                    family.compact_range(None, None, _anew())
+                    family.compact_range(None, None, anew())
             for begin, end in _joined(spans):
                 if (family := self._families.get(self._family_of(begin))) is not None:
-                    family.compact_range(begin, end, _anew())
+                    family.compact_range(begin, end, anew())
         except Exception as error:
             raise state_error(self.path, error) from None
 
@@ -321,13 +312,13 @@ class Store:
 
     def _cursor(self, name: str) -> RdictIter | None:
         """An iterator over a column family, None if there is none yet."""
-        family = self._db if name == "default" else self._families.get(name)
+        family = self._db if name == FACTS else self._families.get(name)
         return None if family is None else family.iter(ReadOptions())
 
     def value(self, key: bytes) -> bytes | None:
         """The value of a key, or None."""
         name = self._family_of(key)
-        family = self._db if name == "default" else self._families.get(name)
+        family = self._db if name == FACTS else self._families.get(name)
         try:
             value: bytes | None = None if family is None else family.get(key)
         except Exception as error:
@@ -371,24 +362,6 @@ def _joined(spans: Iterable[Range]) -> Iterator[Range]:
             yield part[0][0], max(end for _, end in part)
 
 
-def _anew() -> CompactOptions:
-    """RocksDB moves files that share no key but one, of which both have a value, to the last level as they are."""
-    options = CompactOptions()
-    options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
-    return options
-
-
-def _options(read_only: bool) -> Options:
-    options = _family_options("default")
-    options.create_if_missing(not read_only)
-    options.set_keep_log_file_num(2)
-    options.set_max_total_wal_size(_LOG_BYTES)
-    # A reader opens all files at once: whoever writes may delete them meanwhile.
-    options.set_max_open_files(-1 if read_only else _OPEN_FILES)
-    options.set_skip_stats_update_on_db_open(True)
-    return options
-
-
 def _manifests(path: Path) -> dict[str, int]:
     """The lists of a database's files, and their sizes: they grow with every change of what counts."""
     found = {}
@@ -398,36 +371,9 @@ def _manifests(path: Path) -> dict[str, int]:
     return found
 
 
-def _family_options(name: str) -> Options:
-    options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.none())  # texts are compressed, signatures do not compress
-    options.set_write_buffer_size(_ROWS_BUFFER if name == _PASSING[ROWS] else _BUFFER)
-    options.set_max_write_buffer_number(2)
-    if _alone(name) or name == _PASSING[GROUP]:
-        options.set_target_file_size_base(_BUFFER)
-    elif name not in ("default", _PASSING[ROWS]):
-        options.set_enable_blob_files(True)
-        options.set_min_blob_size(_BLOB_BYTES)
-    if name == _PASSING[GROUP]:  # what is written anew goes through all levels, and takes the whole first one along
-        options.set_max_bytes_for_level_base(4 * _BUFFER)
-    if name == _PASSING[ANSWERS]:
-        # What is deleted leaves the disk: files more than half of which is gone are written again. Not those of a
-        # generation, which goes as a whole: every merge of its keys would write its texts again, and take the files
-        # away from who reads beside.
-        options.set_enable_blob_gc(True)
-        options.set_blob_gc_age_cutoff(1.0)
-        options.set_blob_gc_force_threshold(0.5)
-    return options
-
-
-def _alone(name: str) -> bool:
-    """Whether a column family has only ids or texts of a generation."""
-    return name.startswith(_GENERATION) and name.count("-") > 1
-
-
 def _has_ids(name: str, family: Rdict) -> bool:
     """Whether a column family has all that there is of a generation."""
-    if not name.startswith(_GENERATION) or _alone(name):
+    if not name.startswith(GENERATION) or alone(name):
         return False
     cursor = family.iter(ReadOptions())
     cursor.seek(IDS)
