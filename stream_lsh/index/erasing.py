@@ -173,7 +173,7 @@ class Erasing:
 
     def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
         """A round with the first that is left, of entries of one shard; whether there was something to do."""
-        first = shard.generations[0].first if shard.generations else shard.count
+        first = shard.first
         past = [(item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < first)).tolist()]
         if past:  # their generation is not there any more
             self._write({}, self._nameless(past[:PAST]))
@@ -202,8 +202,7 @@ class Erasing:
         letters, ids = self._folder / DEAD_LETTERS, set[bytes]()
         for item in due if letters.exists() and letters.stat().st_size else ():
             shard = self._shards[item.shard]
-            first = shard.generations[0].first if shard.generations else shard.count
-            ids |= {shard.ids.read(row) for row in item.rows[item.deleted & (item.rows >= first)].tolist()}
+            ids |= {shard.ids.read(row) for row in item.rows[item.deleted & (item.rows >= shard.first)].tolist()}
             item.told = True
             if len(ids) >= IDS:
                 break
@@ -231,7 +230,7 @@ class Erasing:
         blocks: set[int] = set()
         looked = 0
         for item, at in versions:
-            (version,) = shard.stored(item.rows[at : at + 1])
+            (version,) = shard.stored.at(item.rows[at : at + 1])
             while item.begins[at] >= 0:
                 if looked > MEMBERS or len(blocks) == MOST:
                     return named
@@ -249,9 +248,9 @@ class Erasing:
 
     def _erase(self, shard: Shard, rows: NDArray[np.int64], more: dict[bytes, bytes]) -> None:
         """Erase rows of one page, ascending; more: values that are written with theirs."""
-        generation = next(g for g in reversed(shard.generations) if g.first <= rows[0])
+        generation = shard.generations.of(int(rows[0]))
         known = erased_of(self._store, shard.number, generation.number, int(rows[0]))
-        block = shard.stored(rows)
+        block = shard.stored.at(rows)
         versions = rows[block[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
         values = shard.ids.without(versions, ())
         if shard.limits.exact:
@@ -307,9 +306,11 @@ def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
 
 def _page(shard: Shard, row: int) -> tuple[int, int]:
     """The rows of the page that a row is in, and of its generation."""
-    _, end = shard.generation_until(row)
-    first = next(g.first for g in reversed(shard.generations) if g.first <= row)
-    return max(first, row // PAGE * PAGE), min(end, (row // PAGE + 1) * PAGE)
+    generations = shard.generations
+    return (
+        max(generations.of(row).first, row // PAGE * PAGE),
+        min(generations.end_of(row), (row // PAGE + 1) * PAGE),
+    )
 
 
 def _behind(shard: Shard, group: np.uint64, row: int) -> NDArray[np.int64]:

@@ -154,7 +154,7 @@ class Index:
 
     def words(self, shard: int, row: int) -> NDArray[np.uint64]:
         """The words of a row (`layout`)."""
-        return self.shards[shard].words(row)
+        return self.shards[shard].stored.words(row)
 
     def text(self, shard: int, row: int) -> bytes:
         """The text of a row, UTF-8 ('surrogatepass'), where verify = "exact" keeps it."""

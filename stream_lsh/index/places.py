@@ -43,8 +43,8 @@ class Places:
         places = np.stack((row_of[stored], first[stored], second[stored]))
         while places.shape[1]:
             row = int(places[0, 0])
-            number, end = self._shard.generation_until(row)
-            here = int(np.searchsorted(places[0], end))
+            number = self._shard.generations.number_of(row)
+            here = int(np.searchsorted(places[0], self._shard.generations.end_of(row)))
             self._parts.append((number, name, places[:, :here]))
             self._firsts.append(row)
             places = places[:, here:]
@@ -54,7 +54,7 @@ class Places:
         if self._firsts and row >= self._firsts[0]:
             _, name, places = self._parts[bisect_right(self._firsts, row) - 1]
         else:
-            number, _ = self._shard.generation_until(row)
+            number = self._shard.generations.number_of(row)
             known = self._read
             if known is None or known[0] != number or not known[2][0, 0] <= row <= known[2][0, -1]:
                 found = self._store.before(PLACES, self._shard.number, number, row)

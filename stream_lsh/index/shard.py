@@ -9,41 +9,40 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
-from stream_lsh.index.dead import DEAD_ROWS, Dead
+from stream_lsh.index.dead import Dead
 from stream_lsh.index.erased import Keyed, erased_of
 from stream_lsh.index.generation import Generation, post_rows, post_undecided_rows
+from stream_lsh.index.generations import Generations
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.late import Late
 from stream_lsh.index.layout import Rows
 from stream_lsh.index.limits import limits_of
+from stream_lsh.index.manifest import BATCH, Manifest
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.memory import Memory
-from stream_lsh.index.policy import pause
 from stream_lsh.index.postings import Workers
-from stream_lsh.index.rows import Shape, flush_name, packed, unpacked
+from stream_lsh.index.rows import Shape, unpacked
 from stream_lsh.index.sets import Sets
 from stream_lsh.index.settling import Fates
-from stream_lsh.index.store import ROWS, TOLD, Range, Store, name_key, rows_key
+from stream_lsh.index.store import ROWS, TOLD, Range, Store, rows_key
+from stream_lsh.index.stored import Stored
 from stream_lsh.index.storing import restore_heads
 from stream_lsh.index.texts import Texts
-from stream_lsh.index.told import told, untell
+from stream_lsh.index.told import told
 from stream_lsh.settings import Settings
 
 NO_NUMBERS = np.empty(0, np.int64)
-BATCH = 4096  # most documents of one batch
 CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of more rows
 CACHED_HEADS = 128 << 20  # bytes of the latest rows' signatures
 
@@ -78,25 +77,23 @@ class Shard:
         self.state = state
         self.shape = shape = Shape(settings)
         self.limits = limits_of(settings, shape, hashes.secret)
-        self.generations: list[Generation] = []
-        self.texts = Texts(store, number, self.generation_of)
-        self.ids = Ids(store, number, self.generation_of, told_later=settings.late)
+        self.generations = Generations(state, number, shape, workers)
+        self.texts = Texts(store, number, self.generations.number_of)
+        self.ids = Ids(store, number, self.generations.number_of, told_later=settings.late)
         self.shingle = shingle
         self.sets = Sets.of(power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact else 0)
         self._store = store
         self._hashes = hashes
-        self.keyed = Keyed(store, number, shape, hashes, self.generation_of)
+        self.keyed = Keyed(store, number, shape, hashes, self.generations.number_of)
         self._workers = workers
-        known = store.named(f"shard/{number}") or {"rows": base, "generations": []}
-        self._committed: int = known["rows"]
-        self._dead: int = known.get(DEAD_ROWS, 0)  # of the committed rows
-        base = known["generations"][0]["first"] if known["generations"] else self._committed
+        self._manifest = manifest = Manifest(store, number, base)
+        base = manifest.first
         # Rows that a batch comes to; those that stand for heirs of groups that are told of with it, too.
         self._most = 2 * BATCH + settings.block if self.limits.update else BATCH
         undecided = settings.most_rows * 2 * settings.block
         self._room = settings.memory_documents // settings.shards + self._most + undecided
         if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
-            self._room = max(self._room, self._committed - _in_files(known["generations"], base) + self._most)
+            self._room = max(self._room, manifest.rows - manifest.in_files + self._most)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
         self.rows = Rows(
             base=base, total=base, recent=np.zeros((self._room, shape.width), np.uint64),
@@ -105,20 +102,18 @@ class Shard:
             ring=np.empty(ring * shape.head_words, np.uint64), notes=np.empty(ring, np.uint8), seen=base,
             seen_log=-1, guides=base, dead=Dead.of(base),
         )  # fmt: skip
+        self.stored = Stored(number, self.rows, self.generations)
         self._segment = base  # the first row of the memory segment
         self._at = 0  # the generation that it belongs to
-        self.late = Late(settings, self.rows, known.get("undecided"), base)
-        self._waiting: dict[str, Any] = self.late.facts  # as it is committed
+        self.late = Late(settings, self.rows, manifest.undecided, base)
+        manifest.undecided = self.late.facts if settings.late else None
         self._done = base  # rows before it are posted, in so far as they are decided late
         self.memory = Memory.of(self._room * (settings.signing.bands + 3))
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
-        self._values: dict[bytes, bytes] = {}
         self._told: dict[bytes, bytes] = {}
-        self._left: list[Range] = []  # keys of generations that went
-        self._passed = base  # rows whose values in the store are deleted
         try:
-            self._restore(known["generations"])
+            self._restore(manifest.generations)
         except BaseException:
             with suppress(StreamLshError):
                 self.finish()
@@ -168,10 +163,8 @@ class Shard:
         all = self.late.told(others, names, heirs, self._hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
-        for generation, later in zip_longest(self.generations, self.generations[1:]):
-            mine = all.between(max(all.first, generation.first), min(all.last, later.first if later else all.last))
-            if mine.first < mine.last:
-                self._told[rows_key(TOLD, self.number, generation.number, mine.first)] = mine.encode()
+        for number, first, last in self.generations.between(all.first, all.last):
+            self._told[rows_key(TOLD, self.number, number, first)] = all.between(first, last).encode()
 
     def _decide(self) -> None:
         """Post the rows that are decided."""
@@ -211,13 +204,8 @@ class Shard:
         """So many documents may replace or delete rows, and come to twice as many."""
         if not self.generations:  # nobody has come, nor does with a batch of nobody
             return
-        self.rows.dead.reach(self.count + 2 * documents, self.generations[0].first)
+        self.rows.dead.reach(self.count + 2 * documents, self.first)
         self.rows.dead.room_for(documents)
-
-    @property
-    def begins(self) -> list[tuple[int, int]]:
-        """Its generations: number and first row."""
-        return [(generation.number, generation.first) for generation in self.generations]
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -227,139 +215,61 @@ class Shard:
         return int(self.rows.total)
 
     @property
+    def first(self) -> int:
+        """The first row that still exists."""
+        return self.generations[0].first if self.generations else self.count
+
+    @property
     def held(self) -> int:
         """Number of documents that are there."""
-        return 0 if not self.generations else self.count - self.generations[0].first - int(self.rows.dead.count)
+        return self.count - self.first - int(self.rows.dead.count)
 
     @property
     def _base(self) -> int:
         """The first row in memory."""
         return int(self.rows.base)
 
-    def generation_of(self, row: int) -> int:
-        """The number of the generation that a row belongs to."""
-        return self.generation_until(row)[0]
-
-    def generation_until(self, row: int) -> tuple[int, int]:
-        """That number, and the first row behind the generation, as far as there are rows."""
-        end = self.count
-        for generation in reversed(self.generations):
-            if generation.first <= row:
-                return generation.number, end
-            end = generation.first
-        raise DamagedError(f"row {row} of shard {self.number} is in no generation; restore the folder from a backup")
-
-    def stored(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Rows uint64[n, width]; of those in files neighbours are read together."""
-        out, in_memory = np.empty((len(rows), self.shape.width), np.uint64), rows >= self._base
-        out[in_memory] = self.rows.recent[rows[in_memory] - self._base]
-        generations = np.searchsorted([generation.first for generation in self.generations], rows, "right")
-        apart = (np.diff(rows, prepend=-2) != 1) | (np.diff(generations, prepend=-1) != 0) | in_memory
-        begins = np.flatnonzero(apart)
-        for i, end in zip(begins.tolist(), np.append(begins[1:], len(rows)).tolist(), strict=False):
-            if not in_memory[i]:
-                first = int(rows[i])
-                out[i:end] = unpacked(self.value_of(first, first + end - i))
-        return out
-
     # -- durability -------------------------------------------------------------------------------------------------
 
     def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
         """The values that make everything up to now durable, and the ranges of keys that are not needed any more, for
         one atomic write."""
-        if self._committed < self._base:  # flushed before it was committed: its run has to be on disk
+        manifest = self._manifest
+        if manifest.rows < self._base:  # flushed before it was committed: its run has to be on disk
             for generation in self.generations:
                 generation.postings.settle()
             self._look()  # what was a run in memory is one in a file now, and its arrays are gone
-        dead = self.rows.dead.take(self.number, self.begins, self.count)
-        values = {**self.ids.take(self._committed), **self.texts.take(), **self.pending(), **self._told, **dead}
+        dead = self.rows.dead.take(self.number, self.generations.places, self.count)
+        values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._told, **dead}
         self._told = {}
         self.rows.dead.took_leave()  # who erases has asked before
         self.ids.forget(self._base)
-        self._committed, self._dead = self.count, int(self.rows.dead.count)
-        self._waiting = self.late.facts
+        manifest.rows, manifest.dead = self.count, int(self.rows.dead.count)
+        manifest.undecided = self.late.facts if self.limits.late else None
         for generation in self.generations:
             generation.postings.rows = self._posted - generation.first
-        manifest, ranges = self.manifest()
-        return {**values, **manifest}, ranges
+        more, ranges = self.manifest()
+        return {**values, **more}, ranges
 
     def pending(self) -> dict[bytes, bytes]:
         """The values of the rows that are neither committed nor flushed, each of one generation."""
-        values, at = {}, max(self._committed, self._base)
-        for generation, later in zip_longest(self.generations, self.generations[1:]):
-            end = self.count if later is None else later.first
-            while at < end:
-                last = min(at + BATCH, end)  # not more in a value than `_restore` has room for
-                values[rows_key(ROWS, self.number, generation.number, at)] = self.value_of(at, last)
-                at = last
-        return values
-
-    def words(self, row: int) -> NDArray[np.uint64]:
-        """The words of a row.
-
-        Raises:
-            DamagedError: the file that it was flushed to has become shorter.
-        """
-        if row >= self._base:
-            words: NDArray[np.uint64] = self.rows.recent[row - self._base]
-        else:
-            generation = next(g for g in reversed(self.generations) if g.first <= row)
-            (words,) = generation.rows.read(row - generation.first, row - generation.first + 1)
-        return words
-
-    def value_of(self, first: int, last: int) -> bytes:
-        """The value of the rows [first, last), which are of one generation, and all flushed or none of them.
-
-        Raises:
-            DamagedError: the file that they were flushed to has become shorter.
-        """
-        if first >= self._base:
-            rows = self.rows.recent[first - self._base : last - self._base]
-        else:
-            generation = next(g for g in reversed(self.generations) if g.first <= first)
-            rows = generation.rows.read(first - generation.first, last - generation.first)
-        return packed(rows)
-
-    def value_untold(self, first: int, last: int) -> bytes:
-        """The value of rows as `pending` gave it when they came, where others have told since what became of them."""
-        value = bytearray(self.value_of(first, last))
-        untell(unpacked(value))
-        return bytes(value)
+        return self.stored.values(max(self._manifest.rows, self._base), self.count)
 
     def manifest(self) -> tuple[dict[bytes, bytes], list[Range]]:
         """The value that says how many rows are committed and which files hold the flushed ones; and the values of rows
         that are not needed any more with it."""
-        # Not one that begins behind it: the document that begins it has not come yet, others may come before.
-        known = [g.manifest() for g in self.generations if g.first < self._committed]
-        facts: dict[str, Any] = {"rows": self._committed, "generations": known}
-        if self._dead:
-            facts[DEAD_ROWS] = self._dead
-        if self.limits.late:
-            facts["undecided"] = self._waiting
-        values = {name_key(f"shard/{self.number}"): orjson.dumps(facts)}
-        values.update(self.flushed())  # also when closing: a run that counts has the checksum of its rows
-        ranges, self._left = self._left, []
-        in_files = _in_files(known, 0)
-        if self.limits.late:  # what is undecided may stand in one value with the last of them
-            in_files -= BATCH - 1
-        if in_files > self._passed:
-            self._passed = in_files
-            number = self.generation_of(max(in_files, self.generations[0].first))
-            end = rows_key(ROWS, self.number, number, in_files)
-            ranges.append((rows_key(ROWS, self.number, 0, 0), end))
-        return values, ranges
+        return self._manifest.take(self.generations)
 
     def flushed(self) -> dict[bytes, bytes]:
         """The checksums of flushes since it was asked last; the store may have those of flushes that do not count."""
-        values, self._values = self._values, {}
-        return values
+        return self._manifest.flushes()
 
     def lets_go(self, number: int) -> bool:
         """Whether generation `number` may go: all of it is in files and committed, and another one has begun."""
         later = next((g for g in self.generations if g.number > number), None)
         return (
             later is not None
-            and later.first <= min(self._committed, self._segment)
+            and later.first <= min(self._manifest.rows, self._segment)
             and (self.generations[self._at].number > number)
         )
 
@@ -370,25 +280,22 @@ class Shard:
         gone = self.generations.pop(0)
         self._at -= 1
         self._look()
-        rows, first = self.rows, self.generations[0].first
+        rows, first = self.rows, self.first
         rows.dead.forget(first)
         if rows.seen < first:
             rows.seen = rows.guides = first
             rows.seen_log = -1
-        left = ranges_of(self.number, number)
-        self._values = {key: v for key, v in self._values.items() if not any(a <= key < b for a, b in left)}
-        self._left += left
+        self._manifest.forget(number)
         return [gone]
 
     @property
     def changed(self) -> bool:
         """Whether the manifest is another than was committed last."""
-        return any(generation.postings.changed for generation in self.generations)
+        return self.generations.changed
 
     def committed(self) -> None:
         """What `take` gave is durable."""
-        for generation in self.generations:
-            generation.postings.committed()
+        self.generations.committed()
 
     @property
     def full(self) -> bool:
@@ -404,12 +311,11 @@ class Shard:
         keys, rows = self.memory.sorted()
         if self._workers is not None:
             crc = generation.rows.append(self.rows.recent[: last - first])
-            name = flush_name(self.number, generation.number, first)
-            self._values[name_key(name)] = orjson.dumps({"last": last, "crc": crc})
+            self._manifest.flushed(generation.number, first, last, crc)
             self.rows.recent[: self.count - posted] = self.rows.recent[last - first : self.count - self._base]
             self.rows.base = posted
             if not self._told:  # the store does not have these names yet
-                self.ids.forget(min(self._base, self._committed))
+                self.ids.forget(min(self._base, self._manifest.rows))
         generation.postings.add(keys, rows, first, last, generation.rows.sync)
         self._segment = posted
         self.memory.clear()
@@ -427,40 +333,30 @@ class Shard:
         self._open(number, self.count, None)
 
     def _open(self, number: int, first: int, known: dict[str, Any] | None) -> Generation:
-        generation = Generation(self.state, number, self.number, first, self.shape, known, self._workers)
-        self.generations.append(generation)
+        generation = self.generations.open(number, first, known)
         self._at = min(self._at, len(self.generations) - 1)
         self._advance()
         self._look()
         return generation
 
     def poll(self) -> None:
-        """Take over what the background threads have done; call it between batches.
-
-        The newest generation first: then what is in no file is never older than something that is in one.
-        """
-        if self._workers is None:
-            return
-        changed = [generation.postings.poll() for generation in reversed(self.generations)]
-        if any(changed):
+        """Take over what the background threads have done; call it between batches."""
+        if self._workers is not None and self.generations.poll():
             self._look()
 
     def _look(self) -> None:
-        """The kernel's tables of runs and generations, as they are now; the runs keep their arrays alive."""
-        lines = [run.line(g.first) for g in reversed(self.generations) for run in g.postings.runs]
-        self.table = np.array(lines, np.int64).reshape(len(lines), layout.COLUMNS)
-        files = [(g.first, g.rows.file, g.rows.start) for g in self.generations]
-        self.rows.generations = np.array(files, np.int64).reshape(len(files), 3)
+        """The kernel's tables of runs and generations, as they are now."""
+        self.table, self.rows.generations = self.generations.table(), self.generations.files()
 
     @property
     def pause(self) -> float:
         """Seconds that whoever feeds it should wait for every 1,000 documents, so that merges keep up."""
-        return max((pause(g.postings.levels) for g in self.generations if not g.postings.closed), default=0.0)
+        return self.generations.pause
 
     def _restore(self, known: list[dict[str, Any]]) -> None:
         for i, item in enumerate(known):
             generation = self._open(item["number"], item["first"], item)
-            end = known[i + 1]["first"] if i + 1 < len(known) else self._committed
+            end = known[i + 1]["first"] if i + 1 < len(known) else self._manifest.rows
             # What is flushed here is committed already, but for what is undecided.
             last = min(end, self.late.first) if self.limits.late else end
             generation.postings.rows = last - generation.first
@@ -481,10 +377,12 @@ class Shard:
                 if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
                     self.flush()
         self._look()
-        self.rows.dead.restore(self._store, self.number, self.begins, self._committed, self._dead)
-        self.ids.restore(self._base, self._committed)
+        self.rows.dead.restore(
+            self._store, self.number, self.generations.places, self._manifest.rows, self._manifest.dead
+        )
+        self.ids.restore(self._base, self._manifest.rows)
         row = self._base
-        while row < self.late.first and (found := told(self._store, self.number, self.generation_of(row), row)):
+        while row < self.late.first and (found := told(self._store, self.number, self.generations.number_of(row), row)):
             mine = found.between(row, found.last)
             self.ids.name(mine.rows.tolist(), mine.names)
             row = found.last
@@ -531,30 +429,10 @@ class Shard:
 
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more."""
-        for generation in self.generations:
-            generation.postings.finish()
+        self.generations.finish()
 
     def close(self) -> None:
-        for generation in self.generations:
-            generation.close()
-
-
-def ranges_of(shard: int, generation: int) -> list[Range]:
-    """The keys of a shard about a generation that do not go with its column family."""
-    flushed = name_key(flush_name(shard, generation, 0))[:-1]
-    return [
-        (flushed, flushed[:-1] + b"0"),  # what follows "/"
-        (rows_key(ROWS, shard, generation, 0), rows_key(ROWS, shard, generation + 1, 0)),
-    ]
-
-
-def _in_files(known: list[dict[str, Any]], base: int) -> int:
-    """The first row that is in no file yet, by the generations of the manifest."""
-    for item, later in zip_longest(known, known[1:]):
-        base = item["first"] + (item["runs"][-1]["last"] if item["runs"] else 0)
-        if later is not None and base < later["first"]:
-            break
-    return base
+        self.generations.close()
 
 
 def power_of_two(least: int) -> int:

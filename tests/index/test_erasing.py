@@ -30,7 +30,7 @@ HOUR = 3600
 def sketch_of(index: Index, row: int) -> bytes:
     """The bytes of a row's signature."""
     shard = index.shards[0]
-    (found,) = shard.stored(np.array([row]))
+    (found,) = shard.stored.at(np.array([row]))
     return found[shard.shape.signature_at :].tobytes()
 
 

@@ -20,10 +20,11 @@ from stream_lsh.index.dead import Dead
 from stream_lsh.index.files import PAGE
 from stream_lsh.index.index import Index
 from stream_lsh.index.layout import MASK, SEQ, Rows
+from stream_lsh.index.manifest import BATCH
 from stream_lsh.index.memory import POOL_WORDS, Memory, append, find, newest, posted
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import MOST_POSTINGS, Run, directory_bits, filter_mask, filter_word, filter_words
-from stream_lsh.index.shard import BATCH, Shard
+from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import IDS, Store, rows_key
 from stream_lsh.index.work import Scratch
 from stream_lsh.settings import Settings

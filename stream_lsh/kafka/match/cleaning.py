@@ -89,7 +89,7 @@ class Cleaning:
         """The records of a cycle. Rows that come meanwhile are in changes behind the first one."""
         shard, last = self._shard, self._shard.count
         first = shard.generations[0].first
-        generations = [place for place in shard.begins if place[1] < last]
+        generations = [place for place in shard.generations.places if place[1] < last]
         facts = {"generations": generations, "answered": self._answered}
         yield self._base(Mark(BEGINS, frame, first, last, before), facts=facts)
         values, size = dict[bytes, bytes](), 0
@@ -133,7 +133,7 @@ class Cleaning:
                 last = row
                 break
             size += len(value)
-        values = {rows_key(ROWS, number, generation.number, first): shard.value_of(first, last)}
+        values = {rows_key(ROWS, number, generation.number, first): shard.stored.value(first, last)}
         for kind in (IDS, TEXTS, PLACES, ERASED):
             for row, value in self._store.rows_of(kind, number, generation.number, first):
                 if row >= last:

@@ -22,9 +22,9 @@ from stream_lsh.index.dead import DEAD_ROWS, dead_in, died, marked
 from stream_lsh.index.files import make_folder
 from stream_lsh.index.late import facts
 from stream_lsh.index.leaving import Leaving
+from stream_lsh.index.manifest import ranges_of
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import Shape
-from stream_lsh.index.shard import ranges_of
 from stream_lsh.index.store import Store, name_key
 from stream_lsh.index.waiting import DONE, waiting
 from stream_lsh.kafka.match.based import erased_by, overwrite, purge

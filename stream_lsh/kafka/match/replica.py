@@ -195,7 +195,7 @@ class Replica(Copy):
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
         reply = self._reply(sequenced, frame, step.matches(), shard).encode(self.settings)
         if forgetting is not None:
-            seen = forgetting.behind(generations, shard.begins, shard.count)
+            seen = forgetting.behind(generations, shard.generations.places, shard.count)
             gone = self._forgotten(shard, forgetting, sequenced.offset)
         waits: dict[str, Any] = {}
         if self._erase_after is not None and forgetting is None:
@@ -229,7 +229,7 @@ class Replica(Copy):
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Generation]]:
         """Leave out of the shard what nobody sees any more; it counts until the next manifest."""
         gone = forgetting.forget(
-            shard.begins,
+            shard.generations.places,
             lambda number, behind: shard.lets_go(number) and behind < self._answers.first_row(self.count),
             frame,
         )
@@ -296,7 +296,7 @@ class Replica(Copy):
 
     def _flushed(self, first: int, last: int) -> bytes:
         shard = self._active()
-        return (shard.value_untold if self.settings.late else shard.value_of)(first, last)
+        return (shard.stored.value_untold if self.settings.late else shard.stored.value)(first, last)
 
     def _active(self) -> Shard:
         if self._activated:

@@ -207,7 +207,7 @@ def test_what_went_is_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
 
 def sketch(replica: Replica, row: int) -> bytes:
     shard = replica._active()
-    (words,) = shard.stored(np.array([row]))
+    (words,) = shard.stored.at(np.array([row]))
     return words[shard.shape.signature_at :].tobytes()
 
 
