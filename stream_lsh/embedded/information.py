@@ -15,9 +15,10 @@ from stream_lsh.embedded.erasure import Erasure, erasure, remains
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.index.dead import DEAD_ROWS, Dead
 from stream_lsh.index.erased import erased_of
-from stream_lsh.index.files import looking
+from stream_lsh.index.files import disk_bytes, looking
 from stream_lsh.index.generation import FOLDER, folder_of
-from stream_lsh.index.index import TRIES, check_format, disk_bytes
+from stream_lsh.index.identity import check_format
+from stream_lsh.index.index import TRIES
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import REMEDY, Run, read_header

@@ -24,7 +24,8 @@ from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
-from stream_lsh.index.index import Index, disk_bytes
+from stream_lsh.index.files import disk_bytes
+from stream_lsh.index.index import Index
 from stream_lsh.index.layout import DELETION, VALID
 from stream_lsh.judging.verdicts import judge
 from stream_lsh.settings import Settings

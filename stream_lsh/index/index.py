@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -19,12 +17,12 @@ from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import DamagedError, StateError, StreamLshError, UsageError
 from stream_lsh.families.signer import Signer
-from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
 from stream_lsh.index.erasing import Beside, Erasing
 from stream_lsh.index.files import looking, make_folder, raise_limit
-from stream_lsh.index.generation import FOLDER, Generation
+from stream_lsh.index.generation import Generation
+from stream_lsh.index.identity import identity
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.layout import DELETION, NO_GROUP, SEQ, TIME, VALID
 from stream_lsh.index.leaving import Leaving
@@ -38,7 +36,6 @@ from stream_lsh.index.store import Range, Store, name_key
 from stream_lsh.index.window import Window
 from stream_lsh.settings import Settings
 
-FORMAT = 2
 TRIES = 20  # to open what somebody is writing
 
 
@@ -87,7 +84,7 @@ class Index:
     def _open(self, settings: Settings, store: Store, now: float) -> None:
         self.store = store
         try:
-            facts = self._facts(settings, now)
+            facts = identity(store, self.folder, settings, now, read_only=self.read_only)
             self.settings = settings.of_index(facts["settings"], f"the index in {self.folder}")
             key = bytes.fromhex(facts["key"])
             self.signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
@@ -116,28 +113,6 @@ class Index:
             raise
         if self.settings.shards > 1:
             self._pool = ThreadPoolExecutor(self.settings.shards, "shard")
-
-    def _facts(self, settings: Settings, now: float) -> dict[str, Any]:
-        """What the index says of itself; of a new one, what is written now."""
-        found = self.store.named("index")
-        if found is not None:
-            check_format(found, self.store.path)
-            return dict(found)
-        if (self.folder / FOLDER).exists():
-            raise DamagedError(
-                f"the index in {self.folder} is damaged: {self.store.path} is empty, but there are files of what it "
-                "held; restore the whole folder from a backup or start a new one"
-            )
-        if self.read_only:
-            raise StateError(
-                f"{self.folder} holds no index: the run that made it wrote nothing, or its files were lost"
-            )
-        facts = {
-            "format": FORMAT, "created": int(now), "settings": settings.answers,
-            "key": secrets.token_bytes(KEY_BYTES).hex(),
-        }  # fmt: skip
-        self.store.write({name_key("index"): orjson.dumps(facts)})
-        return facts
 
     @property
     def count(self) -> int:
@@ -433,22 +408,3 @@ class Index:
             for shard in self.shards:
                 with suppress(StreamLshError):  # what went wrong before is what is to be told
                     shard.finish()
-
-
-def check_format(facts: Mapping[str, Any], path: Path) -> None:
-    """Raise StateError unless the facts of an index are of a format that this version reads."""
-    if facts.get("format") != FORMAT:
-        raise StateError(
-            f"{path} has format {facts.get('format')}, this version reads {FORMAT}; "
-            "start a new folder and feed it again"
-        )
-
-
-def disk_bytes(folder: Path) -> int:
-    """Bytes that a folder's files take; it may be in use: what is renamed or deleted meanwhile is not counted."""
-    total = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += Path(where, name).lstat().st_size
-    return total

@@ -23,7 +23,7 @@ from stream_lsh.embedded.group_table import Order, Row, member_json, table, whol
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index import layout
-from stream_lsh.index.index import disk_bytes
+from stream_lsh.index.files import disk_bytes
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import side_by_side

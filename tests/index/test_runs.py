@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import StateError
 from stream_lsh.index import runs as module
 from stream_lsh.index.buckets import count, earliest, key_range, passing, read, read_before
-from stream_lsh.index.index import disk_bytes
+from stream_lsh.index.files import disk_bytes
 from stream_lsh.index.memory import BEHIND_ALL, KEY_BITS, Memory, find
 from stream_lsh.index.runs import Run, filter_mask, filter_word, merge
 

@@ -11,8 +11,8 @@ import pytest
 
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import files as files_module
-from stream_lsh.index.files import checksum, fill, make_folder
-from stream_lsh.index.index import Index, disk_bytes
+from stream_lsh.index.files import checksum, disk_bytes, fill, make_folder
+from stream_lsh.index.index import Index
 from stream_lsh.index.store import ANSWERS, GROUP, IDS, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.settings import Settings
 
