@@ -7,18 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from stream_lsh.documents.columns import Document, columns
+from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import erase_due
-from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
+from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.sink import Sink, gone_lines
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.judging.verdicts import Judgement, judge
+from stream_lsh.judging.verdicts import Judgement
 from stream_lsh.settings import Settings
 
 BATCH = 2048
@@ -48,14 +46,13 @@ def delete(
                 f"nothing can be deleted from the index in {state}, whose documents stay as they are (on_same_id = "
                 "reject): feed them into a new one with dedup --on-same-id update"
             )
-        job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
-        kept = opened(index, False, None)
-        if kept is None and groups is not None:
+        engine = Engine(index, opened(index, False, None))
+        if engine.groups is None and groups is not None:
             raise StateError(NO_GROUPS.format(state))
         outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
-        sink = Sink(outputs, (), job["outputs"], bool(job["open"]), state, index.settings.verify)
+        sink = Sink(outputs, (), engine.job["outputs"], bool(engine.job["open"]), state, index.settings.verify)
         stack.callback(sink.close)
-        deleting = _Deleting(index, kept, sink, job)
+        deleting = _Deleting(engine, sink)
         iterator = iter(ids)
         while some := list(islice(iterator, BATCH)):
             yield deleting.take(some)
@@ -66,29 +63,24 @@ def delete(
 
 
 class _Deleting:
-    """An index from which something is deleted, and what its last run has left."""
+    """An index from which something is deleted, and its outputs."""
 
-    def __init__(self, index: Index, groups: Groups | None, sink: Sink, job: dict[str, Any]) -> None:
-        self._index = index
-        self._groups = groups
+    def __init__(self, engine: Engine, sink: Sink) -> None:
+        self._engine = engine
         self._sink = sink
-        self._job = job
-        self._place_of = Places(index).of
+        self._place_of = Places(engine.index).of
 
     def take(self, ids: Sequence[str | int]) -> Judgement:
         """Delete some, for good."""
-        index, first = self._index, self._job["next_seq"]
         found = columns([Document(id, deleted=True) for id in ids])
         for i, rejection in found.rejected.items():
             raise UsageError(f"{str(ids[i])[:100]}: {rejection.detail}")
-        seqs = np.arange(first, first + len(ids))
-        signed = index.sign(found)
-        judgement = judge(index.match(signed, seqs, clock=int(1000 * time.time())), found.ids, seqs, 0, index)
+        judged = self._engine.add(found)
+        judgement, events = judged.judgement, judged.events
         self._sink.put("unique", gone_lines(judgement, self._place_of))
-        if self._groups is not None:
-            for lines in self._groups.add(judgement, found.times, signed.documents.log, []).lines(found.ids, seqs):
+        if events is not None:
+            for lines in events.lines(found.ids, judgement.seqs):
                 self._sink.put("groups", lines)
-        self._job["next_seq"] += len(ids)
         self._commit()
         return judgement
 
@@ -98,7 +90,5 @@ class _Deleting:
         self._commit()
 
     def _commit(self) -> None:
-        now = int(time.time())
-        self._job |= {"outputs": self._sink.checkpoint(True, now), "time": now}
-        more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
-        self._index.commit({"job": self._job, **more}, values, ranges, now=now)
+        now = time.time()
+        self._engine.commit({"outputs": self._sink.checkpoint(True, int(now))}, now=now)

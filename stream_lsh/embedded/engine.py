@@ -1,35 +1,41 @@
-"""An index that is being written, by whoever has documents: verdicts, groups and alerts, committed together."""
+"""An index that is being written, with its groups and alerts: verdicts on documents, and what makes them durable."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
 
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Columns, Fields, Rejection
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded.alerts import check_fields, watching
-from stream_lsh.embedded.groups import opened
-from stream_lsh.embedded.job import check_times
-from stream_lsh.embedded.warming import warm_up
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.embedded.alerts import Alerts, check_fields, watching
+from stream_lsh.embedded.groups import Groups, opened
+from stream_lsh.errors import StateError, StreamLshError, UsageError
+from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.layout import DELETION, VALID
+from stream_lsh.index.matches import Matches
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, judge, reasons
 from stream_lsh.settings import Settings
 
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of a batch. reasons: why documents were rejected, by place. events: what they did to groups, None if
-    the index keeps none. alerts: as JSON lines."""
+    """What became of a batch. found: of each shard. reasons: why documents were rejected, by place. events: what they
+    did to groups, None if the index keeps none. alerts: as JSON lines."""
 
+    found: Sequence[Matches]
     judgement: Judgement
     reasons: dict[int, Rejection]
     events: Events | None
@@ -37,107 +43,134 @@ class Judged:
 
 
 class Engine:
-    """An index, its groups and its alerts. What is added counts with the next commit; for one thread.
+    """An index, its groups and its alerts. What is added counts with the next commit; for one thread. After an error
+    in the middle of a batch nothing may be committed any more.
 
     Args:
-        settings: those that are not given are the index's own. folder: of the index, made if missing. groups: a new
-            index keeps them, None: if it can; rules: of alerts, which need groups.
+        groups: those of the index, None if it keeps none.
 
     Attributes:
-        seq: number of the next document. fields: where a document's parts stand in its JSON. torn: a batch or a commit
-            was broken off: nothing may be added any more.
-
-    Raises:
-        StateError: the folder is in use, damaged, made with other settings, or an interrupted run is to go on first.
-        UsageError: the settings do not say what is needed.
+        settings: those of the index. seq: number of the next document. job: what the last commit said of the run that
+            made it.
     """
 
-    def __init__(
-        self, settings: Settings, folder: Path, *, groups: bool | None = False, rules: Sequence[Rule] = ()
-    ) -> None:
+    def __init__(self, index: Index, groups: Groups | None = None, alerts: Alerts | None = None) -> None:
+        self.index = index
+        self.settings = index.settings
+        self.groups = groups
+        self.alerts = alerts
+        known = index.store.named("job") or {}
+        self.job: dict[str, Any] = {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}, **known}
+        self.seq: int = self.job["next_seq"]
+
+    @classmethod
+    def open(
+        cls, settings: Settings, folder: Path, *, durable: bool = True, resuming: bool = False,
+        groups: bool | None = False, rules: Sequence[Rule] | None = None,
+    ) -> Self:  # fmt: skip
+        """That of a folder, which is made if it is missing.
+
+        Args:
+            settings: those that are not given are the index's own. durable: wait for the disk at every commit.
+                resuming: it may be the index of an interrupted run. groups: a new index keeps them, None: if it can.
+                rules: of alerts, which need groups; None = there are none.
+
+        Raises:
+            StateError: the folder is in use, damaged, made with other settings, or an interrupted run is to go on
+            first. UsageError: the settings do not say what is needed.
+        """
         if not (folder / "db" / "CURRENT").exists():  # before an index is made
-            check_times(settings)
-            if rules:
+            _check_times(settings)
+            if rules is not None:
                 check_fields(rules, settings.time_field, settings.source_field)
-        self.index = index = Index(settings, folder, now=time.time())
+        index = Index(settings, folder, durable=durable, now=time.time())
         try:
-            self.settings = own = index.settings
-            check_times(own)
-            self._job: dict[str, Any] = index.store.named("job") or {"done_in_job": 0, "outputs": {}}
-            if self._job.get("open"):
-                raise StateError(
-                    f"the index in {folder} belongs to an interrupted run of the command line; finish that run first, "
-                    "or use another folder"
-                )
-            self._groups = opened(index, True if rules else groups, settings.source_field)
-            self._alerts = watching(index, self._groups, rules) if rules and self._groups is not None else None
+            _check_times(index.settings)
+            kept = opened(index, groups if rules is None else True, settings.source_field)
+            watched = watching(index, kept, rules) if rules is not None and kept is not None else None
+            engine = cls(index, kept, watched)
+            if not resuming:
+                engine.check_finished()
+            return engine
         except BaseException:
-            index.close()
+            with suppress(StreamLshError):  # the first error is the one to report
+                index.close()
             raise
-        self.fields = Fields(
+
+    def check_finished(self) -> None:
+        """Raise StateError if an interrupted run is to go on first."""
+        if self.job["open"]:
+            raise StateError(
+                f"the index in {self.index.folder} belongs to an interrupted run of the command line; finish that run "
+                "first, or use another folder"
+            )
+
+    @cached_property
+    def fields(self) -> Fields:
+        """Where a document's parts stand in its JSON."""
+        own = self.settings
+        return Fields(
             own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
-            self._groups.source_field if self._groups is not None else None, timed=own.window is None,
+            self.groups.source_field if self.groups is not None else None, timed=own.window is None,
             match_within=own.match_within, deleted_field=own.deleted_field,
         )  # fmt: skip
-        self.seq: int = self._job.get("next_seq", 0)
-        self.torn = False
 
-    @property
-    def keeps_groups(self) -> bool:
-        return self._groups is not None
-
-    def add(self, columns: Columns) -> Judged:
-        """Judge documents and store them.
+    def add(self, columns: Columns, signed: SignedBatch | None = None) -> Judged:
+        """Judge documents and store them; signed: them, if they are already.
 
         Raises:
             UsageError: they cannot be judged by this index; nothing has changed.
         """
-        index, signed = self.index, self.index.sign(columns)
+        index, signed = self.index, self.index.sign(columns) if signed is None else signed
         seqs = np.arange(self.seq, self.seq + len(columns))
-        self.torn = True  # a commit sees all of a batch or nothing
-        try:
-            found = index.match(signed, seqs, clock=int(1000 * time.time()))
-        except UsageError:  # nothing has changed
-            self.torn = False
-            raise
+        found = index.match(signed, seqs, clock=int(1000 * time.time()))
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, index)
         events, alerts = None, b""
-        if self._groups is not None:
-            events = self._groups.add(judgement, columns.times, signed.documents.log, columns.sources)
-            if self._alerts is not None:
+        if self.groups is not None:
+            events = self.groups.add(judgement, columns.times, signed.documents.log, columns.sources)
+            if self.alerts is not None:
                 times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, columns.times, NO_TIME)
-                alerts = self._alerts.add(judgement, times, signed.documents.log, columns.sources, events)
+                alerts = self.alerts.add(judgement, times, signed.documents.log, columns.sources, events)
         self.seq += len(columns)
-        self.torn = False
-        return Judged(judgement, reasons(judgement, columns.rejected), events, alerts)
+        return Judged(found, judgement, reasons(judgement, columns.rejected), events, alerts)
 
     def check(self, columns: Columns) -> Judged:
         """The verdicts that documents would get if each came next; nothing is stored."""
         found = self.index.query(self.index.sign(columns, want_texts=False), known=True)
         seqs = np.full(len(columns), -1, np.int64)
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, self.index)
-        return Judged(judgement, reasons(judgement, columns.rejected), None, b"")
+        return Judged(found, judgement, reasons(judgement, columns.rejected), None, b"")
 
-    def commit(self) -> None:
-        """Make everything up to now durable, in one atomic step."""
-        self.torn = True
-        self._job |= {"next_seq": self.seq, "open": False, "time": int(time.time())}
-        facts: dict[str, Any] = {"job": self._job}
-        more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
-        if self._alerts is not None:
-            more.update(self._alerts.take())
-        self.index.commit({**facts, **more}, values, ranges, now=time.time())
-        self.torn = False
+    def commit(
+        self,
+        job: Mapping[str, Any] = NOTHING,
+        facts: Mapping[str, Any] = NOTHING,
+        values: Mapping[bytes, bytes | None] = NOTHING,
+        *,
+        now: float | None = None,
+    ) -> None:
+        """Make everything up to now durable, in one atomic step. job: what is to be known of the run. facts (JSON by
+        name), values: of the store, beside those of the index, its groups and alerts. now: seconds since 1970."""
+        now = time.time() if now is None else now
+        self.job |= {"next_seq": self.seq, "time": int(now), **job}
+        known, more, ranges = self.groups.take() if self.groups is not None else ({}, {}, [])
+        if self.alerts is not None:
+            known |= self.alerts.take()
+        self.index.commit({**facts, "job": self.job, **known}, {**more, **values}, ranges, now=now)
 
     def erase(self) -> None:
         """Go on with erasing what is due; to be called now and then where nothing is committed. Cheap if nothing is."""
         self.index.erase(time.time(), everything=False)
 
-    def warm_up(self, stopped: Callable[[], bool]) -> None:
-        """Compile, or load, what is needed to answer; stopped: whether that is not wanted any more."""
-        warm_up(self.settings, stopped)
-        self.index.look_up([b'""'])
-
     def close(self) -> None:
         """Close without committing."""
         self.index.close()
+
+
+def _check_times(settings: Settings) -> None:
+    """Raise UsageError if there is a window, and no field that says the time."""
+    if settings.window is not None and settings.time_field is None:
+        raise UsageError(
+            f"window = {settings.window} goes by the times of the documents: name the field that has them with "
+            "time_field (--time-field)"
+        )

@@ -6,28 +6,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from stream_lsh.alerts.rules import Rule
-from stream_lsh.documents.columns import NO_TIME, Batch, Fields
+from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
-from stream_lsh.embedded.alerts import Alerts, check_fields, watching
+from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.feed import Feed, Source
-from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, Progress, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.files import disk_bytes
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import DELETION, VALID
-from stream_lsh.judging.verdicts import judge
 from stream_lsh.settings import Settings
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
@@ -83,23 +77,13 @@ class Job:
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
         persistent = self._state is not None
         watched = "alerts" in self._outputs
-        if not (folder / "db" / "CURRENT").exists():  # before an index is made
-            check_times(self._settings)
-            if watched:
-                check_fields(self._rules, self._settings.time_field, self._settings.source_field)
-        index = Index(self._settings, folder, durable=persistent, now=time.time())
+        engine = Engine.open(
+            self._settings, folder, durable=persistent, resuming=True, groups=watched or "groups" in self._outputs,
+            rules=self._rules if watched else None,
+        )  # fmt: skip
+        index, job = engine.index, engine.job
         with _closing(index):
-            own = index.settings
-            check_times(own)
-            job = index.store.named("job") or {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}}
-            groups = opened(index, watched or "groups" in self._outputs, self._settings.source_field)
-            watch = watching(index, groups, self._rules) if watched and groups is not None else None
-            fields = Fields(
-                own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
-                groups.source_field if groups is not None else None, timed=own.window is None,
-                match_within=own.match_within, deleted_field=own.deleted_field,
-            )  # fmt: skip
-            feed = Feed(self._inputs, fields, index.store, growing=persistent)
+            feed = Feed(self._inputs, engine.fields, index.store, growing=persistent)
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
@@ -108,21 +92,12 @@ class Job:
                 overwrite=self._overwrite, finished=all(source.done_before for source in feed.sources),
             )  # fmt: skip
             try:
-                summary = _Run(index, groups, watch, feed, sink, job, progress, sync=persistent).go(self._state)
+                summary = _Run(engine, feed, sink, progress, sync=persistent).go(self._state)
             finally:
                 sink.close()
             index.erase(time.time())  # what commits have not come to
         sink.done()  # only now: a run that is killed while it closes the index can be run again
         return summary
-
-
-def check_times(settings: Settings) -> None:
-    """Raise UsageError if there is a window, and no field that says the time."""
-    if settings.window is not None and settings.time_field is None:
-        raise UsageError(
-            f"window = {settings.window} goes by the times of the documents: name the field that has them with "
-            "time_field (--time-field)"
-        )
 
 
 @contextmanager
@@ -142,25 +117,21 @@ class _Run:
 
     def __init__(
         self,
-        index: Index,
-        groups: Groups | None,
-        alerts: Alerts | None,
+        engine: Engine,
         feed: Feed,
         sink: Sink,
-        job: dict[str, Any],
         progress: Callable[[Progress], None],
         *,
         sync: bool,
     ) -> None:
+        index, job = engine.index, engine.job
+        self._engine = engine
         self._index = index
-        self._groups = groups
-        self._alerts = alerts
         self._feed = feed
         self._sink = sink
         self._progress = progress
         self._sync = sync
-        self._seq: int = job["next_seq"]
-        self._committed_seq = self._seq
+        self._committed_seq = engine.seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now
         self._places = Places(index)
@@ -204,7 +175,7 @@ class _Run:
             if item is not None:
                 self._take(*item)
             now = time.monotonic()
-            due = now - self._committed >= COMMIT_SECONDS or self._seq - self._committed_seq >= COMMIT_DOCUMENTS
+            due = now - self._committed >= COMMIT_SECONDS or self._engine.seq - self._committed_seq >= COMMIT_DOCUMENTS
             if self._dirty and (due or self._index.full):
                 self._commit(open=True)
             if now - self._shown >= PROGRESS_SECONDS and self._counts.documents:
@@ -218,20 +189,10 @@ class _Run:
         self._current = source
         # From here to the end nothing may be committed: a commit sees all of a batch or nothing.
         self._torn = True
-        seqs = np.arange(self._seq, self._seq + len(batch))
-        found = self._index.match(signed, seqs, clock=int(1000 * time.time()))
-        judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
-        events, alerts = None, b""
-        if self._groups is not None:
-            events = self._groups.add(judgement, batch.times, signed.documents.log, batch.sources)
-            if self._alerts is not None:
-                valid = signed.documents.what & np.uint8(VALID | DELETION) != 0
-                times = np.where(valid, batch.times, NO_TIME)
-                alerts = self._alerts.add(judgement, times, signed.documents.log, batch.sources, events)
-        self._places.add(batch, found)
-        reasons = self._sink.write(batch, judgement, events, alerts, self._places.of)
-        self._seq += len(batch)
-        self._counts.add(judgement, reasons)
+        judged = self._engine.add(batch, signed)
+        self._places.add(batch, judged.found)
+        self._sink.write(batch, judged, self._places.of)
+        self._counts.add(judged.judgement, [judged.reasons[i].reason for i in sorted(judged.reasons)])
         source.reached = batch.position
         self._moved[id(source)] = source
         self._dirty = True
@@ -246,23 +207,17 @@ class _Run:
         now = time.time()
         if (went := self._index.going(now)) is not None:
             self._sink.let_go(went)
-        facts: dict[str, Any] = dict(fact for source in self._moved.values() if (fact := source.fact()))
-        facts["job"] = {
-            "next_seq": self._seq,
+        job = {
             "open": open,
             "done_in_job": self._resumed_from + self._counts.documents if open else 0,
             "outputs": self._sink.checkpoint(self._sync, int(now)),
-            "time": int(now),
         }
-        more, values, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
-        if self._alerts is not None:
-            more.update(self._alerts.take())
-        values |= self._places.take()
-        self._index.commit({**facts, **more}, values, ranges, now=now)
+        facts = dict(fact for source in self._moved.values() if (fact := source.fact()))
+        self._engine.commit(job, facts, self._places.take(), now=now)
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()
-        self._committed_seq = self._seq
+        self._committed_seq = self._engine.seq
         self._dirty = False
 
     def _close(self, error: BaseException | None) -> None:
@@ -307,6 +262,6 @@ class _Run:
             unfinished={source.input.name: source.input.left for source in self._feed.sources if source.input.left},
             against=self._index.settings.against,
             window=self._window(),
-            alerts=self._alerts.told if self._alerts is not None else None,
+            alerts=self._engine.alerts.told if self._engine.alerts is not None else None,
             state=str(state) if state is not None else None,
         )

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
+from stream_lsh.embedded.engine import Judged
 from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct, end_of
 from stream_lsh.errors import OutputError
-from stream_lsh.judging.events import Events
-from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, reasons, verdict_lines
+from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, verdict_lines
 
 PlaceOf = Callable[[int, int], bytes | None]
 """Where in the inputs a row of a shard stood, as JSON; None if that is not known."""
@@ -98,15 +98,9 @@ class Sink:
             return output
         return Output.standard(before)
 
-    def write(
-        self,
-        batch: Batch,
-        judgement: Judgement,
-        events: Events | None,
-        alerts: bytes,
-        place_of: PlaceOf | None = None,
-    ) -> list[str]:
-        """Write what follows from a batch, what it did to groups, and alerts; returns the reasons of its rejections."""
+    def write(self, batch: Batch, judged: Judged, place_of: PlaceOf) -> None:
+        """Write what follows from a batch."""
+        judgement, events = judged.judgement, judged.events
         if "unique" in self._outputs:
             self.put("unique", unique_lines(batch, judgement, place_of))
         if "pairs" in self._outputs:
@@ -116,11 +110,10 @@ class Sink:
         if "groups" in self._outputs and events is not None:
             for lines in events.lines(batch.ids, judgement.seqs):
                 self.put("groups", lines)
-        self.put("alerts", alerts)
-        rejected = reasons(judgement, batch.rejected)
+        self.put("alerts", judged.alerts)
         if "dead_letters" in self._outputs:
-            self.put("dead_letters", b"".join([batch.dead_letter(i, rejected[i]) for i in sorted(rejected)]))
-        return [rejected[i].reason for i in sorted(rejected)]
+            letters = [batch.dead_letter(i, why) for i, why in sorted(judged.reasons.items())]
+            self.put("dead_letters", b"".join(letters))
 
     def put(self, name: str, lines: bytes) -> None:
         """Write lines to an output, if there is one of that name."""
@@ -170,7 +163,7 @@ class Sink:
             output.close()
 
 
-def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf | None) -> bytes:
+def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf) -> bytes:
     """The bytes of what was kept, and before them the lines of what went."""
     at, parts, done = np.flatnonzero(judgement.kinds == Kind.UNIQUE), [], 0
     for i, lines in groupby(gone(judgement, place_of), key=itemgetter(0)):
@@ -180,12 +173,12 @@ def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf | None) -
     return b"".join([*parts, raw_lines(batch, at[done:])])
 
 
-def gone_lines(judgement: Judgement, place_of: PlaceOf | None) -> bytes:
+def gone_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
     """The lines of what went."""
     return b"".join([line for _, line in gone(judgement, place_of)])
 
 
-def gone(judgement: Judgement, place_of: PlaceOf | None) -> list[tuple[int, bytes]]:
+def gone(judgement: Judgement, place_of: PlaceOf) -> list[tuple[int, bytes]]:
     """The lines that documents of a batch have before their own: of heirs that others have left their places to before,
     and of what went with them, if it is not there any more under its id, or has an heir."""
     j = judgement
@@ -196,10 +189,10 @@ def gone(judgement: Judgement, place_of: PlaceOf | None) -> list[tuple[int, byte
     return sorted(lines, key=itemgetter(0))
 
 
-def _gone_line(judgement: Judgement, id: bytes, heir: tuple[int, int] | None, place_of: PlaceOf | None) -> bytes:
+def _gone_line(judgement: Judgement, id: bytes, heir: tuple[int, int] | None, place_of: PlaceOf) -> bytes:
     """That a kept document went, who stands in its place, and where that one's line is."""
     name = b"null" if heir is None else judgement.names.id_of(*heir)
-    place = None if heir is None or place_of is None else place_of(*heir)
+    place = None if heir is None else place_of(*heir)
     return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (id, name, place or b"null")
 
 

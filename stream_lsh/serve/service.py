@@ -20,6 +20,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_store import row as group_row
 from stream_lsh.embedded.group_table import Order, Row, member_json, table, whole
+from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index import layout
@@ -59,7 +60,7 @@ class Service:
         self.state = state
         self.limits = limits
         self.tokens = tokens
-        self.engine = engine = Engine(settings, state, groups=groups, rules=rules)
+        self.engine = engine = Engine.open(settings, state, groups=groups, rules=rules or None)
         self.settings = engine.settings
         self.ring = Ring(engine.seq, limits.kept_events)
         self._failed = failed
@@ -77,10 +78,14 @@ class Service:
     async def start(self) -> None:
         """Begin to answer: when all is compiled, so that nobody waits for that."""
         async with self._starting:
-            await asyncio.to_thread(self.engine.warm_up, lambda: self.intake.stopping)
+            await asyncio.to_thread(self._warm_up)
             if not self.intake.stopping:
                 self.writer.start()
                 self.intake.ready = True
+
+    def _warm_up(self) -> None:
+        warm_up(self.settings, lambda: self.intake.stopping)
+        self.engine.index.look_up([b'""'])
 
     async def stop(self) -> None:
         """Take nothing new, finish what was taken, commit, tell who listens, and close the index."""
@@ -171,7 +176,7 @@ class Service:
 
     @property
     def keeps_groups(self) -> bool:
-        return self.engine.keeps_groups
+        return self.engine.groups is not None
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
         """Rows of the table of groups, as they were committed last.
@@ -260,7 +265,7 @@ def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, An
     seq, time, group = (int(words[word].view(np.int64)) for word in (layout.SEQ, layout.TIME, layout.GROUP))
     kind, unique = int(words[layout.FLAGS] >> layout.KIND_BITS) & 0xFF, index.settings.against == "unique"
     kept = not unique or kind == Kind.UNIQUE
-    if not kept and engine.keeps_groups:  # perhaps it is the heir
+    if not kept and engine.groups is not None:  # perhaps it is the heir
         whole = group_row(index.store, group)
         kept = whole is not None and whole.seq == seq
     found: dict[str, Any] = {

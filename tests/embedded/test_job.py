@@ -16,6 +16,7 @@ import pytest
 
 from stream_lsh import Settings
 from stream_lsh.documents.columns import Batch
+from stream_lsh.embedded import engine
 from stream_lsh.embedded import job as module
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.information import information
@@ -142,7 +143,7 @@ def test_a_batch_that_breaks_off_is_done_again(
     tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     job(tmp_path / "whole", feeds).run()
-    judge, batches = module.judge, 0
+    judge, batches = engine.judge, 0
 
     def broken(*arguments: Any) -> Judgement:
         nonlocal batches
@@ -152,7 +153,7 @@ def test_a_batch_that_breaks_off_is_done_again(
         return judge(*arguments)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "judge", broken)
+        patch.setattr(engine, "judge", broken)
         job(tmp_path / "broken", feeds).run()
     job(tmp_path / "broken", feeds).run()
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
