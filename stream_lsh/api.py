@@ -17,12 +17,13 @@ import numpy as np
 import orjson
 
 from stream_lsh.documents.columns import Columns, Document, Rejection, columns
+from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index import layout
 from stream_lsh.index.index import Index
-from stream_lsh.judging.verdicts import Judgement, Kind, judge, reasons
+from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.settings import Settings
 
 BATCH = 1024
@@ -145,19 +146,13 @@ class Deduplicator:
         self._read_only = read_only
         self._automatic = commit == "auto"
         try:
-            self._groups = opened(self._index, False, None)
-            job = self._index.store.named("job") or {}
+            self._engine = Engine(self._index, opened(self._index, False, None))
             self._facts: bytes = orjson.dumps(self._index.store.named("facts") or {})
-            if job.get("open") and not read_only:
-                raise StateError(
-                    f"the index in {folder} belongs to an interrupted run of the command line; "
-                    "finish that run first, or use another folder"
-                )
+            if not read_only:
+                self._engine.check_finished()
         except BaseException:
             self._index.close()
             raise
-        self._job = job
-        self._seq: int = job.get("next_seq", 0)
         self._committed = time.monotonic()
         self._untaken = 0  # verdicts that `process` has, and nobody has seen yet
         self._closed = False
@@ -201,22 +196,18 @@ class Deduplicator:
     def _process(self, documents: Sequence[Document]) -> list[Verdict]:
         self._check_whole()
         found = self._columns(documents)
-        seqs = np.arange(self._seq, self._seq + len(documents))
         signed = self._index.sign(found)
         self._torn = True  # a commit sees all of a batch or nothing
         window = self._index.window
         jumps = window.jumps if window is not None else 0
         try:
-            matches = self._index.match(signed, seqs, clock=int(1000 * time.time()))
+            judged = self._engine.add(found, signed)
         except UsageError:  # nothing has changed
             self._torn = False
             raise
-        judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)
-        if self._groups is not None:
-            self._groups.add(judgement, found.times, signed.documents.log, [])
-        self._seq += len(documents)
-        why = reasons(judgement, found.rejected)
-        verdicts = [self._verdict(judgement, i, why) for i in range(len(documents))]  # a commit may forget the ids
+        verdicts = [  # a commit may forget the ids
+            self._verdict(judged.judgement, i, judged.reasons) for i in range(len(documents))
+        ]
         self._torn = False
         if self._automatic and (self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS):
             self.commit()
@@ -245,7 +236,7 @@ class Deduplicator:
         with self._lock:
             self._check_whole()
             matches = self._index.query(self._index.sign(found))
-            judgement = judge(matches, found.ids, np.array([self._seq]), self.settings.max_matches, self._index)
+            judgement = judge(matches, found.ids, np.array([self._engine.seq]), self.settings.max_matches, self._index)
             return list(self._matches(judgement, 0))
 
     def commit(self, facts: dict[str, Any] | None = None) -> None:
@@ -271,17 +262,8 @@ class Deduplicator:
                     f"{self._untaken:,} verdicts have not been taken from `process` yet, and would be lost in a crash: "
                     "commit behind the loop over them, or let `process` take fewer documents at a time (batch=...)"
                 )
-            values: dict[str, Any] = {
-                "job": {
-                    "open": False, "outputs": {}, "done_in_job": 0, **self._job, "next_seq": self._seq,
-                    "time": int(time.time()),
-                }
-            }  # fmt: skip
-            if encoded is not None:
-                values["facts"] = orjson.loads(encoded)
             self._torn = True
-            more, rows, ranges = self._groups.take() if self._groups is not None else ({}, {}, [])
-            self._index.commit({**values, **more}, rows, ranges, now=time.time())
+            self._engine.commit(facts={} if encoded is None else {"facts": orjson.loads(encoded)})
             self._torn = False
             self._facts = encoded or self._facts
             self._committed = time.monotonic()
