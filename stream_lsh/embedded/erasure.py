@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_lsh.embedded.group_erasing import still_named
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.sink import SPOOL, STANDARD, Sink
-from stream_lsh.index.erased import erased_of
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.index import Index
 from stream_lsh.index.layout import DELETED, FLAGS, GROUP, SEQ
@@ -43,13 +43,14 @@ def erasure(store: Store) -> Erasure:
 
 
 def remains(
-    store: Store, shard: int, settings: Settings, generation: int, first: int, end: int, rows: RowFile
-) -> Iterator[str]:
+    store: Store, shard: int, settings: Settings, generation: int, first: int, end: int, rows: RowFile,
+    erased: NDArray[np.int64],
+) -> Iterator[str]:  # fmt: skip
     """What is left of erased versions of a generation with the rows [first, end), but for those that wait to be; rows:
-    its file."""
+    its file; erased: what `erased_of` says."""
     exact, signature_at = settings.verify == "exact", rows.shape.signature_at
     waits = [item.rows for item in waiting(store) if item.shard == shard]
-    erased = np.setdiff1d(erased_of(store, shard, generation), np.concatenate([NONE, *waits]))
+    erased = np.setdiff1d(erased, np.concatenate([NONE, *waits]))
     ids, texts = Ids(store, shard, lambda _: generation), Texts(store, shard, lambda _: generation)
     ids.forget(end)  # all are to be read
     versions: list[Version] = []

@@ -144,8 +144,10 @@ def _of_generation(
     rows = RowFile(folder / f"rows-{shard}.bin", Shape(found.settings), flushed, read_only=True)
     try:
         if store is not None:
-            rows.verify(store, shard, known["number"], erased_of(store, shard, known["number"]) - known["first"])
-            yield from remains(store, shard, found.settings, known["number"], known["first"], end, rows)
+            number, first = known["number"], known["first"]
+            erased = erased_of(store, shard, number)
+            rows.verify(store, shard, number, erased - first)
+            yield from remains(store, shard, found.settings, number, first, end, rows, erased)
     finally:
         rows.close()
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -173,10 +174,9 @@ class Erasing:
 
     def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
         """A round with the first that is left, of entries of one shard; whether there was something to do."""
-        first = shard.first
-        past = [(item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < first)).tolist()]
-        if past:  # their generation is not there any more
-            self._write({}, self._nameless(past[:PAST]))
+        gone = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
+        if past := list(islice(gone, PAST)):  # their generation is not there any more
+            self._write({}, self._nameless(past))
             return True
         row = next((int(item.rows[item.left][0]) for item in due if item.left.any()), None)
         if row is None:
@@ -269,7 +269,8 @@ class Erasing:
         filed = ~in_memory
         if filed.any():
             places = rows[filed] - generation.first
-            self._store.write(shard.flushed())
+            if flushes := shard.flushed():
+                self._store.write(flushes)
             erased = np.union1d(known, rows) - generation.first
             values |= generation.rows.checksums(self._store, shard.number, generation.number, erased, places)
             self._patches.append((shard, generation, places, block[filed]))
