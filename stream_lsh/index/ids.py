@@ -4,7 +4,7 @@ earlier ones read from the store."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -41,9 +41,14 @@ class Ids:
         self._stored = lru_cache(CACHED)(self._read_stored)
         self._opened: _Opened | None = None  # the value that was read last: rows are often asked for in their order
 
-    def add(self, ids: Sequence[bytes], of: Sequence[bytes]) -> None:
-        """Add the ids of the next rows, and of their first matches."""
-        self._recent.extend(zip(ids, of, strict=True))
+    def add(self, ids: Sequence[bytes], of: Sequence[bytes], rows: NDArray[np.int64], last: int) -> None:
+        """Add the ids of documents and of their first matches, which came to some of the next rows, those before
+        `last`; the others are no documents."""
+        named: Iterable[Named] = zip(ids, of, strict=True)
+        if last - self.last > len(ids):
+            places = dict(zip((rows - self.last).tolist(), named, strict=True))
+            named = [places.get(place, (b"null", b"")) for place in range(last - self.last)]
+        self._recent.extend(named)
 
     def name(self, rows: Sequence[int], of: Sequence[bytes]) -> None:
         """What rows in memory were dropped for, where it is told later."""

@@ -39,7 +39,7 @@ from stream_lsh.index.store import ROWS, TOLD, Range, Store, rows_key
 from stream_lsh.index.stored import Stored
 from stream_lsh.index.storing import restore_heads
 from stream_lsh.index.texts import Texts
-from stream_lsh.index.told import told
+from stream_lsh.index.told import lay_over, told
 from stream_lsh.settings import Settings
 
 NO_NUMBERS = np.empty(0, np.int64)
@@ -136,13 +136,7 @@ class Shard:
             firsts = [names.get(row, b"") for row in of]
         else:
             firsts = [named[i - start] for i in stored.tolist()]
-        first, rows = self.ids.last, matches.row_of[stored]
-        if self.count - first > len(stored):  # some of the rows are no documents
-            places = (rows - first).tolist()
-            own = dict(zip(places, zip(ids, firsts, strict=True), strict=True))
-            named_rows = [own.get(place, (b"null", b"")) for place in range(self.count - first)]
-            ids, firsts = [id for id, _ in named_rows], [name for _, name in named_rows]
-        self.ids.add(ids, firsts)
+        self.ids.add(ids, firsts, matches.row_of[stored], self.count)
         if self.limits.exact:
             row_of = np.full(len(batch), -1)
             row_of[stored] = matches.row_of[stored]
@@ -407,25 +401,10 @@ class Shard:
         if not self.limits.late:
             self._post(row, self.count)
             return
-        self._lay_over(generation, row, min(self.late.first, self.count))
+        recent = self.rows.recent[: self.count - self._base]
+        lay_over(self._store, self.number, generation.number, recent, self._base, row, self.late.first)
         self._decide()
         self.late.post_again(row, self.keyed)
-
-    def _lay_over(self, generation: Generation, row: int, last: int) -> None:
-        """Have in the rows up to `last`, which are in memory again, what others have told of them since."""
-        recent = self.rows.recent[: self.count - self._base]
-        kinds = recent[row - self._base : max(row, last) - self._base, layout.FLAGS] >> layout.KIND_BITS
-        for unknown in (row + np.flatnonzero(kinds & np.uint64(0xFF) == layout.UNKNOWN)).tolist():
-            if unknown < row:
-                continue
-            found = told(self._store, self.number, generation.number, unknown)
-            if found is None:
-                raise DamagedError(
-                    f"{self._store.path}: what became of row {unknown} of shard {self.number} is missing; "
-                    "restore the folder from a backup"
-                )
-            found.lay_over(recent, self._base)
-            row = found.last
 
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more."""

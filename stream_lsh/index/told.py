@@ -136,3 +136,26 @@ def told(store: Store, shard: int, generation: int, row: int) -> Told | None:
             f"{store.path}: what became of row {row} of shard {shard} is damaged; restore the folder from a backup"
         ) from None
     return known if known is not None and row < known.last else None
+
+
+def lay_over(
+    store: Store, shard: int, generation: int, rows: NDArray[np.uint64], first: int, begin: int, last: int
+) -> None:
+    """Have in rows uint64[n, width], those from `first` on of a shard, what others have told since of those in
+    [begin, last), which are of one generation, and as they were when they came.
+
+    Raises:
+        DamagedError: it is missing, or cannot be read.
+    """
+    kinds = rows[begin - first : max(begin, last) - first, FLAGS] >> KIND_BITS & np.uint64(0xFF)
+    for unknown in (begin + np.flatnonzero(kinds == UNKNOWN)).tolist():
+        if unknown < begin:
+            continue
+        found = told(store, shard, generation, unknown)
+        if found is None:
+            raise DamagedError(
+                f"{store.path}: what became of row {unknown} of shard {shard} is missing; restore the folder from a "
+                "backup"
+            )
+        found.lay_over(rows, first)
+        begin = found.last
