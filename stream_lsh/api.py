@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Document, Rejection, columns
 from stream_lsh.embedded.engine import Engine
@@ -26,6 +27,8 @@ from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.settings import Settings
 
+Wanted = str | bytes | int | Sequence[str] | Sequence[float] | NDArray[Any]
+"""What one may look for: a text, a set, a vector, or bits."""
 BATCH = 1024
 COMMIT_SECONDS = 0.5
 NO_VALUES = ("missing_field", "wrong_type", "too_large")  # a query that is refused for that can be put right
@@ -220,18 +223,23 @@ class Deduplicator:
             )
         return verdicts
 
-    def query(self, text: str | Sequence[str], within: Mapping[str, str | int | None] | None = None) -> list[Match]:
-        """Documents similar to a text (or to a set of strings, under `set_field`), best first; nothing is stored.
+    def query(self, text: Wanted, within: Mapping[str, str | int | None] | None = None) -> list[Match]:
+        """Documents similar to a text (or, as the index has them, to a set of strings, a vector or bits), best first;
+        nothing is stored.
 
         Args:
             within: as of a `Document`.
 
         Raises:
-            UsageError: the values to match within are missing, or cannot be such.
+            UsageError: the values to match within are missing, or cannot be such; it is no vector or bits of the
+                dimensions of the index.
         """
-        document = Document(0, text, within=within) if isinstance(text, str) else Document(0, set=text, within=within)
+        item = self.settings.item
+        what = item.kind if item is not None else "text" if isinstance(text, str) else "set"
+        document = Document(0, **{what: text}, within=within)  # type: ignore[arg-type]
         found = self._columns([document])
-        if self.settings.match_within and (why := found.rejected.get(0)) and why.reason in NO_VALUES:
+        why = found.rejected.get(0)
+        if why is not None and (item is not None or (self.settings.match_within and why.reason in NO_VALUES)):
             raise UsageError(why.detail)
         with self._lock:
             self._check_whole()
@@ -316,7 +324,7 @@ class Deduplicator:
         sets = self.settings.set_field is not None
         return columns(
             documents, sets=sets, max_document_bytes=self.settings.max_document_bytes,
-            match_within=self.settings.match_within,
+            match_within=self.settings.match_within, item=self.settings.item,
         )  # fmt: skip
 
     def _matches(self, judgement: Judgement, i: int) -> Iterator[Match]:

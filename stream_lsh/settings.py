@@ -15,9 +15,11 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from stream_lsh.documents.items import Item
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import StateError, UsageError
-from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding, choose
+from stream_lsh.families.likeness import BY_DISTANCE, Likeness, banding_of, similarity_at
+from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
 from stream_lsh.text.settings import SigningSettings, parse_shingles
 
@@ -32,6 +34,8 @@ LATE = "decided_after"  # fixes answers too, where some are decided late
 WITHIN = "match_within"  # fixes answers where it is given
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
 UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
+LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")  # fix answers where it is not `copies`
+_OF_TEXTS = ("text_field", "set_field", "shingles", "bag", "normalize", "tokens", "verify")  # only of copies
 _BANDING = ("signature_size", "bands", "rows")
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
@@ -41,8 +45,21 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, validate_default=True)
 
+    likeness: Likeness = Field(
+        default="copies",
+        description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
+        "euclidean of vectors; hamming, of rows of bits",
+    )
     threshold: float = Field(
-        default=0.8, gt=0, le=1, description="Jaccard similarity from which two documents are near-duplicates"
+        default=0.8, gt=0, le=1,
+        description="similarity (Jaccard, cosine) from which two documents are near-duplicates",
+    )  # fmt: skip
+    distance: float | None = Field(
+        default=None, ge=0, le=1e30, allow_inf_nan=False,
+        description="euclidean: distance up to which two vectors are alike; hamming: bits in which two may differ",
+    )  # fmt: skip
+    dimensions: int | None = Field(
+        default=None, ge=1, le=16384, description="numbers of a vector, or bits of a row of bits (a multiple of 8)"
     )
     recall: float = Field(
         default=0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found"
@@ -98,6 +115,15 @@ class Settings(BaseSettings):
     set_field: str | None = Field(
         default=None, min_length=1, description="field with a list, compared as a set instead of a text"
     )
+    vector_field: str | None = Field(
+        default=None, min_length=1,
+        description="cosine, euclidean: field of the vector, a list of numbers or their float32 in base64 "
+        "(default: vector)",
+    )  # fmt: skip
+    bits_field: str | None = Field(
+        default=None, min_length=1,
+        description="hamming: field of the bits, hexadecimal, base64 or an integer (default: bits)",
+    )  # fmt: skip
     shards: int = Field(default=1, ge=1, le=64, description="parts of the index, worked on side by side")
     max_matches: int = Field(default=10, ge=0, description="best matches listed per document; 0 = all found")
     verify_matches: int = Field(
@@ -177,6 +203,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
+        self._check_likeness()
         _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
         if self.against == "unique" and self.verify_matches == 0:
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
@@ -196,12 +223,51 @@ class Settings(BaseSettings):
             raise ValueError(f"memory_documents: at most {most:,} with {self.banding.bands} bands")
         return self
 
+    def _check_likeness(self) -> None:
+        """Raise ValueError if a setting is given that this likeness does not use, or one is missing."""
+        likeness, fields, bits = self.likeness, type(self).model_fields, self.likeness == "hamming"
+        needed = () if likeness == "copies" else ("dimensions", "distance")[: 1 + (likeness in BY_DISTANCE)]
+        for name in needed:
+            if getattr(self, name) is None:
+                raise ValueError(f"likeness = {likeness} needs {name}: {fields[name].description}")
+        for name in _unused(likeness):
+            if getattr(self, name) != fields[name].default:
+                raise ValueError(f"{name} is not used with likeness = {likeness}; leave it out")
+        if bits and self.dimensions is not None and self.distance is not None:
+            if self.dimensions % 8:
+                raise ValueError(
+                    f"dimensions: {self.dimensions} bits are no whole bytes; likeness = hamming needs them"
+                )
+            if self.distance % 1:
+                raise ValueError(f"distance: {self.distance} bits; likeness = hamming needs a whole number")
+        if likeness == "euclidean" and self.distance == 0:
+            raise ValueError("distance: 0 finds equal vectors only; likeness = euclidean needs more")
+
     @cached_property
     def banding(self) -> Banding:
         """K, b and r: as given, the rest chosen from threshold and recall (MMDS 3.4.3)."""
         # Where the estimate is the last word it must be a good one: a larger signature, with the same bands.
         error = SIGNATURE_ERROR if self.verify == "signature" else None
-        return choose(self.threshold, self.recall, self.signature_size, self.bands, self.rows, error=error)
+        return banding_of(
+            self.likeness, self.threshold, self.recall, self.signature_size, self.bands, self.rows, error=error,
+            distance=self.distance or 0.0, dimensions=self.dimensions or 0, salted=bool(self.match_within),
+        )  # fmt: skip
+
+    @property
+    def least(self) -> float:
+        """The similarity from which two documents are alike, as verdicts have it."""
+        if self.likeness not in BY_DISTANCE:
+            return self.threshold
+        return similarity_at(self.likeness, self.distance or 0.0, self.dimensions or 1)
+
+    @property
+    def item(self) -> Item | None:
+        """What documents have instead of a text; None of texts and sets."""
+        if self.likeness == "copies":
+            return None
+        if self.likeness == "hamming":
+            return Item(self.bits_field or "bits", "bits", self.dimensions or 0)
+        return Item(self.vector_field or "vector", "vector", self.dimensions or 0, directed=self.likeness == "cosine")
 
     @cached_property
     def signing(self) -> SigningSettings:
@@ -218,6 +284,7 @@ class Settings(BaseSettings):
             lower="lower" in steps, space="space" in steps, punctuation="punctuation" in steps,
             markup="markup" in steps, nfkc="nfkc" in steps,
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
+            likeness=self.likeness, dimensions=self.dimensions or 0, distance=self.distance or 0.0,
         )  # fmt: skip
 
     @property
@@ -265,6 +332,8 @@ class Settings(BaseSettings):
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
             "generation_documents": self.documents_of_a_generation,
         }  # fmt: skip
+        if self.likeness != "copies":
+            values |= {name: getattr(self, name) for name in LIKENESS}
         if self.late:
             values[LATE] = self.decided_after
         if self.match_within:
@@ -312,11 +381,11 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES) and name not in given
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS) and name not in given
             and not (name == "tokens" and "shingles" in given)
-            and not (name in _BANDING and "recall" in given)
+            and not (name in _BANDING and "recall" in given) and name not in _unused(known["likeness"])
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -343,7 +412,7 @@ class Settings(BaseSettings):
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        names = (*ANSWERS, "window", "on_same_id")
+        names = (*ANSWERS, "window", "on_same_id", "likeness")
         return {name: type(self).model_fields[name].default for name in names} | {WITHIN: []} | dict(stored)
 
     @classmethod
@@ -364,3 +433,12 @@ class Settings(BaseSettings):
                 values[name] = value
                 sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
         return cls._made(values, sources)
+
+
+def _unused(likeness: Likeness) -> set[str]:
+    """The settings that this likeness does not use."""
+    if likeness == "copies":
+        return {*LIKENESS} - {"likeness"}
+    if likeness == "hamming":
+        return {*_OF_TEXTS, *_BANDING, "threshold", "vector_field"}
+    return {*_OF_TEXTS, "bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}

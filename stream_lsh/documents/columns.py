@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.dead_letters import dead_letter
-from stream_lsh.documents.fields import (
-    LINE_ID,
-    Fields,
-    Refused,
-    check_ink,
-    id_text,
-    set_text,
-    within_text,
-)
+from stream_lsh.documents.fields import LINE_ID, Fields, check_ink, id_text, set_text, within_text
+from stream_lsh.documents.items import Item
+from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import NO_TIME, milliseconds
 from stream_lsh.hashing.murmur import murmur128
 
@@ -39,7 +34,8 @@ __all__ = [
 class Document:
     """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970;
     within: with `match_within`, the value of each of its fields (a string, an integer, a boolean or None). deleted: it
-    has none of these, but perhaps a time, and what there is under its id goes."""
+    has none of these, but perhaps a time, and what there is under its id goes. vector: numbers, as a sequence, a NumPy
+    array or float32 in base64; bits: hexadecimal, base64, bytes or an integer; each where the likeness is of such."""
 
     id: str | int
     text: str | None = None
@@ -47,6 +43,8 @@ class Document:
     time: int | None = None
     within: Mapping[str, str | int | None] | None = None
     deleted: bool = False
+    vector: Sequence[float] | NDArray[Any] | str | None = None
+    bits: str | bytes | int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +134,10 @@ def columns(
     sets: bool = False,
     max_document_bytes: int = Fields.max_document_bytes,
     match_within: Sequence[str] = (),
+    item: Item | None = None,
 ) -> Columns:
-    """Columns of documents made in Python. `sets`: take their sets instead of their texts."""
+    """Columns of documents made in Python. `sets`: take their sets instead of their texts; `item`: their vectors or
+    bits."""
     ids: list[bytes] = []
     texts: list[str] = []
     times = np.full(len(documents), NO_TIME, np.int64)
@@ -150,6 +150,11 @@ def columns(
             id = id_text(document.id)
             if document.deleted:
                 pass
+            elif item is not None:
+                value = document.bits if item.kind == "bits" else document.vector
+                if value is None:
+                    raise Refused("missing_field", f"the document has no {item.kind}", id)
+                text = item.text(value, f"the {item.kind}", id)
             elif sets:
                 if document.set is None:
                     raise Refused("missing_field", "the document has no set", id)

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.documents.fields import LINE_ID, Fields, Refused, id_text
+from stream_lsh.documents.fields import LINE_ID, Fields, id_text
 from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.refused import Refused
 
 FILE = "dead-letters.jsonl"
 ERASED = b'{"reason":"erased"}'  # and blanks: what is left of a letter

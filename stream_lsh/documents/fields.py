@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import orjson
 
+from stream_lsh.documents.items import Item
+from stream_lsh.documents.refused import Refused, kind_of
 from stream_lsh.documents.times import NO_TIME, milliseconds
 
 MAX_ID_BYTES = 4096
@@ -20,16 +22,6 @@ LINE_ID = "@line"
 LITERALS: dict[bool | None, bytes] = {None: b"null", True: b"true", False: b"false"}
 
 _ABSENT = object()
-
-
-class Refused(Exception):
-    """A document cannot be processed: the reason and detail of its dead letter, and its id as far as it is known."""
-
-    def __init__(self, reason: str, detail: str, id: bytes = b"null") -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-        self.id = id
 
 
 class Record(NamedTuple):
@@ -50,11 +42,11 @@ class Fields:
     """Where a document's parts stand in its JSON object.
 
     A name with dots leads into nested objects, unless there is a key that contains the dots itself. The texts are
-    joined by one space. With `set_field` a list takes the place of the texts. timed: every document must have a time.
-    The source does not decide about a document: where it is not there, or no string or integer of at most
-    MAX_SOURCE_BYTES as JSON, it has none. match_within: their values must be equal for two documents to match.
-    deleted_field: where it is true the id is deleted, and nothing else is needed; where it is false, null or missing it
-    is a document.
+    joined by one space. With `set_field` a list takes the place of the texts, with `item` a vector or bits. timed:
+    every document must have a time. The source does not decide about a document: where it is not there, or no string or
+    integer of at most MAX_SOURCE_BYTES as JSON, it has none. match_within: their values must be equal for two documents
+    to match. deleted_field: where it is true the id is deleted, and nothing else is needed; where it is false, null or
+    missing it is a document.
     """
 
     id_field: str = "id"
@@ -66,6 +58,7 @@ class Fields:
     timed: bool = True
     match_within: tuple[str, ...] = ()
     deleted_field: str | None = None
+    item: Item | None = None
 
     def extract(self, document: dict[str, object], line_id: bytes | None = None) -> Record:
         """What a parsed object says. `line_id` is the id to use when `id_field` is LINE_ID. Raises Refused."""
@@ -87,16 +80,19 @@ class Fields:
         value = _resolve(document, self.deleted_field)
         if value is _ABSENT or value is None or isinstance(value, bool):
             return value is True
-        raise Refused("wrong_type", f"the field {_quoted(self.deleted_field)} is {_kind(value)}, not a boolean", id)
+        raise Refused("wrong_type", f"the field {_quoted(self.deleted_field)} is {kind_of(value)}, not a boolean", id)
 
     def _text(self, document: dict[str, object], id: bytes) -> str:
+        if self.item is not None:
+            name = self.item.name
+            return self.item.text(_required(document, name, id), f"the field {_quoted(name)}", id)
         if self.set_field is not None:
             return set_text(_required(document, self.set_field, id), f"the field {_quoted(self.set_field)}", id)
         parts = []
         for field in self.text_fields:
             part = _required(document, field, id)
             if not isinstance(part, str):
-                raise Refused("wrong_type", f"the field {_quoted(field)} is {_kind(part)}, not a string", id)
+                raise Refused("wrong_type", f"the field {_quoted(field)} is {kind_of(part)}, not a string", id)
             parts.append(part)
         text = " ".join(parts)
         check_ink(text, id)
@@ -150,7 +146,7 @@ def id_text(value: object) -> bytes:
     """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
     text = _scalar_text(value)
     if text is None:
-        raise Refused("wrong_type", f"the id is {_kind(value)}, not a string or an integer")
+        raise Refused("wrong_type", f"the id is {kind_of(value)}, not a string or an integer")
     if len(text) > MAX_ID_BYTES:
         raise Refused("id_too_long", f"the id has more than {MAX_ID_BYTES} bytes as JSON")
     return text
@@ -167,7 +163,7 @@ def within_text(values: Mapping[str, object], id: bytes) -> bytes:
         text = LITERALS[value] if value is None or isinstance(value, bool) else _scalar_text(value)
         field = f"the field {_quoted(name)} to match within"
         if text is None:
-            what = f"{field} is {_kind(value)}, not a string, an integer, a boolean or null"
+            what = f"{field} is {kind_of(value)}, not a string, an integer, a boolean or null"
             raise Refused("wrong_type", what, id)
         if len(text) > MAX_WITHIN_BYTES:
             raise Refused("too_large", f"{field} has more than {MAX_WITHIN_BYTES} bytes as JSON", id)
@@ -182,13 +178,15 @@ def set_text(value: object, name: str, id: bytes) -> str:
     different.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise Refused("wrong_type", f"{name} is {_kind(value)}, not a list", id)
+        raise Refused("wrong_type", f"{name} is {kind_of(value)}, not a list", id)
     elements = []
     for element in value:
         if isinstance(element, int) and not isinstance(element, bool):
             element = str(element)
         elif not isinstance(element, str):
-            raise Refused("wrong_type", f"{name} holds {_kind(element)}; only strings and integers can be elements", id)
+            raise Refused(
+                "wrong_type", f"{name} holds {kind_of(element)}; only strings and integers can be elements", id
+            )
         elements.append(element)
     elements.sort()  # the order says nothing: equal sets are equal texts, and so exact duplicates
     text = "\x1f".join(elements)
@@ -243,25 +241,6 @@ def _scalar_text(value: object) -> bytes | None:
 
 def _quoted(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
-
-
-def _kind(value: object) -> str:
-    """The JSON name of a value's type, with its article."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, str):
-        return "a string"
-    if isinstance(value, int):
-        return "an integer"
-    if isinstance(value, float):
-        return "a number with a fraction"
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, Sequence):
-        return "a list"
-    return type(value).__name__
 
 
 def plain(id: bytes) -> bytes | None:

@@ -7,8 +7,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from stream_lsh.documents.fields import MAX_ID_BYTES, Refused
+from stream_lsh.documents.fields import MAX_ID_BYTES
 from stream_lsh.documents.json_scan import nesting
+from stream_lsh.documents.refused import Refused
 
 MAX_NESTING = 256
 

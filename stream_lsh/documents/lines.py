@@ -20,12 +20,12 @@ from stream_lsh.documents.fields import (
     MAX_WITHIN_BYTES,
     Fields,
     Record,
-    Refused,
     id_text,
 )
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, MISSING, OTHER, PLAIN, scan_lines
+from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import LAST_TIME, MILLISECONDS_FROM, NO_TIME, milliseconds
 
 
@@ -93,7 +93,8 @@ def _plan(fields: Fields) -> _Plan:
     time, source, deleted = places
     before += [name for name in fields.match_within if name not in before]
     names = [*before, *fields.text_fields]
-    flat = fields.set_field is None and not any("." in name for name in names) and len(set(names)) == len(names)
+    texts = fields.set_field is None and fields.item is None
+    flat = texts and not any("." in name for name in names) and len(set(names)) == len(names)
     encoded = [name.encode("utf-8", "surrogatepass") for name in names] if flat else []
     return _Plan(
         flat,

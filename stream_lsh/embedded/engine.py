@@ -112,7 +112,7 @@ class Engine:
         return Fields(
             own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
             self.groups.source_field if self.groups is not None else None, timed=own.window is None,
-            match_within=own.match_within, deleted_field=own.deleted_field,
+            match_within=own.match_within, deleted_field=own.deleted_field, item=own.item,
         )  # fmt: skip
 
     def add(self, columns: Columns, signed: SignedBatch | None = None) -> Judged:

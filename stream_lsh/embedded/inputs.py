@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_lsh.documents.columns import Batch, Fields, Position
-from stream_lsh.documents.fields import Refused
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.lines import parse_lines
+from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import InputError

@@ -50,7 +50,7 @@ def query(
         time = own.time_field if own.on_same_id == "update" else None  # which may make a document outdated
         fields = Fields(
             own.id_field, own.text_field, time, own.set_field, own.max_document_bytes, timed=own.window is None,
-            match_within=own.match_within,
+            match_within=own.match_within, item=own.item,
         )  # fmt: skip
         opened = [open_input(name, fields) for name in inputs]
         for source in opened:

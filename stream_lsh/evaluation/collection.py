@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.reading import read_batches, texts_of
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.settings import Settings
 
 
@@ -46,7 +46,7 @@ def collect(
     evaluated as well. Raises InputError.
     """
     collection = Collection()
-    signer = Signer(settings.signing)
+    signer = signer_of(settings.signing)
     seen: set[bytes] = set()
     shingles: list[NDArray[np.uint64]] = []
     sizes: list[NDArray[np.int64]] = []

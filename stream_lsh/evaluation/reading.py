@@ -18,6 +18,7 @@ def fields_of(settings: Settings, label_field: str | None = None) -> Fields:
         max_document_bytes=settings.max_document_bytes,
         source_field=label_field,
         match_within=settings.match_within,
+        item=settings.item,
     )
 
 

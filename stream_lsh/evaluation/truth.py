@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Fields, Position
-from stream_lsh.documents.fields import Refused, id_text
+from stream_lsh.documents.fields import id_text
+from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.feed import open_input
 from stream_lsh.errors import InputError
 

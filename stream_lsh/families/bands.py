@@ -37,6 +37,34 @@ def key_of_band(words, at, band, rows, bits, secret):  # type: ignore[no-untyped
     return key
 
 
+@njit
+def key_of_mask(words, at, band, masks, secret):  # type: ignore[no-untyped-def]
+    """The key of one band of a signature, which begins at words[at]: of the bits that are set in masks[band]."""
+    key = _begin(band, secret)
+    for w in range(masks.shape[1]):
+        if masks[band, w] != 0:
+            key = fold_multiply(key ^ (words[at + w] & masks[band, w]), SEED_MIX)
+    return key
+
+
+@njit
+def _write_masked(words, masks, secret, out):  # type: ignore[no-untyped-def]
+    size = masks.shape[1]
+    for i in range(out.shape[0]):
+        for band in range(out.shape[1]):
+            out[i, band] = key_of_mask(words, i * size, band, masks, secret)
+
+
+def masked_keys(
+    words: NDArray[np.uint64], masks: NDArray[np.uint64], secret: np.uint64 | int = 0
+) -> NDArray[np.uint64]:
+    """As `band_keys`, of signatures uint64[n, S] of single bits: key j is made of those that are set in masks[j], masks
+    uint64[bands, S]."""
+    out = np.empty((len(words), len(masks)), np.uint64)
+    _write_masked(np.ascontiguousarray(words).reshape(-1), masks, np.uint64(secret), out)
+    return out
+
+
 def band_keys(signatures: NDArray[Any], bands: int, rows: int, secret: np.uint64 | int = 0) -> NDArray[np.uint64]:
     """The keys of all bands: [n, K] signatures -> uint64[n, bands], the band's number mixed in (MMDS 3.4.1).
 

@@ -127,7 +127,7 @@ def _choose(
         limits = [*(limit for limit in limits if limit < signature_size), signature_size]
     best = None
     for limit in limits:
-        best = _most_rows(threshold, recall, limit) or best
+        best = most_rows(threshold, recall, limit) or best
         if best is not None and best[1] >= FEWEST_GOOD_ROWS:
             break
     if best is None:
@@ -174,7 +174,7 @@ def _fit(threshold: float, recall: float, rows: int, limit: int) -> int | None:
     return bands if bands <= MOST_BANDS and bands * rows <= limit else None
 
 
-def _most_rows(threshold: float, recall: float, limit: int) -> tuple[int, int] | None:
+def most_rows(threshold: float, recall: float, limit: int) -> tuple[int, int] | None:
     """(b, r) with the largest r that keeps b * r within the limit. b * r grows with r almost always, not always."""
     for rows in range(min(limit, MOST_ROWS), 0, -1):
         bands = _fit(threshold, recall, rows, limit)
@@ -228,7 +228,7 @@ def _too_small(threshold: float, recall: float, limit: int, rows: int) -> UsageE
     if needed is not None and limit < needed * rows:
         remedies.append(f"set signature_size to {-(-needed * rows // 4) * 4} or more")
     if rows > 1:
-        fewer = _most_rows(threshold, recall, limit)
+        fewer = most_rows(threshold, recall, limit)
         if fewer is not None and fewer[1] < rows:
             remedies.append(f"set rows to {fewer[1]} or less")
     what = f"{limit:,} signature components" + (f" in bands of {rows} rows" if rows > 1 else "")

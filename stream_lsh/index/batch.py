@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import Signs
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index import layout
-from stream_lsh.index.keys import Hashes, ends_of
+from stream_lsh.index.keys import Hashes, as_words, ends_of
 from stream_lsh.index.texts import COMPRESSION, TextFrame, compress
 from stream_lsh.settings import Settings
 
@@ -79,7 +79,7 @@ class SignedBatch:
 
 
 def sign_batch(
-    signer: Signer, hashes: Hashes, settings: Settings, columns: Columns, *, want_texts: bool = True
+    signer: Signs, hashes: Hashes, settings: Settings, columns: Columns, *, want_texts: bool = True
 ) -> SignedBatch:
     """Signatures, hashes, keys and (if wanted) compressed texts of documents."""
     exact = settings.verify == "exact"
@@ -142,17 +142,6 @@ def parts(places: NDArray[np.int64], generations: NDArray[np.int64], block: int 
     for start, stop in pairwise([0, *cuts.tolist(), len(places)]):
         if start < stop:
             yield int(generations[start]), start, stop
-
-
-def as_words(signatures: NDArray[Any]) -> NDArray[np.uint64]:
-    """Signatures [n, K] as uint64[n, S], padded with zeros."""
-    n, size = signatures.shape
-    octets = size * signatures.itemsize
-    if octets % 8:
-        padded = np.zeros((n, size + (-octets % 8) // signatures.itemsize), signatures.dtype)
-        padded[:, :size] = signatures
-        signatures = padded
-    return np.ascontiguousarray(signatures).view(np.uint64).reshape(n, -(-octets // 8))
 
 
 def owners(ids: list[bytes], shards: int) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.documents import times
-from stream_lsh.families.bands import key_of_band
+from stream_lsh.families.bands import key_of_band, key_of_mask
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import copy_words, see, word
 from stream_lsh.index.buckets import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
@@ -293,7 +293,10 @@ def _post_heir(new, row, work):  # type: ignore[no-untyped-def]
     _post(key_behind(new[GROUP], HEIRS), row, memory)
     _post(posting_key(new[TEXT]), row, memory)
     for band in range(limits.bands):
-        key = key_of_band(new, work.rows.signature_at, band, limits.rows, limits.bits, limits.secret)
+        if len(limits.masks):
+            key = key_of_mask(new, work.rows.signature_at, band, limits.masks, limits.secret)
+        else:
+            key = key_of_band(new, work.rows.signature_at, band, limits.rows, limits.bits, limits.secret)
         _post(posting_key(key), row, memory)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import DamagedError, StateError, StreamLshError, UsageError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
 from stream_lsh.index.erasing import Beside, Erasing
@@ -87,7 +87,7 @@ class Index:
             facts = identity(store, self.folder, settings, now, read_only=self.read_only)
             self.settings = settings.of_index(facts["settings"], f"the index in {self.folder}")
             key = bytes.fromhex(facts["key"])
-            self.signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
+            self.signer, self._hashes = signer_of(self.settings.signing, key), Hashes(self.settings.signing, key)
             self.shards = []
             for number in range(self.settings.shards):
                 shard = Shard(

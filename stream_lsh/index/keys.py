@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.bands import band_keys
+from stream_lsh.families.bands import band_keys, masked_keys
+from stream_lsh.families.components import masks_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import key_words, siphash128
 from stream_lsh.index.memory import posting_key
@@ -24,6 +25,7 @@ class Hashes:
     def __init__(self, signing: SigningSettings, key: bytes) -> None:
         self._signing = signing
         self._key = key_words(key)
+        self._masks = masks_of(signing)
         self.secret: np.uint64 = siphash128(b"bands", np.array([5]), self._key)[0, 0]
 
     def of_ids(self, ids: list[bytes]) -> NDArray[np.uint64]:
@@ -32,7 +34,10 @@ class Hashes:
 
     def keys(self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64]) -> Keys:
         """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id."""
-        bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)
+        if len(self._masks):
+            bands = masked_keys(as_words(signatures), self._masks, self.secret)
+        else:
+            bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)
         n, b = bands.shape
         keys = np.empty((n, b + 2), np.uint64)
         _lay_out(bands, texts, ids, keys)
@@ -42,6 +47,17 @@ class Hashes:
 def ends_of(items: Sequence[bytes | memoryview]) -> NDArray[np.int64]:
     """Where each of some byte strings ends, joined."""
     return np.cumsum(np.fromiter(map(len, items), np.int64, len(items)))
+
+
+def as_words(signatures: NDArray[Any]) -> NDArray[np.uint64]:
+    """Signatures [n, K] as uint64[n, S], padded with zeros."""
+    n, size = signatures.shape
+    octets = size * signatures.itemsize
+    if octets % 8:
+        padded = np.zeros((n, size + (-octets % 8) // signatures.itemsize), signatures.dtype)
+        padded[:, :size] = signatures
+        signatures = padded
+    return np.ascontiguousarray(signatures).view(np.uint64).reshape(n, -(-octets // 8))
 
 
 @njit

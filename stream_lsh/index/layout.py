@@ -55,7 +55,9 @@ WENT = int(RESULTS - REPLACES)  # columns of a version that went
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
 
 HEAD_COMPONENTS = 128
-"""Components of a signature that candidates are ranked by."""
+"""Components of a signature that candidates are ranked by, or as many more as fill HEAD_WORDS: of single bits it takes
+many to tell a neighbour from a stranger."""
+HEAD_WORDS = 16
 
 
 class Batch(Struct):
@@ -142,3 +144,4 @@ class Limits(Struct):
     padding: Number  # components that signatures have more, so as to fill words; all equal
     accident: Real  # probability that two components are equal by accident
     tops: Unsigned  # the highest bit of each component in a word
+    masks: Words2  # [bands, S], the bits of each key, where components are bits; else [0, 0]

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_lsh.families.components import masks_of
+from stream_lsh.families.likeness import collision
 from stream_lsh.index.layout import Limits
 from stream_lsh.index.rows import Shape
 from stream_lsh.index.work import EVERYTHING
 from stream_lsh.settings import Settings
 
 
+def _agreements(settings: Settings, ranked: int) -> tuple[int, int]:
+    """Of so many components that are compared, those that are equal at the threshold: at least, and as a rule."""
+    if settings.likeness == "hamming":  # all bits that differ may be among those that are ranked
+        return (max(1, ranked - int(settings.signing.distance)),) * 2
+    p = collision(settings.likeness, settings.threshold, 1.0)
+    sigma = (p * (1 - p) / ranked) ** 0.5
+    return max(1, int(np.ceil((p - 4 * sigma) * ranked - 1e-9))), max(1, int(np.ceil(p * ranked - 1e-9)))
+
+
 def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
     """What the kernel compares with. secret: of the bands' keys.
 
-    A candidate is discarded below t - 4 sigma. Disagreement of signatures is a metric: who agrees with a follower on as
+    A candidate is discarded below p - 4 sigma. Disagreement of signatures is a metric: who agrees with a follower on as
     much as a candidate must, agrees with the follower's leader on at least `expand`.
     """
-    t, size = settings.threshold, settings.signing.signature_size
-    lanes = 8 // shape.component.itemsize
+    size, bits = settings.signing.signature_size, shape.components.bits
+    lanes = 64 // bits
     ranked = min(size, shape.head_words * lanes)
     padding = shape.head_words * lanes - ranked
-    sigma = (t * (1 - t) / ranked) ** 0.5
-    floor = max(1, int(np.ceil((t - 4 * sigma) * ranked - 1e-9)))
-    follow = max(1, int(np.ceil(t * ranked - 1e-9)))
+    floor, follow = _agreements(settings, ranked)
     every, matches = EVERYTHING, settings.verify_matches or EVERYTHING
-    bits = 8 * shape.component.itemsize
     return Limits(
         unique=settings.against == "unique",
         exact=settings.verify == "exact",
@@ -33,7 +41,7 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         store=True,
         update=settings.on_same_id == "update",
         window=settings.window_ms,
-        threshold=t,
+        threshold=settings.least,
         full=ranked + padding,
         floor=floor + padding,
         likely=(ranked + follow) // 2 + padding,
@@ -54,4 +62,5 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         padding=shape.signature_words * lanes - size,
         accident=2.0**-bits,
         tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(lanes))),
+        masks=masks_of(settings.signing),
     )

@@ -109,7 +109,7 @@ class Matching:
         so many."""
         shard, documents = self._shard, self._documents
         keys = int(np.diff(documents.starts).max(initial=0))
-        most, met = shard.shape.head_words * 8 // shard.shape.component.itemsize, max(shard.met, power_of_two(least))
+        most, met = shard.shape.head_words * 64 // shard.shape.components.bits, max(shard.met, power_of_two(least))
         return Work(
             batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
             newer=shard.late.newer, limits=self._limits, sets=shard.sets, results=self._results,

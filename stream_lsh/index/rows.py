@@ -18,7 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, OutputError
-from stream_lsh.families.tuning import component_bytes
+from stream_lsh.families.components import components_of
 from stream_lsh.index import layout
 from stream_lsh.index.files import PAGE, checksum, fill
 from stream_lsh.index.refusals import plainly, remedy
@@ -38,20 +38,21 @@ class Shape:
 
     def __init__(self, settings: Settings) -> None:
         signing = settings.signing
-        self.component = np.dtype(f"u{component_bytes(signing.rows)}")
-        self.components = signing.signature_size
-        self.signature_words = -(-self.components * self.component.itemsize // 8)
+        self.components = components_of(signing)
+        self.size = signing.signature_size
+        self.signature_words = self.components.words
         self.mask_words = 0 if settings.against == "unique" else (signing.bands + 63) // 64
         self.log_at = int(layout.MASK) + self.mask_words
         self.signature_at = self.log_at + (settings.window is not None)
         self.width = self.signature_at + self.signature_words
         # Of a signature, the words that candidates are ranked by.
-        self.head_words = min(self.signature_words, layout.HEAD_COMPONENTS * self.component.itemsize // 8)
+        most = max(layout.HEAD_COMPONENTS * self.components.bits // 64, layout.HEAD_WORDS)
+        self.head_words = min(self.signature_words, most)
 
     def signatures(self, rows: NDArray[np.uint64]) -> NDArray[Any]:
-        """Signatures [n, K] of rows uint64[n, width]."""
+        """Signatures [n, columns] of rows uint64[n, width]."""
         words = np.ascontiguousarray(rows[:, self.signature_at :])
-        return np.ascontiguousarray(words.view(self.component)[:, : self.components])
+        return np.ascontiguousarray(words.view(self.components.kind)[:, : self.components.columns])
 
 
 class RowFile:
@@ -87,7 +88,7 @@ class RowFile:
         """Check header and length, and write the header of a new file."""
         if self.file < 0:
             return
-        expected = {"format": FORMAT, "width": self.shape.width, "components": self.shape.components}
+        expected = {"format": FORMAT, "width": self.shape.width, "components": self.shape.size}
         try:
             if os.fstat(self.file).st_size == 0 and not self.flushed:
                 os.pwrite(self.file, orjson.dumps(expected).ljust(PAGE, b" "), 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_lsh.families.distances import COPIES, similarity_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
@@ -43,6 +44,8 @@ class Sets(Struct):
     bits: Words
     bit_slots: Numbers2  # [s, 4]
     marked: Number
+    likeness: Number  # how two of them are compared, see `families.distances`
+    dimensions: Number  # of vectors or rows of bits
     table: Words2  # [t, 2]
     filled: Number
     document: Number
@@ -50,14 +53,15 @@ class Sets(Struct):
     similarity: Reals
 
     @classmethod
-    def of(cls, shingles: int) -> Sets:
-        """Nothing at hand yet; room for so many shingles of rows, and twice as many words of bitmaps."""
+    def of(cls, shingles: int, likeness: int = int(COPIES), dimensions: int = 0) -> Sets:
+        """Nothing at hand yet; room for so many shingles of rows, and of copies twice as many words of bitmaps."""
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
-        ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2))
+        ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (likeness == COPIES)))
         return cls(
             shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
             documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,
+            likeness=likeness, dimensions=dimensions,
             table=np.empty((16, 2), np.uint64), filled=-1, document=-1, loaded=nothing, similarity=np.empty(0),
         )  # fmt: skip
 
@@ -93,6 +97,8 @@ def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
     if at >= 0:
         for k in range(size):
             ring[at + k] = shingles[start + k]
+    if sets.likeness != COPIES:
+        return
     words = max(np.int64(1), table_size(size) * _MARK_BITS >> 7)
     at, sets.marked = _take_place(len(bits), sets.bit_slots, sets.marked, row, words, size)
     if at >= 0:
@@ -224,7 +230,20 @@ def jaccard(sets, document, other, start, stop, threshold):  # type: ignore[no-u
 
 
 @njit
+def similarity(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """Exact similarity of a document of the batch with what stands in other[start:stop], by the index's likeness; BELOW
+    if it is smaller than the threshold."""
+    if sets.likeness == COPIES:
+        return jaccard(sets, document, other, start, stop, threshold)
+    mine, begin = sets.shingles, sets.offsets[document]
+    if sets.offsets[document + 1] - begin != stop - start:
+        return BELOW
+    found = similarity_of(sets.likeness, mine, begin, other, start, stop - start, sets.dimensions)
+    return found if found >= threshold else BELOW
+
+
+@njit
 def similarities(sets, document, shingles, offsets, threshold, out):  # type: ignore[no-untyped-def]
     """Similarity of a document of the batch with sets shingles[offsets[i]:offsets[i + 1]]: out float64[n]."""
     for i in range(len(out)):
-        out[i] = jaccard(sets, document, shingles, offsets[i], offsets[i + 1], threshold)
+        out[i] = similarity(sets, document, shingles, offsets[i], offsets[i + 1], threshold)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StreamLshError
+from stream_lsh.families.likeness import LIKENESSES
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.dead import Dead
@@ -81,7 +82,10 @@ class Shard:
         self.texts = Texts(store, number, self.generations.number_of)
         self.ids = Ids(store, number, self.generations.number_of, told_later=settings.late)
         self.shingle = shingle
-        self.sets = Sets.of(power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact else 0)
+        self.sets = Sets.of(
+            power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact else 0,
+            LIKENESSES.index(settings.likeness), settings.dimensions or 0,
+        )  # fmt: skip
         self._store = store
         self._hashes = hashes
         self.keyed = Keyed(store, number, shape, hashes, self.generations.number_of)

@@ -22,7 +22,7 @@ from stream_lsh.index.layout import (
     SEQ,
     TEXT,
 )
-from stream_lsh.index.sets import BELOW, hopeless, jaccard, place_of
+from stream_lsh.index.sets import BELOW, hopeless, place_of, similarity
 from stream_lsh.index.work import DONE, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOBODY
 
 _FIRST = np.int64(0)
@@ -74,7 +74,7 @@ def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
         if not sets.have[other]:
             wanted[0] = other
             return BELOW, NO_OWN_SET
-        return jaccard(sets, i, shingles, offsets[other], offsets[other + 1], threshold), DONE
+        return similarity(sets, i, shingles, offsets[other], offsets[other + 1], threshold), DONE
     if sets.document == i:
         loaded = sets.loaded
         at = np.searchsorted(loaded, row)
@@ -83,7 +83,7 @@ def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
     start, stop, _ = place_of(sets.ring, sets.slots, sets.kept, row)
     if start < 0:
         return BELOW, NO_SETS
-    return jaccard(sets, i, sets.ring, start, stop, threshold), DONE
+    return similarity(sets, i, sets.ring, start, stop, threshold), DONE
 
 
 @njit

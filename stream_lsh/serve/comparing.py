@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.distances import similarity
+from stream_lsh.families.family import Signs
 from stream_lsh.settings import Settings
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import CONTINUOUS, JOINER, MARK, PAGE_BITS, WORD, Tables, tables_for
@@ -31,12 +32,17 @@ class Compared:
     spans: tuple[list[Span], list[Span]]
 
 
-def compare(signer: Signer, one: str, other: str) -> Compared:
-    """Compare two texts as the index does.
+def compare(signer: Signs, one: str, other: str) -> Compared:
+    """Compare two texts, or vectors or rows of bits by what stands for them, as the index does; only texts have spans.
 
     A span is proposed by the rules of the text (where tokens begin and end) and counts only if its hash is that of a
     shingle of the other text: what is marked is right, whatever a step of the normalisation does to it.
     """
+    settings = signer.settings
+    if settings.likeness != "copies":
+        a, b = (signer.shingle(data, np.array([len(data)]))[0] for data in map(_encoded, (one, other)))
+        near = similarity(settings.likeness, a, b, settings.dimensions)
+        return Compared(near, 0, (settings.dimensions, settings.dimensions), ([], []))
     found = [set(signer.shingle(data, np.array([len(data)]))[0].tolist()) for data in map(_encoded, (one, other))]
     shared = found[0] & found[1]
     union = len(found[0] | found[1])
@@ -47,12 +53,12 @@ def compare(signer: Signer, one: str, other: str) -> Compared:
 
 
 def side_by_side(
-    signer: Signer, settings: Settings, a: Mapping[str, Any], b: Mapping[str, Any], apart: bool
+    signer: Signs, settings: Settings, a: Mapping[str, Any], b: Mapping[str, Any], apart: bool
 ) -> dict[str, Any]:
     """Two documents with their texts, as the interface shows them. apart: whether they have other values to match
     within."""
     texts = a["text"][:MOST_CHARACTERS], b["text"][:MOST_CHARACTERS]
-    found, threshold = compare(signer, *texts), settings.threshold
+    found, threshold = compare(signer, *texts), settings.least
     match = found.similarity >= threshold and not apart
     if apart:
         why = f"their values of {', '.join(settings.match_within)} differ, within which documents match"
@@ -73,7 +79,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _marked(signer: Signer, text: str, shared: set[int]) -> Iterator[Span]:
+def _marked(signer: Signs, text: str, shared: set[int]) -> Iterator[Span]:
     """The spans of a text that are shared shingles."""
     spans = list(_windows(text, signer.settings))
     if not spans or not shared:

@@ -15,14 +15,15 @@ import numpy as np
 
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import LINE_ID
-from stream_lsh.documents.fields import Refused, id_text
+from stream_lsh.documents.fields import id_text
+from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_store import row as group_row
 from stream_lsh.embedded.group_table import Order, Row, member_json, table, whole
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import StateError, UsageError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import Signs
 from stream_lsh.index import layout
 from stream_lsh.index.files import disk_bytes
 from stream_lsh.judging.verdicts import Kind
@@ -281,7 +282,7 @@ def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, An
     return found
 
 
-def _salt(signer: Signer, document: dict[str, Any]) -> int:
+def _salt(signer: Signs, document: dict[str, Any]) -> int:
     """What sets a document apart from those with other values to match within."""
     data = document["text"].encode("utf-8", "surrogatepass")
     signed = signer.sign(data, np.array([len(data)]), want_shingles=False, want_signatures=False)

@@ -14,6 +14,8 @@ class SigningSettings:
     bag: count repeated shingles; lower, space, punctuation, markup, nfkc: steps of the normalisation.
     tokens: "unicode" (letters with their marks, a Han or Thai character each) or "word" (Python's `\\w+`).
     signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
+    likeness, dimensions, distance: of documents that are no texts, see `families.likeness`; then K, b and r alone of
+    the rest have a meaning.
     """
 
     kind: str
@@ -29,6 +31,9 @@ class SigningSettings:
     signature_size: int
     bands: int
     rows: int
+    likeness: str = "copies"
+    dimensions: int = 0
+    distance: float = 0.0
 
 
 def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
-from stream_lsh.families.signer import Signer
-from stream_lsh.families.tuning import component_bytes
+from stream_lsh.families.components import components_of
+from stream_lsh.families.family import Signs
 from stream_lsh.index.batch import owners, text_frames
 from stream_lsh.index.texts import TextFrame
 from stream_lsh.settings import Settings
@@ -63,7 +63,7 @@ class Frame:
 
     @classmethod
     def of(
-        cls, signer: Signer, settings: Settings, columns: Columns, segments: NDArray[np.int64], source: Source
+        cls, signer: Signs, settings: Settings, columns: Columns, segments: NDArray[np.int64], source: Source
     ) -> Frame:
         """The frame of documents, signed; rejected ones have no size."""
         signed = signer.sign(columns.texts, columns.ends, columns.salts, want_shingles=False)
@@ -102,12 +102,11 @@ class Frame:
         columns = 1 + Source.count(settings)
         source = Source.of(sections[1:columns])
         sizes, fingerprints, signatures, heads, documents, ends, payloads, acts = sections[columns:]
-        n, k = len(source), settings.signing.signature_size
-        kind = np.dtype(f"u{component_bytes(settings.signing.rows)}")
+        n, components = len(source), components_of(settings.signing)
         actions = _actions(acts, n)
         return cls(
             column(sections[0], np.int64, width=4), source, column(sizes, np.uint32, n),
-            column(fingerprints, np.uint64, n, 2), column(signatures, kind, n, k),
+            column(fingerprints, np.uint64, n, 2), column(signatures, components.kind, n, components.columns),
             _texts(column(heads, np.int64, width=3), documents, ends, payloads, settings.shards),
             np.flatnonzero(actions & DELETE), np.flatnonzero(actions & STAMPED),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import Signs
 from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners
 from stream_lsh.index.keys import Hashes, ends_of
 from stream_lsh.index.layout import DELETION, SEQ
@@ -20,7 +20,7 @@ from stream_lsh.wire.sequenced import Sequenced
 class TextShingles:
     """Shingle sets of a frame's documents, made from its compressed texts when they are asked for; valid: bool[n]."""
 
-    def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signer) -> None:
+    def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signs) -> None:
         n = len(valid)
         self._signer = signer
         self._valid = valid
@@ -62,7 +62,7 @@ class TextShingles:
         self._sets = Sets(both, np.concatenate(([0], np.cumsum(sizes))), old.have | new)
 
 
-def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes: Hashes, signer: Signer) -> SignedBatch:
+def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes: Hashes, signer: Signs) -> SignedBatch:
     """The batch that a frame carries, ready for a shard; documents that are not accepted are not valid.
 
     hashes, signer: of the sequenced frame's key.

@@ -23,9 +23,9 @@ from stream_lsh.documents.columns import (
     columns,
     dead_letter,
 )
-from stream_lsh.documents.fields import Refused
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.lines import parse_lines
+from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.hashing.murmur import murmur128
 

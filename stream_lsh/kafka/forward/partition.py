@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition
 
-from stream_lsh.documents.fields import Refused, id_text, plain
+from stream_lsh.documents.fields import id_text, plain
+from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen

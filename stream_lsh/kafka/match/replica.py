@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import Signs, signer_of
 from stream_lsh.index.batch import parts
 from stream_lsh.index.dead import died
 from stream_lsh.index.erasing import Erasing, left_by
@@ -73,7 +73,7 @@ class Replica(Copy):
         self._cleaning: Cleaning | None = None
         self._workers: Workers | None = None
         self._shard: Shard | None = None
-        self._signer: Signer
+        self._signer: Signs
         self._hashes: Hashes
         self._places: Places
 
@@ -99,7 +99,7 @@ class Replica(Copy):
                 self._shard = self._opened(self._key)
 
     def _opened(self, key: bytes) -> Shard:
-        self._signer, self._hashes = Signer(self.settings.signing, key), Hashes(self.settings.signing, key)
+        self._signer, self._hashes = signer_of(self.settings.signing, key), Hashes(self.settings.signing, key)
         self._workers = workers = Workers()
         try:
             shard = Shard(

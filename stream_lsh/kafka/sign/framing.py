@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from stream_lsh.documents.columns import Columns, Rejection
-from stream_lsh.families.signer import Signer
-from stream_lsh.families.tuning import component_bytes
+from stream_lsh.families.components import components_of
+from stream_lsh.families.family import Signs
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
 from stream_lsh.kafka.sign.records import columns_of, headers_of
@@ -130,13 +130,12 @@ class Framer:
     One thread at a time may use it: it learns how well texts compress.
     """
 
-    def __init__(self, settings: KafkaSettings, signer: Signer, largest: int) -> None:
+    def __init__(self, settings: KafkaSettings, signer: Signs, largest: int) -> None:
         self._settings = settings
         self._signer = signer
         self._largest = largest
         self._names = frozenset(settings.trace_headers)
-        signing = settings.signing
-        self._fixed = ROW_BYTES + signing.signature_size * component_bytes(signing.rows)
+        self._fixed = ROW_BYTES + components_of(settings.signing).octets
         self._ratio = COMPRESSED if settings.verify == "exact" else 0.0
 
     def frames(self, chunks: list[Chunk], now: int) -> list[Signed]:

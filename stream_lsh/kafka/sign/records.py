@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
-from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, Fields, Refused, check_ink, id_text
+from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, Fields, check_ink, id_text
 from stream_lsh.documents.lines import parse_lines
+from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.source import Headers, Record
@@ -29,6 +30,7 @@ def fields_of(settings: KafkaSettings) -> Fields:
         deleted_field=settings.deleted_field,
         source_field=settings.source_field,
         timed=settings.window is None,
+        item=settings.item,
     )
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from stream_lsh.errors import StateError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.group.link import Link, Marks
 from stream_lsh.kafka.group.position import all_committed, commit_alone, committed
@@ -92,7 +92,7 @@ class SignStage(Stage):
         key = Accepted.of(found[0][1]).key
         # Copies, changelog and replies, with what they add, have to fit as well.
         largest = min(largest_record(self.settings) - 2**19, REQUEST_BYTES - ENVELOPE)
-        self._framer = Framer(self.settings, Signer(self.settings.signing, key), largest)
+        self._framer = Framer(self.settings, signer_of(self.settings.signing, key), largest)
 
     async def _sequenced(self) -> dict[int, tuple[int, str]]:
         """What the sequencer has committed."""

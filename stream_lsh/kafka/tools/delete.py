@@ -7,7 +7,8 @@ from itertools import islice
 
 import orjson
 
-from stream_lsh.documents.fields import LINE_ID, Refused, id_text
+from stream_lsh.documents.fields import LINE_ID, id_text
+from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Line

@@ -21,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.documents.columns import Columns
 from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client.clients import producing, seen, waited
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import Judged
@@ -190,7 +190,7 @@ class _Restoring:
             if self._stop.is_set():
                 return False
         old, ends = self._changelogs.old, self._changelogs.ends
-        signer, last = Signer(self._new.signing, accepted.key), -1
+        signer, last = signer_of(self._new.signing, accepted.key), -1
         under_way: deque[asyncio.Future[Any]] = deque()
         async with (
             reading(old, max_partition_fetch_bytes=FETCH_BYTES) as consumer,

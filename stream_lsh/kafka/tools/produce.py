@@ -16,8 +16,9 @@ import orjson
 from aiokafka import AIOKafkaProducer, errors
 
 from stream_lsh.documents.columns import Position
-from stream_lsh.documents.fields import LINE_ID, Fields, Refused, key_json, key_text
+from stream_lsh.documents.fields import LINE_ID, Fields, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import drop_producer

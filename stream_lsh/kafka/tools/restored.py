@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.errors import FormatError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.index import layout
 from stream_lsh.index.rows import unpacked
 from stream_lsh.index.store import ROWS, TEXTS, parts_of
@@ -79,7 +79,7 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
 def _salts(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> NDArray[np.uint64]:
     """The salts that documents were signed with: what the first words of their stored fingerprints have more than those
     of the texts alone. (The values to match within are not stored.)"""
-    signed = Signer(settings.signing, key).sign(columns.texts, columns.ends, want_shingles=False)
+    signed = signer_of(settings.signing, key).sign(columns.texts, columns.ends, want_shingles=False)
     return hashed ^ signed.fingerprints[:, 0]
 
 

@@ -6,8 +6,9 @@ import asyncio
 
 from aiokafka import TopicPartition, errors
 
-from stream_lsh.documents.fields import LINE_ID, Refused
+from stream_lsh.documents.fields import LINE_ID
 from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.client.connection import cause, explain

@@ -14,12 +14,13 @@ from urllib.parse import quote
 import orjson
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.documents.fields import LINE_ID, Refused, id_of, id_text
+from stream_lsh.documents.fields import LINE_ID, id_of, id_text
 from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.group_table import Order, Row, table
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import UsageError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.records import fields_of
@@ -71,7 +72,7 @@ class PipelineService:
         self._sending = Sending(settings)
         self._originals = Originals(settings)
         self._reader = Reader(settings, None, LeftOut())
-        self._signer = Signer(settings.signing)
+        self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._copy = GroupCopy(settings) if settings.groups else None
         self._lives: list[Lives] = []

@@ -1,0 +1,111 @@
+"""Documents that are no texts: vectors and rows of bits, checked and written as the one text that stands for each.
+
+Equal items have equal texts, so that whatever holds, sends or hashes texts holds them too: a vector is its numbers as
+float32 (little-endian) in base64, a row of bits is hexadecimal.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from stream_lsh.documents.refused import Refused, kind_of
+
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+@dataclass(frozen=True)
+class Item:
+    """What a field holds instead of a text.
+
+    name: of the field. kind: numbers or bits. dimensions: how many of them. directed: whether a vector of zeros is
+    refused, as it has no direction.
+    """
+
+    name: str
+    kind: Literal["vector", "bits"]
+    dimensions: int
+    directed: bool = False
+
+    def text(self, value: object, what: str, id: bytes) -> str:
+        """The text of a value that was parsed from JSON, or is a sequence of numbers. what: the field, for messages.
+
+        Raises:
+            Refused: wrong_type, bad_vector, bad_bits or empty.
+        """
+        if self.kind == "bits":
+            return _bits(value, self.dimensions, what, id)
+        numbers = _numbers(value, self.dimensions, what, id)
+        if self.directed and not numbers.any():
+            raise Refused("empty", f"{what} is a vector of zeros, which has no direction", id)
+        return base64.b64encode(numbers.tobytes()).decode("ascii")
+
+
+def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    if isinstance(value, str):
+        try:
+            raw = base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise Refused("bad_vector", f"{what} is a string, but no base64", id) from None
+        if len(raw) != 4 * dimensions:
+            raise Refused("bad_vector", f"{what} has {len(raw)} bytes, not 4 for each of {dimensions} numbers", id)
+        numbers = np.frombuffer(raw, "<f4").astype(np.float32)
+    elif isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "fiu":
+        _counted(len(value), dimensions, what, id)
+        with np.errstate(over="ignore"):
+            numbers = value.astype(np.float32)
+    elif isinstance(value, Sequence):
+        _counted(len(value), dimensions, what, id)
+        for number in value:
+            if isinstance(number, bool) or not isinstance(number, (int, float, np.floating, np.integer)):
+                raise Refused("wrong_type", f"{what} holds {kind_of(number)}; only numbers can be elements", id)
+        try:
+            with np.errstate(over="ignore"):
+                numbers = np.array(value, np.float64).astype(np.float32)
+        except (OverflowError, ValueError):
+            raise Refused("bad_vector", f"{what} holds a number that is too large for float32", id) from None
+    else:
+        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not a list of numbers or their base64", id)
+    if not np.isfinite(numbers).all():
+        raise Refused("bad_vector", f"{what} holds a number that is none, infinite, or too large for float32", id)
+    return numbers + np.float32(0)  # one zero, without a sign
+
+
+def _counted(found: int, dimensions: int, what: str, id: bytes) -> None:
+    if found != dimensions:
+        raise Refused("bad_vector", f"{what} has {found} numbers, not {dimensions}", id)
+
+
+def _bits(value: object, dimensions: int, what: str, id: bytes) -> str:
+    if isinstance(value, bytes):
+        raw = value
+    elif isinstance(value, int) and not isinstance(value, bool):
+        if not -(1 << (dimensions - 1)) <= value < 1 << dimensions:
+            raise Refused("bad_bits", f"{what} is an integer of more than {dimensions} bits", id)
+        raw = (value % (1 << dimensions)).to_bytes(dimensions // 8, "big")  # a negative one as databases store it
+    elif isinstance(value, str):
+        digits = value.removeprefix("0x")
+        if len(digits) == dimensions // 4 and _HEX.issuperset(digits):
+            return digits.lower()
+        try:
+            raw = base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+        if len(raw) != dimensions // 8:
+            raise Refused("bad_bits", f"{what} is neither hexadecimal nor base64 of {dimensions} bits", id)
+    else:
+        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not hexadecimal, base64 or an integer", id)
+    if len(raw) != dimensions // 8:
+        raise Refused("bad_bits", f"{what} has {8 * len(raw)} bits, not {dimensions}", id)
+    return raw.hex()
+
+
+def length_of(kind: Literal["vector", "bits"], dimensions: int) -> int:
+    """Bytes of the text of an item."""
+    return dimensions // 4 if kind == "bits" else 4 * math.ceil(4 * dimensions / 3)

@@ -1,0 +1,34 @@
+"""Why a document cannot be processed, and what JSON calls a value that is not what it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Refused(Exception):
+    """A document cannot be processed: the reason and detail of its dead letter, and its id as far as it is known."""
+
+    def __init__(self, reason: str, detail: str, id: bytes = b"null") -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.id = id
+
+
+def kind_of(value: object) -> str:
+    """The JSON name of a value's type, with its article."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, int):
+        return "an integer"
+    if isinstance(value, float):
+        return "a number with a fraction"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, Sequence):
+        return "a list"
+    return type(value).__name__

@@ -1,0 +1,54 @@
+"""How signatures are laid out: components of 1, 8, 16 or 32 bits, and which bits of them a key is made of."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.families.tuning import component_bytes
+from stream_lsh.text.settings import SigningSettings
+
+
+class Components(NamedTuple):
+    """A signature: `columns` numbers of the type `kind`, in which there are K components of so many `bits`."""
+
+    columns: int
+    kind: np.dtype[Any]
+    bits: int
+
+    @property
+    def octets(self) -> int:
+        """Bytes of a signature."""
+        return self.columns * self.kind.itemsize
+
+    @property
+    def words(self) -> int:
+        """64-bit words of a signature, the last one padded with zeros."""
+        return -(-self.octets // 8)
+
+
+def components_of(signing: SigningSettings) -> Components:
+    """The layout of the signatures of an index."""
+    if signing.likeness in ("cosine", "hamming"):
+        return Components(signing.signature_size // 8, np.dtype(np.uint8), 1)
+    octets = 2 if signing.likeness == "euclidean" else component_bytes(signing.rows)
+    return Components(signing.signature_size, np.dtype(f"u{octets}"), 8 * octets)
+
+
+def masks_of(signing: SigningSettings) -> NDArray[np.uint64]:
+    """Which bits of a signature each key is made of: uint64[b, words]; [0, 0] where keys are bands of whole numbers."""
+    if components_of(signing).bits > 1:
+        return np.zeros((0, 0), np.uint64)
+    bits = np.zeros((signing.bands, 64 * components_of(signing).words), np.bool_)
+    if signing.likeness == "cosine":
+        for band in range(signing.bands):
+            bits[band, band * signing.rows : (band + 1) * signing.rows] = True
+    else:
+        blocks = np.arange(signing.dimensions) % (int(signing.distance) + signing.rows)  # neighbours are alike
+        choices = combinations(range(int(signing.distance) + signing.rows), signing.rows)
+        for key, chosen in enumerate(choices):
+            bits[key, : signing.dimensions] = np.isin(blocks, chosen)
+    return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)

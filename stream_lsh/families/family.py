@@ -1,0 +1,37 @@
+"""The entrance to this package: who signs the documents of a likeness."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.families.items import ItemSigner
+from stream_lsh.families.signer import Signed, Signer
+from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.text.settings import SigningSettings
+
+
+class Signs(Protocol):
+    """Signs documents, given as texts or as the texts that stand for them; any number of threads may use one."""
+
+    settings: SigningSettings
+
+    def sign(
+        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        want_signatures: bool = True,
+    ) -> Signed:  # fmt: skip
+        """Documents that end at `ends` in `texts`, see `Signer.sign`."""
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """What documents are compared by: words, and offsets int64[n + 1] in them."""
+
+
+def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs:
+    """The signer of a likeness. key: of the fingerprints.
+
+    Raises:
+        UsageError: settings that no signature can be made with.
+    """
+    return Signer(settings, key) if settings.likeness == "copies" else ItemSigner(settings, key)

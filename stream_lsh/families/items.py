@@ -1,0 +1,148 @@
+"""Vectors and rows of bits in, signatures out: what `signer` is to texts (MMDS 3.7).
+
+Every sum is made in one order, number by number: the same vector has the same signature on every machine.
+"""
+
+from __future__ import annotations
+
+import binascii
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.items import length_of
+from stream_lsh.families.components import components_of
+from stream_lsh.families.likeness import WIDTH
+from stream_lsh.families.signer import Signed, set_apart
+from stream_lsh.families.sketch import random_words
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash128
+from stream_lsh.text.settings import SigningSettings
+
+# Where the random numbers of hyperplanes, lines and their offsets begin; indexes depend on them.
+_PLANES, _LINES, _OFFSETS = (np.uint64(start) for start in (0x13198A2E03707344, 0xA4093822299F31D0, 0x082EFA98EC4E6C88))
+
+
+class ItemSigner:
+    """Signs documents that are vectors or rows of bits; any number of threads may use the same one.
+
+    What stands for their shingles is the item itself: of a vector its numbers as the bits of float64, of a row of bits
+    its words.
+    """
+
+    def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
+        self.settings = settings
+        self._key = key_words(key)
+        self._bits = settings.likeness == "hamming"
+        self._length = length_of("bits" if self._bits else "vector", settings.dimensions)
+        self._layout = components_of(settings)
+
+    def sign(
+        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        want_signatures: bool = True,
+    ) -> Signed:  # fmt: skip
+        """As `Signer.sign`; what is no text of an item of these dimensions (nothing, say) has the size 0."""
+        n, settings = len(ends), self.settings
+        items, there = self._decode(texts, ends)
+        fingerprints = siphash128(texts, np.ascontiguousarray(ends, np.int64), self._key)
+        signatures = np.zeros((n, self._layout.columns * want_signatures), self._layout.kind)
+        if want_signatures and len(items):
+            signatures[there] = self._sketch(items)
+        if settings.likeness == "cosine":
+            there = there[items.any(axis=1)] if len(items) else there
+            items = items[items.any(axis=1)]
+        sizes = np.zeros(n, np.uint32)
+        sizes[there] = settings.dimensions
+        if want_signatures and salts is not None and len(salts):
+            set_apart(signatures, fingerprints, salts)
+        signatures[sizes == 0] = 0
+        words, offsets = np.empty(0, np.uint64), np.empty(0, np.int64)
+        if want_shingles:
+            words, counts = self._words(items).reshape(-1), np.zeros(n, np.int64)
+            counts[there] = len(words) // max(1, len(items))
+            offsets = np.concatenate(([0], np.cumsum(counts)))
+        return Signed(sizes, fingerprints, signatures, words, offsets)
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The items themselves: their words, and offsets int64[n + 1] in them."""
+        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
+        return signed.shingles, signed.offsets
+
+    def _decode(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The items, float32[m, dimensions] or uint8[m, dimensions / 8], and which documents they are."""
+        decode = binascii.unhexlify if self._bits else binascii.a2b_base64
+        starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+        there, pieces = [], []
+        for i in np.flatnonzero(ends - starts == self._length).tolist():
+            try:
+                pieces.append(decode(texts[int(starts[i]) : int(ends[i])]))
+            except (binascii.Error, ValueError):
+                continue
+            there.append(i)
+        kind, width = ("u1", self.settings.dimensions // 8) if self._bits else ("<f4", self.settings.dimensions)
+        items = np.frombuffer(b"".join(pieces), kind).reshape(len(pieces), width)
+        return items.astype(items.dtype.newbyteorder("=")), np.array(there, np.int64)
+
+    def _words(self, items: NDArray[Any]) -> NDArray[np.uint64]:
+        if not self._bits:
+            return items.astype(np.float64).view(np.uint64)
+        padded = np.zeros((len(items), -(-items.shape[1] // 8) * 8), np.uint8)
+        padded[:, : items.shape[1]] = items
+        return padded.view("<u8").astype(np.uint64)
+
+    def _sketch(self, items: NDArray[Any]) -> NDArray[Any]:
+        """Their signatures, [m, columns]."""
+        settings, size = self.settings, self.settings.signature_size
+        if self._bits:
+            padded = np.zeros((len(items), self._layout.columns), np.uint8)
+            padded[:, : items.shape[1]] = items
+            return padded
+        out = np.empty((len(items), size), np.float32)
+        if settings.likeness == "cosine":
+            # The length says nothing, and must not overflow a sum.
+            longest = np.abs(items).max(axis=1, keepdims=True)
+            unit = items / np.where(longest > 0, longest, np.float32(1))
+            _project(unit, planes(settings.dimensions, size), np.zeros(size, np.float32), out)
+            return np.packbits(out >= 0, axis=1, bitorder="little")
+        scaled = items.astype(np.float64) / (WIDTH * settings.distance)
+        places = np.empty((len(items), size), np.float64)
+        _project(scaled, lines(settings.dimensions, size), offsets_of(size), places)
+        # Places 2^16 buckets apart are taken for one: strangers, who meet by accident anyway.
+        return np.mod(np.floor(places), 65536.0).astype(np.uint16)
+
+
+@njit
+def _project(items, directions, offsets, out):  # type: ignore[no-untyped-def]
+    """Inner products of m items with the directions [dimensions, K], each added up in the order of the dimensions."""
+    for i in range(items.shape[0]):
+        for k in range(out.shape[1]):
+            out[i, k] = offsets[k]
+        for d in range(items.shape[1]):
+            x = items[i, d]
+            for k in range(out.shape[1]):
+                out[i, k] += x * directions[d, k]
+
+
+@lru_cache(maxsize=4)
+def planes(dimensions: int, size: int) -> NDArray[np.float32]:
+    """Normals of `size` random hyperplanes: float32[dimensions, size] of 1 and -1 (MMDS 3.7.3)."""
+    words = random_words(random_words(np.array(_PLANES), dimensions), -(-size // 64)).astype("<u8")
+    bits = np.unpackbits(words.view(np.uint8).reshape(dimensions, -1), axis=1, bitorder="little")[:, :size]
+    return bits.astype(np.float32) * np.float32(2) - np.float32(1)
+
+
+@lru_cache(maxsize=4)
+def lines(dimensions: int, size: int) -> NDArray[np.float64]:
+    """Directions of `size` random lines, normally distributed: float64[dimensions, size]. A sum of twelve uniform
+    numbers would do nearly as well; the quantiles are exact to the ninth digit."""
+    words = random_words(random_words(np.array(_LINES), dimensions), size) >> np.uint64(48)
+    table = np.array([NormalDist().inv_cdf((k + 0.5) / 65536) for k in range(65536)])
+    return table[words.astype(np.int64)]
+
+
+def offsets_of(size: int) -> NDArray[np.float64]:
+    """Where the buckets of `size` lines begin, in widths: float64[size], 0 to 1."""
+    return (random_words(np.array(_OFFSETS), size) >> np.uint64(11)).astype(np.float64) / 2.0**53

@@ -1,0 +1,121 @@
+"""What makes two documents alike, and what follows from it: how often a component of their signatures is the same, and
+the bands for a threshold and a recall (MMDS 3.6: families (d1, d2, p1, p2), amplified by AND and OR).
+
+Plain arithmetic and no imports that take time, as in `tuning`. The likenesses:
+
+copies      Jaccard similarity of the shingles of texts, or of sets: minhashing (3.3). p = s.
+cosine      of vectors: the side of a random hyperplane (3.7.2). p = 1 - angle / pi.
+euclidean   distance of vectors: the place along a random line, in buckets of a width (3.7.4; Datar, Immorlica, Indyk,
+            Mirrokni 2004).
+hamming     distance of rows of bits: their blocks (3.7.1 takes single bits). Of d + c blocks two rows that differ in d
+            bits have c in common, so that they meet for certain where each choice of c blocks is a key (pigeonhole;
+            Manku, Jain, Das Sarma, WWW 2007).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+from stream_lsh.errors import UsageError
+from stream_lsh.families.tuning import MOST_BANDS, Banding, choose, most_rows
+
+Likeness = Literal["copies", "cosine", "euclidean", "hamming"]
+LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
+BY_DISTANCE = ("euclidean", "hamming")
+"""Likenesses of which a distance is given instead of a threshold."""
+WIDTH = 4.0
+"""Width of a bucket on a random line, in units of the distance that is asked for. Then p = 0.80 at that distance, and
+0.53 at three times as much: narrower ones need more bands for less."""
+MOST_BITS = 1024
+"""Bits that a cosine's signature gets at most unless the user sets its size. Unrelated vectors agree in half of them,
+so that bands need many rows: 83 of 11 at 0.8."""
+ENOUGH_BITS = 24
+"""Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
+MOST_KEYS = 128
+"""Keys that a row of bits gets at most for the sake of longer ones."""
+SALT_BITS = 64
+"""Bits of a signature behind a row of bits where not all may match: zeros that a salt changes, so that strangers
+differ."""
+
+
+def collision(likeness: Likeness, threshold: float, distance: float = 0.0) -> float:
+    """Probability that two documents at the threshold, or at this distance, have the same component.
+
+    Args:
+        threshold: a similarity (copies, cosine). distance: in units of the one that is asked for (euclidean).
+
+    Raises:
+        ValueError: for a likeness whose components are no random ones.
+    """
+    if likeness == "copies":
+        return threshold
+    if likeness == "cosine":
+        return 1 - math.acos(max(-1.0, min(1.0, threshold))) / math.pi
+    if likeness == "euclidean":
+        if distance == 0:
+            return 1.0
+        t = WIDTH / distance
+        return math.erf(t / math.sqrt(2)) - math.sqrt(2 / math.pi) / t * -math.expm1(-t * t / 2)
+    raise ValueError(f"the components of {likeness} are no random ones")
+
+
+def similarity_at(likeness: Likeness, distance: float, dimensions: int) -> float:
+    """The similarity that a distance comes to, as verdicts have it: 1 / (1 + distance), or the share of equal bits."""
+    return 1 - distance / dimensions if likeness == "hamming" else 1 / (1 + distance)
+
+
+def banding_of(
+    likeness: Likeness,
+    threshold: float,
+    recall: float,
+    signature_size: int | None,
+    bands: int | None,
+    rows: int | None,
+    *,
+    distance: float = 0.0,
+    dimensions: int = 0,
+    salted: bool = False,
+    error: float | None = None,
+) -> Banding:
+    """K, b and r of a likeness; see `tuning.choose`. Of rows of bits K is their number (and SALT_BITS where not all may
+    match), b that of their keys, r the blocks of a key.
+
+    Raises:
+        UsageError: no choice meets what is asked for.
+    """
+    if likeness == "copies":
+        return choose(threshold, recall, signature_size, bands, rows, error=error)
+    if likeness == "hamming":
+        return Banding(dimensions + SALT_BITS * salted, *keys_of_blocks(int(distance), dimensions))
+    p = collision(likeness, threshold, 1.0)
+    if likeness == "euclidean":
+        return choose(p, recall, signature_size, bands, rows)
+    if signature_size is None and bands is None and rows is None and (found := most_rows(p, recall, MOST_BITS)):
+        return Banding(-(-found[0] * found[1] // 64) * 64, *found)
+    chosen = choose(p, recall, signature_size, bands, rows)
+    return chosen._replace(signature_size=-(-chosen.signature_size // 8) * 8)
+
+
+def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
+    """How many keys a row of bits has, and of how many of its distance + c blocks each is made, c.
+
+    The fewest blocks a key with which keys have ENOUGH_BITS, or else as many as MOST_KEYS allow.
+
+    Raises:
+        UsageError: the distance is as large as the rows, or needs more than MOST_BANDS keys.
+    """
+    if distance + 1 > min(dimensions, MOST_BANDS):
+        raise UsageError(
+            f"distance is {distance}: of {dimensions} bits set at most {min(dimensions, MOST_BANDS) - 1}; rows that "
+            "differ in more have no block in common."
+        )
+    c = 1
+    while (
+        distance > 0
+        and c * dimensions / (distance + c) < ENOUGH_BITS
+        and distance + c < dimensions
+        and math.comb(distance + c + 1, c + 1) <= MOST_KEYS
+    ):
+        c += 1
+    return math.comb(distance + c, c), c
