@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from stream_lsh.documents.items import Item
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import StateError, UsageError
-from stream_lsh.families.likeness import BY_DISTANCE, Likeness, banding_of, similarity_at
+from stream_lsh.families.likeness import BY_DISTANCE, OF_BITS, SALT_BITS, Likeness, banding_of, similarity_at
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
 from stream_lsh.text.settings import SigningSettings, parse_shingles
@@ -37,6 +37,7 @@ UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids
 LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")  # fix answers where it is not `copies`
 _OF_TEXTS = ("text_field", "set_field", "shingles", "bag", "normalize", "tokens", "verify")  # only of copies
 _BANDING = ("signature_size", "bands", "rows")
+LEAST_DISTANCE = 1e-6  # of vectors
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
 
@@ -230,7 +231,7 @@ class Settings(BaseSettings):
         for name in needed:
             if getattr(self, name) is None:
                 raise ValueError(f"likeness = {likeness} needs {name}: {fields[name].description}")
-        for name in _unused(likeness):
+        for name in unused(likeness):
             if getattr(self, name) != fields[name].default:
                 raise ValueError(f"{name} is not used with likeness = {likeness}; leave it out")
         if bits and self.dimensions is not None and self.distance is not None:
@@ -240,8 +241,11 @@ class Settings(BaseSettings):
                 )
             if self.distance % 1:
                 raise ValueError(f"distance: {self.distance} bits; likeness = hamming needs a whole number")
-        if likeness == "euclidean" and self.distance == 0:
-            raise ValueError("distance: 0 finds equal vectors only; likeness = euclidean needs more")
+        if likeness == "euclidean" and self.distance is not None and self.distance < LEAST_DISTANCE:
+            raise ValueError(
+                f"distance: {self.distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} "
+                "is the least; multiply the vectors and the distance by the same number"
+            )
 
     @cached_property
     def banding(self) -> Banding:
@@ -250,7 +254,7 @@ class Settings(BaseSettings):
         error = SIGNATURE_ERROR if self.verify == "signature" else None
         return banding_of(
             self.likeness, self.threshold, self.recall, self.signature_size, self.bands, self.rows, error=error,
-            distance=self.distance or 0.0, dimensions=self.dimensions or 0, salted=bool(self.match_within),
+            distance=self.distance or 0.0, dimensions=self.dimensions or 0,
         )  # fmt: skip
 
     @property
@@ -285,6 +289,7 @@ class Settings(BaseSettings):
             markup="markup" in steps, nfkc="nfkc" in steps,
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
             likeness=self.likeness, dimensions=self.dimensions or 0, distance=self.distance or 0.0,
+            salt_bits=SALT_BITS if self.match_within and self.likeness in OF_BITS else 0,
         )  # fmt: skip
 
     @property
@@ -383,7 +388,7 @@ class Settings(BaseSettings):
             name: value for name, value in known.items()
             if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS) and name not in given
             and not (name == "tokens" and "shingles" in given)
-            and not (name in _BANDING and "recall" in given) and name not in _unused(known["likeness"])
+            and not (name in _BANDING and "recall" in given) and name not in unused(known["likeness"])
         }  # fmt: skip
         mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS}, ""
         try:
@@ -435,7 +440,7 @@ class Settings(BaseSettings):
         return cls._made(values, sources)
 
 
-def _unused(likeness: Likeness) -> set[str]:
+def unused(likeness: Likeness) -> set[str]:
     """The settings that this likeness does not use."""
     if likeness == "copies":
         return {*LIKENESS} - {"likeness"}

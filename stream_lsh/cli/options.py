@@ -23,11 +23,12 @@ KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames
 FOLDING = "Groups and alerts"
 SECTIONS = {
     SIMILARITY: (
-        "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
-        "against", "max_matches", "verify_matches", "candidates",
+        "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows", "shingles",
+        "bag", "normalize", "tokens", "verify", "against", "max_matches", "verify_matches", "candidates",
     ),
     DOCUMENTS: (
-        "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field", "max_document_bytes",
+        "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field", "vector_field",
+        "bits_field", "max_document_bytes",
     ),
     INDEX: (
         "on_same_id", "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents",
@@ -55,7 +56,7 @@ KAFKA_SECTIONS = {
 }  # fmt: skip
 KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in names)
 METAVARS = {
-    "threshold": "S", "recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
+    "threshold": "S", "distance": "D", "recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
     "max_ahead": "DURATION", "match_within": "FIELD",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "ssl_cafile": "FILE",

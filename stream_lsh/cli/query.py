@@ -23,12 +23,15 @@ from stream_lsh.wording import count
 
 if TYPE_CHECKING:
     from stream_lsh import Match
+    from stream_lsh.settings import Settings
 
 EXAMPLES = """
 stream-lsh query "the text to look for" --state index
 stream-lsh query article.txt --state index --max-matches 5
 stream-lsh query article.txt --state index --within lang=en
 stream-lsh query --input feed.jsonl.gz --state index --output verdicts.jsonl
+stream-lsh query "[0.12, -0.5, 0.33]" --state vectors
+stream-lsh query c3a15f0e9b7d2468 --state hashes
 cat article.txt | stream-lsh query - --state index --json | head -1
 """
 TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
@@ -42,7 +45,8 @@ process may be writing to the index: it is seen as it was committed last.
 
 TEXT is the text itself, a file with it, or - for standard input. It is compared as the documents of the index were,
 with the settings that the index was made with. Where these are sets (--set-field), TEXT is a list of elements, one a
-line or with commas between them.
+line or with commas between them. Of an index of vectors it is a vector: a JSON list of numbers, or their float32 in
+base64; of one of rows of bits it is hexadecimal or base64.
 
 On a terminal the matches are a table, elsewhere JSON lines.
 
@@ -110,16 +114,16 @@ def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapp
 
 def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping[str, str], as_json: bool) -> None:
     """The matches of one text on standard output. within: values by field."""
-    wanted = read_text(text)
+    settings = stored_settings(state, **given)
+    wanted = read_text(text, bare=settings.item is None)
     if not wanted.strip():
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
-    settings = stored_settings(state, **given)
     check_values(within, settings.match_within, state)
 
     from stream_lsh import Deduplicator
 
     with Deduplicator(settings, state=state, read_only=True) as deduplicator:
-        matches = deduplicator.query(wanted if settings.set_field is None else elements(wanted), within)
+        matches = deduplicator.query(asked(wanted, settings), within)
         documents = len(deduplicator)
     terminal = sys.stdout.isatty()
     if as_json or not terminal:
@@ -129,7 +133,7 @@ def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping
     elif matches:
         show(matches)
     if not matches and sys.stderr.isatty():
-        complain(f"nothing among {count(documents, 'document')} has a similarity of {settings.threshold:g} or more")
+        complain(f"nothing among {count(documents, 'document')} has a similarity of {settings.least:g} or more")
 
 
 def values_of(within: Sequence[str]) -> dict[str, Any]:
@@ -161,8 +165,9 @@ def check_values(within: Collection[str], fields: Sequence[str], state: Path) ->
         raise UsageError(f"the documents of the index in {state} match within {', '.join(fields)}: give {given}")
 
 
-def read_text(argument: str) -> str:
-    """The text that the argument is or names.
+def read_text(argument: str, *, bare: bool = True) -> str:
+    """The text that the argument is or names. bare: whether what looks like the name of a file, and is none, is a
+    mistake; base64 looks like one.
 
     Raises:
         InputError: a file that cannot be read, or is not UTF-8.
@@ -178,7 +183,7 @@ def read_text(argument: str) -> str:
             return _decoded(Path(argument).read_bytes(), argument)
         except OSError as error:
             raise InputError(f"{argument}: {error.strerror}") from None
-    bare = not any(character.isspace() for character in argument)
+    bare = bare and not any(character.isspace() for character in argument)
     if bare and (os.sep in argument or argument.lower().endswith(TEXT_FILES)):
         shown = argument if len(argument) <= 200 else f"{argument[:200]}..."
         raise InputError(f"there is no file {shown}; to look for these very characters, pipe them in and give -")
@@ -190,6 +195,25 @@ def _decoded(content: bytes, name: str) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}") from None
+
+
+def asked(text: str, settings: Settings) -> str | list[str] | list[float]:
+    """What a text stands for in an index with these settings: itself, a set, a vector or bits.
+
+    Raises:
+        UsageError: it begins like a JSON list, and is none.
+    """
+    if settings.set_field is not None:
+        return elements(text)
+    if settings.item is None:
+        return text
+    if not text.lstrip().startswith("["):
+        return text.strip()
+    try:
+        numbers: list[float] = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError("the vector begins with [ and is no JSON list of numbers") from None
+    return numbers
 
 
 def elements(text: str) -> list[str]:

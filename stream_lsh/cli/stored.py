@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_lsh.errors import StateError
-from stream_lsh.settings import Settings
+from stream_lsh.settings import Settings, unused
 
 BOUNDS = ("against", "verify_matches", "candidates", "on_same_id", "window")
 """What is allowed for one of them, or for another setting, depends on the others."""
@@ -40,4 +40,5 @@ def stored_settings(state: Path, **given: Any) -> Settings:
     answers = stored_answers(state)
     if answers is None:
         raise StateError(f"there is no index in {state}; a run with --state {state} makes one")
-    return Settings.load(None, **answers, **given)
+    idle = unused(answers.get("likeness", "copies"))
+    return Settings.load(None, **{name: value for name, value in answers.items() if name not in idle}, **given)

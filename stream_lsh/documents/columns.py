@@ -154,7 +154,7 @@ def columns(
                 value = document.bits if item.kind == "bits" else document.vector
                 if value is None:
                     raise Refused("missing_field", f"the document has no {item.kind}", id)
-                text = item.text(value, f"the {item.kind}", id)
+                text = item.text(value, "the row of bits" if item.kind == "bits" else "the vector", id)
             elif sets:
                 if document.set is None:
                     raise Refused("missing_field", "the document has no set", id)

@@ -18,6 +18,8 @@ import numpy as np
 from stream_lsh.documents.refused import Refused, kind_of
 
 _HEX = frozenset("0123456789abcdefABCDEF")
+_PLAIN = frozenset((int, float))
+_MOST_DIGITS = 4000  # of an integer; of longer ones the reader of JSON keeps the beginning only
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Item:
     kind: Literal["vector", "bits"]
     dimensions: int
     directed: bool = False
+
+    @property
+    def plural(self) -> str:
+        """What they are called, for messages."""
+        return "rows of bits" if self.kind == "bits" else "vectors"
 
     def text(self, value: object, what: str, id: bytes) -> str:
         """The text of a value that was parsed from JSON, or is a sequence of numbers. what: the field, for messages.
@@ -60,9 +67,9 @@ def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray
         _counted(len(value), dimensions, what, id)
         with np.errstate(over="ignore"):
             numbers = value.astype(np.float32)
-    elif isinstance(value, Sequence):
+    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         _counted(len(value), dimensions, what, id)
-        for number in value:
+        for number in value if not _PLAIN.issuperset(map(type, value)) else ():
             if isinstance(number, bool) or not isinstance(number, (int, float, np.floating, np.integer)):
                 raise Refused("wrong_type", f"{what} holds {kind_of(number)}; only numbers can be elements", id)
         try:
@@ -85,7 +92,10 @@ def _counted(found: int, dimensions: int, what: str, id: bytes) -> None:
 def _bits(value: object, dimensions: int, what: str, id: bytes) -> str:
     if isinstance(value, bytes):
         raw = value
-    elif isinstance(value, int) and not isinstance(value, bool):
+    elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        value = int(value)
+        if abs(value) >= 10**_MOST_DIGITS:
+            raise Refused("bad_bits", f"{what} is an integer of more than {_MOST_DIGITS} digits; give hexadecimal", id)
         if not -(1 << (dimensions - 1)) <= value < 1 << dimensions:
             raise Refused("bad_bits", f"{what} is an integer of more than {dimensions} bits", id)
         raw = (value % (1 << dimensions)).to_bytes(dimensions // 8, "big")  # a negative one as databases store it

@@ -27,6 +27,8 @@ def kind_of(value: object) -> str:
         return "an integer"
     if isinstance(value, float):
         return "a number with a fraction"
+    if isinstance(value, (bytes, bytearray)):
+        return "bytes"
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, Sequence):

@@ -47,6 +47,11 @@ class FolderInput(Input):
                 f"{self.name} is a folder of text files, which have no fields to match within "
                 f"({', '.join(self.fields.match_within)}): feed it into an index without --match-within."
             )
+        if self.fields.item is not None:
+            raise UsageError(
+                f"{self.name} is a folder of text files, and the index is of {self.fields.item.plural}: give files of "
+                f"JSON lines with the field {self.fields.item.name}, or an index of texts (likeness = copies)."
+            )
         if self.fields.set_field is not None or self.fields.time_field is not None:
             remedy = "leave out " + ("--set-field" if self.fields.set_field is not None else "--time-field")
             if not self.fields.timed:

@@ -23,7 +23,7 @@ from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import REMEDY, Run, read_header
 from stream_lsh.index.store import Store
-from stream_lsh.settings import Settings
+from stream_lsh.settings import Settings, unused
 
 SHOWN = 20  # inputs and generations, the latest
 
@@ -173,7 +173,7 @@ def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> di
             "last_commit": _when(committed),
             "seconds_since_commit": max(0, int(time.time()) - committed),
         },
-        "settings": {**found.settings.answers, "fingerprint": found.settings.fingerprint},
+        "settings": {**_used(found.settings), "fingerprint": found.settings.fingerprint},
         "inputs": {
             "known": len(found.inputs),
             "latest": [
@@ -187,6 +187,12 @@ def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> di
             "problems": problems,
         },
     }  # fmt: skip
+
+
+def _used(settings: Settings) -> dict[str, Any]:
+    """The answers, without what this likeness does not use; K, b and r follow from what it does."""
+    idle = unused(settings.likeness) - set(settings.banding._fields)
+    return {name: value for name, value in settings.answers.items() if name not in idle}
 
 
 def _gone(shard: Mapping[str, Any]) -> int:

@@ -21,7 +21,7 @@ from stream_lsh.settings import Settings
 log = logging.getLogger(__name__)
 
 LOOK = 0.1  # seconds between two looks whether another process has finished
-DOCUMENTS, GENERATION = 64, 24
+DOCUMENTS, GENERATION, DIMENSIONS = 64, 24, 64
 WORDS = (
     "The harbour was closed on Tuesday because of a storm from the west, and all ferries stayed where they were.",
     "Der Hafen wurde am Dienstag wegen eines Sturms geschlossen; die Fähren blieben, wo sie waren – überall.",
@@ -79,7 +79,9 @@ def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
         | {
             "id_field": "id", "text_field": ("text",), "time_field": "time", "memory_documents": 16,
             "match_within": settings.match_within and ("lang",), "set_field": settings.set_field and "set",
-            "max_document_bytes": 2**20, "generation_documents": GENERATION,
+            "max_document_bytes": 2**20, "generation_documents": GENERATION, "vector_field": None, "bits_field": None,
+            **({} if settings.item is None else {"dimensions": DIMENSIONS}),
+            **({"distance": min(3, settings.distance or 0)} if settings.likeness == "hamming" else {}),
         }
     )  # fmt: skip
     with temporary_folder() as folder:
@@ -92,6 +94,8 @@ def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
                     text += " once more" * turn
                     document = {
                         "id": f"{number}-{turn}", "text": text, "time": 1_700_000_000 + number, "set": text.split(),
+                        "vector": [1 + number % 5] * (DIMENSIONS - 2) + [number % 7, number // 16],
+                        "bits": f"{0x9E3779B97F4A7C15 * (1 + number % 5) % 2**61 * 8 + number // 16:016x}",
                     }  # fmt: skip
                     file.write(json.dumps(document, ensure_ascii=number % 2 == 0) + "\n")
                 file.write("{no document\n")

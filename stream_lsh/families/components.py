@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.families.likeness import OF_BITS
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.text.settings import SigningSettings
 
 
 class Components(NamedTuple):
-    """A signature: `columns` numbers of the type `kind`, in which there are K components of so many `bits`."""
+    """A signature: `columns` numbers of the type `kind`, in which there are components of so many `bits`: K, and
+    those of the salt."""
 
     columns: int
     kind: np.dtype[Any]
@@ -32,8 +34,8 @@ class Components(NamedTuple):
 
 def components_of(signing: SigningSettings) -> Components:
     """The layout of the signatures of an index."""
-    if signing.likeness in ("cosine", "hamming"):
-        return Components(signing.signature_size // 8, np.dtype(np.uint8), 1)
+    if signing.likeness in OF_BITS:
+        return Components((signing.signature_size + signing.salt_bits) // 8, np.dtype(np.uint8), 1)
     octets = 2 if signing.likeness == "euclidean" else component_bytes(signing.rows)
     return Components(signing.signature_size, np.dtype(f"u{octets}"), 8 * octets)
 
@@ -51,4 +53,5 @@ def masks_of(signing: SigningSettings) -> NDArray[np.uint64]:
         choices = combinations(range(int(signing.distance) + signing.rows), signing.rows)
         for key, chosen in enumerate(choices):
             bits[key, : signing.dimensions] = np.isin(blocks, chosen)
+    bits[:, signing.signature_size : signing.signature_size + signing.salt_bits] = True
     return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)

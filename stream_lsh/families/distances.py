@@ -6,6 +6,8 @@ compared with himself has a cosine of 1.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,7 +40,7 @@ def similarity(likeness: str, one: NDArray[np.uint64], other: NDArray[np.uint64]
 def cosine(one, at, other, start, size):  # type: ignore[no-untyped-def]
     """Cosine of one[at:at + size] and other[start:start + size], neither of them zero (MMDS 3.5.4)."""
     squares = _product(one, at, one, at, size) * _product(other, start, other, start, size)
-    return min(1.0, _product(one, at, other, start, size) / squares**0.5)
+    return min(1.0, _product(one, at, other, start, size) / math.sqrt(squares))
 
 
 @njit
@@ -68,7 +70,7 @@ def euclidean(one, at, other, start, size):  # type: ignore[no-untyped-def]
     if whole < size:
         x = float_of(one[at + whole]) - float_of(other[start + whole])
         a += x * x
-    return (a + b) ** 0.5
+    return math.sqrt(a + b)
 
 
 @njit

@@ -56,7 +56,7 @@ class ItemSigner:
             items = items[items.any(axis=1)]
         sizes = np.zeros(n, np.uint32)
         sizes[there] = settings.dimensions
-        if want_signatures and salts is not None and len(salts):
+        if salts is not None and len(salts):
             set_apart(signatures, fingerprints, salts)
         signatures[sizes == 0] = 0
         words, offsets = np.empty(0, np.uint64), np.empty(0, np.int64)
@@ -75,14 +75,16 @@ class ItemSigner:
         """The items, float32[m, dimensions] or uint8[m, dimensions / 8], and which documents they are."""
         decode = binascii.unhexlify if self._bits else binascii.a2b_base64
         starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-        there, pieces = [], []
+        kind, width = ("u1", self.settings.dimensions // 8) if self._bits else ("<f4", self.settings.dimensions)
+        there, pieces, octets = [], [], width * np.dtype(kind).itemsize
         for i in np.flatnonzero(ends - starts == self._length).tolist():
             try:
-                pieces.append(decode(texts[int(starts[i]) : int(ends[i])]))
+                piece = decode(texts[int(starts[i]) : int(ends[i])])
             except (binascii.Error, ValueError):
                 continue
-            there.append(i)
-        kind, width = ("u1", self.settings.dimensions // 8) if self._bits else ("<f4", self.settings.dimensions)
+            if len(piece) == octets:
+                pieces.append(piece)
+                there.append(i)
         items = np.frombuffer(b"".join(pieces), kind).reshape(len(pieces), width)
         return items.astype(items.dtype.newbyteorder("=")), np.array(there, np.int64)
 
@@ -97,21 +99,25 @@ class ItemSigner:
         """Their signatures, [m, columns]."""
         settings, size = self.settings, self.settings.signature_size
         if self._bits:
-            padded = np.zeros((len(items), self._layout.columns), np.uint8)
-            padded[:, : items.shape[1]] = items
-            return padded
+            return self._padded(items)
         out = np.empty((len(items), size), np.float32)
         if settings.likeness == "cosine":
             # The length says nothing, and must not overflow a sum.
             longest = np.abs(items).max(axis=1, keepdims=True)
             unit = items / np.where(longest > 0, longest, np.float32(1))
             _project(unit, planes(settings.dimensions, size), np.zeros(size, np.float32), out)
-            return np.packbits(out >= 0, axis=1, bitorder="little")
+            return self._padded(np.packbits(out >= 0, axis=1, bitorder="little"))
         scaled = items.astype(np.float64) / (WIDTH * settings.distance)
         places = np.empty((len(items), size), np.float64)
         _project(scaled, lines(settings.dimensions, size), offsets_of(size), places)
         # Places 2^16 buckets apart are taken for one: strangers, who meet by accident anyway.
         return np.mod(np.floor(places), 65536.0).astype(np.uint16)
+
+    def _padded(self, octets: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """With zeros behind them, where the salts go."""
+        padded = np.zeros((len(octets), self._layout.columns), np.uint8)
+        padded[:, : octets.shape[1]] = octets
+        return padded
 
 
 @njit
@@ -128,19 +134,30 @@ def _project(items, directions, offsets, out):  # type: ignore[no-untyped-def]
 
 @lru_cache(maxsize=4)
 def planes(dimensions: int, size: int) -> NDArray[np.float32]:
-    """Normals of `size` random hyperplanes: float32[dimensions, size] of 1 and -1 (MMDS 3.7.3)."""
-    words = random_words(random_words(np.array(_PLANES), dimensions), -(-size // 64)).astype("<u8")
-    bits = np.unpackbits(words.view(np.uint8).reshape(dimensions, -1), axis=1, bitorder="little")[:, :size]
-    return bits.astype(np.float32) * np.float32(2) - np.float32(1)
+    """Normals of `size` random hyperplanes: float32[dimensions, size], normally distributed.
+
+    Normals of 1 and -1 (MMDS 3.7.3) are no random ones for a vector in which few numbers count: those of (1, 1, 0, ...)
+    and its neighbours fall on either side of half of them, however near they are.
+    """
+    return _normal(_PLANES, dimensions, size).astype(np.float32)
 
 
 @lru_cache(maxsize=4)
 def lines(dimensions: int, size: int) -> NDArray[np.float64]:
-    """Directions of `size` random lines, normally distributed: float64[dimensions, size]. A sum of twelve uniform
-    numbers would do nearly as well; the quantiles are exact to the ninth digit."""
-    words = random_words(random_words(np.array(_LINES), dimensions), size) >> np.uint64(48)
-    table = np.array([NormalDist().inv_cdf((k + 0.5) / 65536) for k in range(65536)])
-    return table[words.astype(np.int64)]
+    """Directions of `size` random lines, normally distributed: float64[dimensions, size]."""
+    return _normal(_LINES, dimensions, size)
+
+
+def _normal(start: np.uint64, dimensions: int, size: int) -> NDArray[np.float64]:
+    """Random numbers of a normal distribution, one of 65,536 quantiles each: float64[dimensions, size]."""
+    words = random_words(random_words(np.array(start), dimensions), size) >> np.uint64(48)
+    return _quantiles()[words.astype(np.int64)]
+
+
+@lru_cache(maxsize=1)
+def _quantiles() -> NDArray[np.float64]:
+    """65,536 quantiles of the normal distribution, rounded: the same wherever they are computed."""
+    return np.round([NormalDist().inv_cdf((k + 0.5) / 65536) * 2.0**20 for k in range(65536)]) / 2.0**20
 
 
 def offsets_of(size: int) -> NDArray[np.float64]:

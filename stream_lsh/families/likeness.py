@@ -24,6 +24,8 @@ Likeness = Literal["copies", "cosine", "euclidean", "hamming"]
 LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
 BY_DISTANCE = ("euclidean", "hamming")
 """Likenesses of which a distance is given instead of a threshold."""
+OF_BITS = ("cosine", "hamming")
+"""Likenesses whose signatures have components of a single bit."""
 WIDTH = 4.0
 """Width of a bucket on a random line, in units of the distance that is asked for. Then p = 0.80 at that distance, and
 0.53 at three times as much: narrower ones need more bands for less."""
@@ -35,8 +37,8 @@ ENOUGH_BITS = 24
 MOST_KEYS = 128
 """Keys that a row of bits gets at most for the sake of longer ones."""
 SALT_BITS = 64
-"""Bits of a signature behind a row of bits where not all may match: zeros that a salt changes, so that strangers
-differ."""
+"""Bits behind a signature of bits where not all may match, zeros that a salt changes: they are in every key, so that
+strangers do not meet. By the other bits alone they could, half of which are equal whoever they are of."""
 
 
 def collision(likeness: Likeness, threshold: float, distance: float = 0.0) -> float:
@@ -75,11 +77,10 @@ def banding_of(
     *,
     distance: float = 0.0,
     dimensions: int = 0,
-    salted: bool = False,
     error: float | None = None,
 ) -> Banding:
-    """K, b and r of a likeness; see `tuning.choose`. Of rows of bits K is their number (and SALT_BITS where not all may
-    match), b that of their keys, r the blocks of a key.
+    """K, b and r of a likeness; see `tuning.choose`. Of rows of bits K is their number, b that of their keys, r the
+    blocks of a key.
 
     Raises:
         UsageError: no choice meets what is asked for.
@@ -87,7 +88,7 @@ def banding_of(
     if likeness == "copies":
         return choose(threshold, recall, signature_size, bands, rows, error=error)
     if likeness == "hamming":
-        return Banding(dimensions + SALT_BITS * salted, *keys_of_blocks(int(distance), dimensions))
+        return Banding(dimensions, *keys_of_blocks(int(distance), dimensions))
     p = collision(likeness, threshold, 1.0)
     if likeness == "euclidean":
         return choose(p, recall, signature_size, bands, rows)

@@ -261,6 +261,11 @@ class KafkaSettings(Settings):
         if self.key_is_id == "json" and self.document_format == "text":
             raise ValueError("key_is_id = 'json': with document_format = 'text' the key is plain: give 'string'")
         if self.document_format == "text":
+            if self.item is not None:
+                raise ValueError(
+                    f"likeness = {self.likeness} needs document_format = 'json'; the values of 'text' are texts, not "
+                    f"{self.item.plural}"
+                )
             for name in ("set_field", "time_field", "match_within", "deleted_field", "source_field"):
                 if getattr(self, name):
                     raise ValueError(

@@ -15,7 +15,7 @@ class SigningSettings:
     tokens: "unicode" (letters with their marks, a Han or Thai character each) or "word" (Python's `\\w+`).
     signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
     likeness, dimensions, distance: of documents that are no texts, see `families.likeness`; then K, b and r alone of
-    the rest have a meaning.
+    the rest have a meaning. salt_bits: behind the K bits of a signature, zeros that a salt changes; all keys have them.
     """
 
     kind: str
@@ -34,6 +34,7 @@ class SigningSettings:
     likeness: str = "copies"
     dimensions: int = 0
     distance: float = 0.0
+    salt_bits: int = 0
 
 
 def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:

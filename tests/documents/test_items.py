@@ -1,0 +1,198 @@
+"""Vectors and rows of bits as they come in: every way to give one is the same text, and what is none is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_lsh.documents.columns import Columns, Document, columns
+from stream_lsh.documents.fields import Fields
+from stream_lsh.documents.items import Item, length_of
+from stream_lsh.documents.lines import parse_lines
+
+VECTOR = Item("vector", "vector", 3)
+DIRECTED = Item("vector", "vector", 3, directed=True)
+BITS = Item("bits", "bits", 16)
+
+
+def encoded(*numbers: float) -> str:
+    return base64.b64encode(np.array(numbers, "<f4").tobytes()).decode()
+
+
+def parsed(item: Item, value: str) -> Columns:
+    """What a line becomes in which the field has this value, as JSON."""
+    line = b'{"id": "a", "of": {"it": %s}}' % value.encode()
+    fields = Fields(time_field=None, item=Item("of.it", item.kind, item.dimensions, item.directed))
+    return parse_lines(line, np.array([0]), np.array([len(line)]), fields)
+
+
+def made(item: Item, value: Any) -> Columns:
+    """What a document in Python becomes."""
+    return columns([Document("a", **{item.kind: value})], item=item)
+
+
+def refusal(found: Columns) -> tuple[str, str]:
+    assert found.texts == b"" and found.ids == [b'"a"']
+    return found.rejected[0].reason, found.rejected[0].detail
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["[1, -2.5, 0]", "[1.0, -25e-1, -0.0]", json.dumps(encoded(1, -2.5, -0.0))])
+def test_equal_vectors_are_one_text(value: str) -> None:
+    assert parsed(VECTOR, value).texts.decode() == encoded(1, -2.5, 0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, -2.5, 0], (1.0, -2.5, -0.0), np.array([1, -2.5, 0], np.float64), np.array([1, -2.5, -0.0], np.float16),
+        np.array([1, -2.5, 0], ">f4"), [np.float32(1), -2.5, np.int8(0)], encoded(1, -2.5, 0),
+    ],
+)  # fmt: skip
+def test_equal_vectors_in_python_are_one_text(value: Any) -> None:
+    found = made(VECTOR, value)
+    assert found.texts.decode() == encoded(1, -2.5, 0)
+    assert len(found.texts) == length_of("vector", 3)
+
+
+def test_numbers_are_rounded_to_float32() -> None:
+    assert made(VECTOR, [0.1, 1e-50, 2**24 + 1]).texts.decode() == encoded(np.float32(0.1), 0, 2**24)
+    assert made(VECTOR, np.array([1, 2, 3], np.uint8)).texts.decode() == encoded(1, 2, 3)
+
+
+NOT_FINITE = "holds a number that is none, infinite, or too large for float32"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "detail"),
+    [
+        ("[1, 2]", "bad_vector", "has 2 numbers, not 3"),
+        ("[]", "bad_vector", "has 0 numbers, not 3"),
+        ("[1, 2, 1e39]", "bad_vector", NOT_FINITE),
+        ("[1, 2, 1" + 400 * "0" + "]", "bad_vector", "holds a number that is too large for float32"),
+        ("[1, 2, true]", "wrong_type", "holds a boolean; only numbers can be elements"),
+        ("[1, 2, null]", "wrong_type", "holds null; only numbers can be elements"),
+        ('[1, 2, "3"]', "wrong_type", "holds a string; only numbers can be elements"),
+        ("[[1, 2, 3]]", "bad_vector", "has 1 numbers, not 3"),
+        ("[[1], [2], [3]]", "wrong_type", "holds a list; only numbers can be elements"),
+        ("7", "wrong_type", "is an integer, not a list of numbers or their base64"),
+        ("null", "wrong_type", "is null, not a list of numbers or their base64"),
+        ('{"0": 1}', "wrong_type", "is an object, not a list of numbers or their base64"),
+        ('"no base64!"', "bad_vector", "is a string, but no base64"),
+        ('"AAAA\\n"', "bad_vector", "is a string, but no base64"),
+        ('"é"', "bad_vector", "is a string, but no base64"),
+        ('""', "bad_vector", "has 0 bytes, not 4 for each of 3 numbers"),
+        (json.dumps(encoded(1, 2)), "bad_vector", "has 8 bytes, not 4 for each of 3 numbers"),
+        (json.dumps(encoded(1, 2, np.inf)), "bad_vector", NOT_FINITE),
+        (json.dumps(encoded(1, 2, np.nan)), "bad_vector", NOT_FINITE),
+    ],
+)
+def test_what_is_no_vector_is_refused(value: str, reason: str, detail: str) -> None:
+    assert refusal(parsed(VECTOR, value)) == (reason, f'the field "of.it" {detail}')
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "detail"),
+    [
+        ([1, 2, float("nan")], "bad_vector", NOT_FINITE),
+        ([1, 2, float("-inf")], "bad_vector", NOT_FINITE),
+        (np.array([1, 2, 1e39]), "bad_vector", NOT_FINITE),
+        ([1, 2, 10**400], "bad_vector", "holds a number that is too large for float32"),
+        (np.ones(2), "bad_vector", "has 2 numbers, not 3"),
+        (np.ones((1, 3)), "wrong_type", "is ndarray, not a list of numbers or their base64"),
+        (np.ones(3, np.bool_), "wrong_type", "is ndarray, not a list of numbers or their base64"),
+        (b"\1\2\3", "wrong_type", "is bytes, not a list of numbers or their base64"),
+        ([1, 2, 3j], "wrong_type", "holds complex; only numbers can be elements"),
+    ],
+)
+def test_what_is_no_vector_in_python_is_refused(value: Any, reason: str, detail: str) -> None:
+    assert refusal(made(VECTOR, value)) == (reason, f"the vector {detail}")
+
+
+@pytest.mark.parametrize("zeros", ["[0, 0, 0]", "[0, -0.0, 1e-60]", json.dumps(encoded(0, 0, -0.0))])
+def test_a_vector_of_zeros_has_no_direction_and_yet_a_place(zeros: str) -> None:
+    why = refusal(parsed(DIRECTED, zeros))
+    assert why == ("empty", 'the field "of.it" is a vector of zeros, which has no direction')
+    assert parsed(VECTOR, zeros).texts.decode() == encoded(0, 0, 0)
+    assert parsed(DIRECTED, "[0, 0, 1e-45]").rejected == {}
+
+
+# -- bits -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ('"00ff"', "00ff"), ('"00FF"', "00ff"), ('"0x00fF"', "00ff"), ("255", "00ff"), ('"AP8="', "00ff"),
+        ("0", "0000"), ("65535", "ffff"), ("-1", "ffff"), ("-32768", "8000"), ("32768", "8000"), ("-256", "ff00"),
+    ],
+)  # fmt: skip
+def test_equal_bits_are_one_text(value: str, text: str) -> None:
+    assert parsed(BITS, value).texts.decode() == text
+    assert length_of("bits", 16) == len(text)
+
+
+@pytest.mark.parametrize("value", ["00ff", b"\x00\xff", 255, np.uint16(255), np.int64(255)])
+def test_equal_bits_in_python_are_one_text(value: Any) -> None:
+    assert made(BITS, value).texts == b"00ff"
+
+
+NEITHER = "is neither hexadecimal nor base64 of 16 bits"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "detail"),
+    [
+        ('"00f"', "bad_bits", NEITHER),
+        ('"00ff00"', "bad_bits", NEITHER),
+        ('"0x0ff"', "bad_bits", NEITHER),
+        ('"00fg"', "bad_bits", NEITHER),
+        ('""', "bad_bits", NEITHER),
+        ('"AP8A"', "bad_bits", NEITHER),
+        ('"0Xff"', "bad_bits", NEITHER),
+        ("65536", "bad_bits", "is an integer of more than 16 bits"),
+        ("-32769", "bad_bits", "is an integer of more than 16 bits"),
+        ("1" + 4200 * "0", "bad_bits", "is an integer of more than 4000 digits; give hexadecimal"),
+        ("1.0", "wrong_type", "is a number with a fraction, not hexadecimal, base64 or an integer"),
+        ("true", "wrong_type", "is a boolean, not hexadecimal, base64 or an integer"),
+        ("[1, 0]", "wrong_type", "is a list, not hexadecimal, base64 or an integer"),
+    ],
+)
+def test_what_are_no_bits_is_refused(value: str, reason: str, detail: str) -> None:
+    assert refusal(parsed(BITS, value)) == (reason, f'the field "of.it" {detail}')
+
+
+def test_bytes_of_another_length_are_refused() -> None:
+    assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the row of bits has 24 bits, not 16")
+
+
+def test_integers_of_more_than_64_bits() -> None:
+    """The fast reader rounds them; they come through whole all the same."""
+    wide = Item("bits", "bits", 128)
+    value = 0x0123456789ABCDEF_FEDCBA9876543211
+    assert parsed(wide, str(value)).texts.decode() == f"{value:032x}"
+    assert parsed(wide, str(-value)).texts.decode() == f"{2**128 - value:032x}"
+    longest = Item("bits", "bits", 16384)
+    assert refusal(parsed(longest, "9" * 4300))[0] == "bad_bits"
+
+
+def test_a_document_without_its_field() -> None:
+    fields = Fields(time_field=None, item=BITS)
+    line = b'{"id": "a", "text": "no bits"}'
+    found = parse_lines(line, np.array([0]), np.array([len(line)]), fields)
+    assert refusal(found) == ("missing_field", 'there is no field "bits"')
+    assert refusal(columns([Document("a", "a text")], item=BITS)) == ("missing_field", "the document has no bits")
+    assert refusal(columns([Document("a", bits=0)], item=VECTOR)) == ("missing_field", "the document has no vector")
+
+
+def test_a_deletion_needs_no_vector() -> None:
+    line = b'{"id": "a", "deleted": true}'
+    fields = Fields(time_field=None, item=VECTOR, deleted_field="deleted")
+    assert parse_lines(line, np.array([0]), np.array([len(line)]), fields).deleted == [0]
+    assert columns([Document("a", deleted=True)], item=VECTOR).deleted == [0]

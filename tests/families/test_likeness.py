@@ -1,0 +1,391 @@
+"""What follows from a likeness: collision probabilities, keys, signatures, exact distances (MMDS 3.5 to 3.7)."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from oracles.amplify import hyperplane_family
+from oracles.distances import cosine_distance, euclidean_distance, hamming_distance
+
+from stream_lsh.documents.columns import Document, columns
+from stream_lsh.errors import UsageError
+from stream_lsh.families.components import components_of, masks_of
+from stream_lsh.families.distances import similarity
+from stream_lsh.families.family import signer_of
+from stream_lsh.families.items import lines, offsets_of, planes
+from stream_lsh.families.likeness import (
+    ENOUGH_BITS,
+    MOST_KEYS,
+    WIDTH,
+    collision,
+    keys_of_blocks,
+    similarity_at,
+)
+from stream_lsh.families.signer import Signed
+from stream_lsh.index.keys import Hashes, as_words
+from stream_lsh.settings import Settings
+
+COPIES = {  # as they were before there were other likenesses
+    "8460387f112093fa": {},
+    "3e70b8ca9d6a8925": {"threshold": 0.5},
+    "6a641e3bb812b03b": {"set_field": "tags"},
+    "bff7ceb233d346f6": {"against": "any", "shards": 3, "match_within": ["lang"]},
+    "ea355188a18908d5": {"window": "7d", "on_same_id": "update", "deleted_field": "gone", "time_field": "ts"},
+    "778d55ec391ca769": {"verify": "signature", "shards": 2},
+}  # fmt: skip
+COSINE: dict[str, Any] = {"likeness": "cosine", "dimensions": 16}
+EUCLIDEAN: dict[str, Any] = {"likeness": "euclidean", "dimensions": 16, "distance": 2.5}
+HAMMING: dict[str, Any] = {"likeness": "hamming", "dimensions": 64, "distance": 3}
+
+
+def signed(settings: Settings, items: list[Any], salts: NDArray[np.uint64] | None = None) -> Signed:
+    kind = "bits" if settings.likeness == "hamming" else "vector"
+    found = columns([Document(number, **{kind: item}) for number, item in enumerate(items)], item=settings.item)
+    assert not found.rejected
+    return signer_of(settings.signing).sign(found.texts, found.ends, salts, want_shingles=True)
+
+
+def similar(settings: Settings, one: Any, other: Any) -> float:
+    """By the words that stand for the two, as the index compares them."""
+    made = signed(settings, [one, other])
+    first, second = np.split(made.shingles, made.offsets[1:-1])
+    return similarity(settings.likeness, first, second, settings.signing.dimensions)
+
+
+# -- the distances of the book (3.5) -------------------------------------------------------------------------------
+
+
+def test_the_distances_of_the_book() -> None:
+    plane = Settings(likeness="euclidean", dimensions=2, distance=1)
+    assert similar(plane, [2, 7], [6, 4]) == 1 / (1 + 5)
+    space = Settings(likeness="cosine", dimensions=3)
+    assert similar(space, [1, 2, -1], [2, 1, 1]) == pytest.approx(0.5)
+    assert math.degrees(math.acos(similar(space, [1, 2, -1], [2, 1, 1]))) == pytest.approx(60)
+    bits = Settings(likeness="hamming", dimensions=8, distance=1)
+    assert similar(bits, 0b10101, 0b11110) == 1 - 3 / 8
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 7, 33])
+def test_distances_are_those_of_the_definition(dimensions: int) -> None:
+    chance = np.random.default_rng(dimensions)
+    cosine = Settings(likeness="cosine", dimensions=dimensions)
+    euclidean = Settings(likeness="euclidean", dimensions=dimensions, distance=1)
+    hamming = Settings(likeness="hamming", dimensions=8 * dimensions, distance=1)
+    for _ in range(20):
+        one, other = chance.normal(size=(2, dimensions)).astype(np.float32)
+        near = math.cos(math.radians(cosine_distance(one.tolist(), other.tolist())))
+        far = euclidean_distance(one.tolist(), other.tolist())
+        assert similar(cosine, one, other) == pytest.approx(near, abs=1e-9)
+        assert similar(euclidean, one, other) == pytest.approx(1 / (1 + far), abs=1e-9)
+        rows = [chance.bytes(dimensions) for _ in range(2)]
+        places = [[byte >> bit & 1 for byte in row for bit in range(8)] for row in rows]
+        assert similar(hamming, *rows) == 1 - hamming_distance(*places) / (8 * dimensions)
+
+
+def test_whoever_is_compared_with_himself_is_alike() -> None:
+    """Exactly, whatever his length."""
+    chance = np.random.default_rng(1)
+    for scale in (1e-40, 1e-20, 1.0, 1e20, 1e37):
+        for vector in (chance.normal(size=(200, 16)) * scale).astype(np.float32):
+            assert similar(Settings(**COSINE), vector, vector) == 1.0
+            assert similar(Settings(**EUCLIDEAN), vector, vector) == 1.0
+
+
+# -- probabilities (3.7) ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("angle", [0.0, 30.0, 60.0, 90.0, 120.0, 180.0])
+def test_hyperplanes_collide_as_the_book_has_it(angle: float) -> None:
+    found = collision("cosine", math.cos(math.radians(angle)))
+    assert found == pytest.approx(1 - angle / 180)
+    if angle == 120:
+        assert found == pytest.approx(1 / 3)
+    if 0 < angle < 180:
+        assert found == pytest.approx(hyperplane_family(angle, 180.0).p1)
+
+
+@pytest.mark.parametrize("dimensions", [8, 64])
+def test_the_share_of_equal_bits_is_that_of_the_angle(dimensions: int) -> None:
+    """300 pairs at all angles, 1,024 planes that they share: a pair is wrong by 0.1 in fewer than one case of 1e9."""
+    settings = Settings(likeness="cosine", dimensions=dimensions, signature_size=1024)
+    chance, errors = np.random.default_rng(2), []
+    for _ in range(300):
+        one, other = chance.normal(size=(2, dimensions))
+        other = other + chance.choice([0, 1, 2, 5]) * one
+        bits = np.unpackbits(signed(settings, [one, other]).signatures, axis=1)
+        errors.append((bits[0] == bits[1]).mean() - 1 + cosine_distance(one.tolist(), other.tolist()) / 180)
+    assert abs(np.mean(errors)) < 0.01
+    assert np.abs(errors).max() < 0.1
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 300])
+def test_vectors_in_which_few_numbers_count_are_no_exception(dimensions: int) -> None:
+    """Beside the diagonal, where planes of ones and minus ones part the nearest neighbours."""
+    settings = Settings(likeness="cosine", dimensions=dimensions, signature_size=1024)
+    one, other = np.zeros((2, dimensions))
+    one[:2], other[:2] = (1, 0.99), (0.99, 1)
+    bits = np.unpackbits(signed(settings, [one, other]).signatures, axis=1)
+    assert (bits[0] == bits[1]).mean() > 0.98
+
+
+@pytest.mark.parametrize("distance", [0.1, 0.5, 1.0, 2.0, 3.0, 10.0])
+def test_lines_collide_as_often_as_it_is_computed(distance: float) -> None:
+    """40 pairs at this distance (in units of the one asked for), 1,024 lines each, which pairs share: 0.03 is four
+    standard errors of the lines alone."""
+    settings = Settings(likeness="euclidean", dimensions=32, distance=7, signature_size=1024)
+    chance, shares = np.random.default_rng(3), []
+    for _ in range(40):
+        one, step = chance.normal(size=(2, 32)) * 20
+        other = one + step / np.linalg.norm(step) * 7 * distance
+        a, b = signed(settings, [one, other]).signatures
+        shares.append((a == b).mean())
+    assert np.mean(shares) == pytest.approx(collision("euclidean", 0.8, distance), abs=0.03)
+
+
+def test_probabilities_at_their_ends() -> None:
+    assert collision("euclidean", 0.8, 0.0) == 1
+    assert collision("euclidean", 0.8, 1e-9) == pytest.approx(1)
+    assert collision("euclidean", 0.8, 1.0) == pytest.approx(0.8005, abs=1e-4)
+    assert collision("euclidean", 0.8, 1e9) < 1e-8
+    assert collision("copies", 0.8) == 0.8
+    assert collision("cosine", 1.0) == 1
+    with pytest.raises(ValueError, match="no random ones"):
+        collision("hamming", 0.8)
+    assert similarity_at("euclidean", 4, 0) == 0.2
+    assert similarity_at("hamming", 3, 64) == 61 / 64
+
+
+@pytest.mark.parametrize("given", [{**COSINE, "threshold": t} for t in (0.3, 0.7, 0.9, 0.99, 1.0)] + [EUCLIDEAN])
+@pytest.mark.parametrize("recall", [0.9, 0.999])
+def test_bands_keep_the_recall(given: dict[str, Any], recall: float) -> None:
+    settings = Settings(**given, recall=recall)
+    size, bands, rows = settings.banding
+    p = collision(settings.likeness, settings.threshold, 1.0)
+    assert 1 - (1 - p**rows) ** bands >= recall - 1e-9
+    assert bands * rows <= size
+    assert size % 8 == 0
+    assert settings.signing.signature_size == size
+
+
+# -- keys of rows of bits --------------------------------------------------------------------------------------------
+
+
+def met(settings: Settings, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether rows of bits uint8[n, octets] have a key in common with the first of them."""
+    signatures = np.zeros((len(rows), components_of(settings.signing).columns), np.uint8)
+    signatures[:, : rows.shape[1]] = rows
+    words, masks = as_words(signatures), masks_of(settings.signing)
+    keys = words[:, None, :] & masks[None]
+    found: NDArray[np.bool_] = (keys == keys[:1]).all(axis=2).any(axis=1)
+    zeros = np.zeros((len(rows), 2), np.uint64)
+    hashed, _ = Hashes(settings.signing, bytes(16)).keys(signatures, zeros, zeros)
+    bands = hashed.reshape(len(rows), -1)[:, : settings.signing.bands]
+    assert ((bands == bands[:1]).any(axis=1) == found).all()
+    return found
+
+
+@pytest.mark.parametrize(("dimensions", "distance"), [(8, 0), (8, 1), (8, 2), (8, 3), (8, 5), (8, 7), (16, 2), (16, 3)])
+def test_rows_within_the_distance_always_meet(dimensions: int, distance: int) -> None:
+    """All rows that differ in so many bits, one by one."""
+    settings = Settings(likeness="hamming", dimensions=dimensions, distance=distance)
+    flips = [0, *(sum(1 << bit for bit in bits) for k in range(1, distance + 1)
+                  for bits in combinations(range(dimensions), k))]  # fmt: skip
+    octets = np.array(
+        [list((0x5A3C & (1 << dimensions) - 1 ^ flip).to_bytes(dimensions // 8, "big")) for flip in flips]
+    )
+    assert met(settings, octets.astype(np.uint8)).all()
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "distance"),
+    [(32, 3), (64, 0), (64, 1), (64, 3), (64, 8), (64, 10), (64, 63), (72, 4), (128, 10), (256, 31), (1024, 100),
+     (1032, 127), (16384, 500)],
+)  # fmt: skip
+def test_rows_within_the_distance_meet_in_large_ones(dimensions: int, distance: int) -> None:
+    """500 rows, with flips at the worst places, too: evenly over the row, and side by side."""
+    settings = Settings(likeness="hamming", dimensions=dimensions, distance=distance)
+    chance, base = np.random.default_rng(dimensions + distance), np.random.default_rng(1).integers(0, 2, dimensions)
+    rows = [base]
+    for number in range(500):
+        row = base.copy()
+        if number == 0:
+            places = np.arange(distance)
+        elif number == 1:
+            places = np.arange(distance) * dimensions // max(1, distance)
+        else:
+            places = chance.choice(dimensions, chance.integers(distance + 1), replace=False)
+        row[places] ^= 1
+        rows.append(row)
+    assert met(settings, np.packbits(np.array(rows), axis=1)).all()
+
+
+def test_strangers_hardly_meet() -> None:
+    """4,000 rows of 64 random bits, 35 keys of 27 or 28 bits: with probability 0.999 no more than six meet one."""
+    settings = Settings(**HAMMING)
+    rows = np.random.default_rng(4).integers(0, 256, (4000, 8), np.uint8)
+    assert met(settings, rows)[1:].sum() <= 6
+
+
+@pytest.mark.parametrize(("distance", "dimensions"), [(0, 64), (1, 64), (3, 64), (8, 64), (10, 128), (31, 256), (7, 8)])
+def test_keys_are_as_long_as_their_number_allows(distance: int, dimensions: int) -> None:
+    keys, blocks = keys_of_blocks(distance, dimensions)
+    assert keys == math.comb(distance + blocks, blocks)
+    assert blocks == 1 or keys <= MOST_KEYS
+    long_enough = blocks * dimensions / (distance + blocks) >= ENOUGH_BITS
+    more = math.comb(distance + blocks + 1, blocks + 1)
+    assert long_enough or distance == 0 or more > MOST_KEYS or distance + blocks >= dimensions
+
+
+def test_a_distance_that_leaves_nothing_in_common_is_refused() -> None:
+    for dimensions, distance, most in ((64, 64, 63), (8, 100, 7), (16384, 1024, 1023)):
+        with pytest.raises(UsageError, match=f"set at most {most}; rows that differ in more have no block in common"):
+            Settings.load(None, likeness="hamming", dimensions=dimensions, distance=distance)
+
+
+# -- signatures ------------------------------------------------------------------------------------------------------
+
+
+def some(settings: Settings, n: int = 20) -> list[Any]:
+    chance = np.random.default_rng(5)
+    if settings.likeness == "hamming":
+        return [chance.bytes(settings.signing.dimensions // 8) for _ in range(n)]
+    return list(chance.normal(size=(n, settings.signing.dimensions)))
+
+
+@pytest.mark.parametrize("given", [COSINE, EUCLIDEAN, HAMMING])
+def test_signatures_do_not_change(given: dict[str, Any]) -> None:
+    """From run to run, and neither with the batch."""
+    settings = Settings(**given)
+    items = some(settings)
+    whole, again = signed(settings, items), signed(settings, items)
+    planes.cache_clear()
+    lines.cache_clear()
+    single = [signed(settings, [item]) for item in items]
+    for name in ("sizes", "fingerprints", "signatures", "shingles"):
+        assert (getattr(whole, name) == getattr(again, name)).all()
+        assert (getattr(whole, name) == np.concatenate([getattr(one, name) for one in single])).all()
+    assert (whole.sizes == settings.dimensions).all()
+
+
+def test_signatures_are_those_that_indexes_have() -> None:
+    """Indexes depend on them: a change here makes those that are there useless."""
+    vector = [(-1) ** n * (n + 1) / 7 for n in range(16)]
+    golden = {
+        "cosine": "179ec7207a6b7f01b081e02f47688702",
+        "euclidean": "ffff0000ffff00000000ffff0100ffff",
+        "hamming": "0123456789abcdef",
+    }
+    found = {
+        "cosine": signed(Settings(**COSINE), [vector]).signatures[0, :16].tobytes().hex(),
+        "euclidean": signed(Settings(**EUCLIDEAN), [vector]).signatures[0, :8].astype("<u2").tobytes().hex(),
+        "hamming": signed(Settings(**HAMMING), [0x0123456789ABCDEF]).signatures[0].tobytes().hex(),
+    }
+    assert found == golden
+
+
+def test_the_length_of_a_vector_says_nothing_about_its_direction() -> None:
+    chance = np.random.default_rng(6)
+    settings = Settings(**COSINE)
+    for vector in chance.normal(size=(20, 16)).astype(np.float32):
+        scaled = [vector * np.float32(2.0**power) for power in (-100, -3, 0, 5, 100)]
+        made = signed(settings, scaled)
+        assert (made.signatures == made.signatures[0]).all()
+
+
+def test_lines_are_those_that_the_signature_says() -> None:
+    """floor((x . line) / (width distance) + offset), added up in plain Python."""
+    settings = Settings(**EUCLIDEAN)
+    vector = some(settings, 1)[0].astype(np.float32).astype(np.float64)
+    size = settings.signing.signature_size
+    along, offsets = lines(16, size), offsets_of(size)
+    found = signed(settings, [vector]).signatures[0]
+    for k in range(size):
+        place = math.fsum(vector[d] * along[d, k] for d in range(16)) / (WIDTH * 2.5) + offsets[k]
+        assert found[k] == math.floor(place) % 65536
+    assert abs(along).max() < 5
+    assert along.mean() == pytest.approx(0, abs=0.1)
+    assert along.std() == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("given", [COSINE, EUCLIDEAN, HAMMING, {**COSINE, "threshold": 0.1},
+                                   {"likeness": "hamming", "dimensions": 64, "distance": 60}])  # fmt: skip
+def test_salts_set_apart(given: dict[str, Any]) -> None:
+    """Equal items meet in all keys with the same salt, and in none with another."""
+    settings = Settings(**given, match_within=["lang"])
+    item = some(settings, 1)[0]
+    salts = np.array([2**40, 2**40, 2**41, 3**40, 2**64 - 1], np.uint64)
+    made = signed(settings, [item] * 5, salts)
+    hashes = Hashes(settings.signing, bytes(16))
+    ids = np.zeros((5, 2), np.uint64)
+    keys = hashes.keys(made.signatures, made.fingerprints, ids)[0].reshape(5, -1)[:, :-1]
+    assert (keys[0] == keys[1]).all()
+    for one, other in combinations(range(1, 5), 2):
+        assert not (keys[one] == keys[other]).any()
+    assert len({print.tobytes() for print in made.fingerprints}) == 4
+    assert (signed(settings, [item] * 5).fingerprints == signed(Settings(**given), [item] * 5).fingerprints).all()
+
+
+def test_what_is_no_item_signs_as_nothing() -> None:
+    """As texts of other dimensions in a damaged index, or the empty text of what was refused."""
+    for given, texts in ((COSINE, [b"", b"AAAA", b"!" * 88]), (HAMMING, [b"", b"00", b"x" * 16])):
+        ends = np.cumsum([len(text) for text in texts])
+        made = signer_of(Settings(**given).signing).sign(b"".join(texts), ends, want_shingles=True)
+        assert (made.sizes == 0).all() and not made.signatures.any() and not len(made.shingles)
+        assert (made.offsets == 0).all()
+
+
+# -- settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fingerprint", "given"), COPIES.items())
+def test_indexes_of_copies_are_as_they_were(fingerprint: str, given: dict[str, Any]) -> None:
+    assert Settings(**given).fingerprint == fingerprint
+    assert not {"likeness", "dimensions", "distance"} & Settings(**given).answers.keys()
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"likeness": "cosine"}, "likeness = cosine needs dimensions: numbers of a vector, or bits of a row of bits"),
+    ({"likeness": "euclidean", "dimensions": 8}, "likeness = euclidean needs distance: euclidean: distance up to"),
+    ({"likeness": "hamming", "distance": 3}, "likeness = hamming needs dimensions: "),
+    ({"likeness": "hamming", "dimensions": 64}, "likeness = hamming needs distance: "),
+    ({**COSINE, "distance": 1}, "distance is not used with likeness = cosine; leave it out"),
+    ({**COSINE, "bits_field": "b"}, "bits_field is not used with likeness = cosine; leave it out"),
+    ({**COSINE, "set_field": "tags"}, "set_field is not used with likeness = cosine; leave it out"),
+    ({**COSINE, "text_field": "title"}, "text_field is not used with likeness = cosine; leave it out"),
+    ({**COSINE, "shingles": "words:2"}, "shingles is not used with likeness = cosine; leave it out"),
+    ({**COSINE, "verify": "signature"}, "verify is not used with likeness = cosine; leave it out"),
+    ({**EUCLIDEAN, "threshold": 0.5}, "threshold is not used with likeness = euclidean; leave it out"),
+    ({**EUCLIDEAN, "tokens": "word"}, "tokens is not used with likeness = euclidean; leave it out"),
+    ({**EUCLIDEAN, "distance": 0}, "0 is too small for similarities of 1 / (1 + distance); 1e-06 is the least"),
+    ({**EUCLIDEAN, "distance": 1e-7}, "multiply the vectors and the distance by the same number"),
+    ({**HAMMING, "threshold": 0.5}, "threshold is not used with likeness = hamming; leave it out"),
+    ({**HAMMING, "bands": 4}, "bands is not used with likeness = hamming; leave it out"),
+    ({**HAMMING, "vector_field": "v"}, "vector_field is not used with likeness = hamming; leave it out"),
+    ({**HAMMING, "dimensions": 65}, "dimensions: 65 bits are no whole bytes; likeness = hamming needs them"),
+    ({**HAMMING, "distance": 2.5}, "distance: 2.5 bits; likeness = hamming needs a whole number"),
+    ({"dimensions": 64}, "dimensions is not used with likeness = copies; leave it out"),
+    ({"distance": 3}, "distance is not used with likeness = copies; leave it out"),
+    ({"vector_field": "v"}, "vector_field is not used with likeness = copies; leave it out"),
+    ({**COSINE, "dimensions": 0}, "dimensions"),
+    ({**COSINE, "dimensions": 16385}, "16384"),
+    ({"likeness": "angular", "dimensions": 8}, "'copies', 'cosine', 'euclidean' or 'hamming'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED)
+def test_what_does_not_go_together_is_said(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Settings.load(None, **given)
+    assert message in str(refused.value)
+
+
+def test_similarity_at_the_edge() -> None:
+    assert Settings(**COSINE, threshold=0.7).least == 0.7
+    assert Settings(**EUCLIDEAN).least == 1 / 3.5
+    assert Settings(**HAMMING).least == 61 / 64
+    assert Settings().least == 0.8
