@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from stream_lsh.documents.items import Item
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import StateError, UsageError
+from stream_lsh.families.curve import Curve
 from stream_lsh.families.likeness import BY_DISTANCE, OF_BITS, SALT_BITS, Likeness, banding_of, similarity_at
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
@@ -263,6 +264,12 @@ class Settings(BaseSettings):
         if self.likeness not in BY_DISTANCE:
             return self.threshold
         return similarity_at(self.likeness, self.distance or 0.0, self.dimensions or 1)
+
+    @cached_property
+    def curve(self) -> Curve:
+        """How surely a pair becomes a candidate."""
+        asked = self.threshold if self.likeness not in BY_DISTANCE else self.distance or 0.0
+        return Curve(self.likeness, self.banding, asked, self.dimensions or 0)
 
     @property
     def item(self) -> Item | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stream_lsh.cli.image import image
+from stream_lsh.families.curve import Curve
 from stream_lsh.families.tuning import Banding
 
 if TYPE_CHECKING:
+    from stream_lsh.evaluation.items import ItemBackground
     from stream_lsh.evaluation.sample import Background
 
 WIDTH, HEIGHT = 60, 10  # characters; with the labels 68 columns and 14 lines
@@ -17,7 +20,20 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 def terminal_plot(banding: Banding, threshold: float, *, unicode: bool = True) -> list[str]:
     """P(candidate) over similarity as lines of at most 80 columns; plain ASCII if not `unicode`."""
-    heights = [banding.probability((column + 0.5) / WIDTH) * HEIGHT for column in range(WIDTH)]
+    marks = [(threshold, "threshold"), (banding.halfway, "(1/b)^(1/r)")]
+    return _plotted(banding.probability, 1.0, marks, unicode)
+
+
+def measured_plot(curve: Curve, *, unicode: bool = True) -> list[str]:
+    """The same over the cosine or the distance."""
+    return _plotted(curve.at, _reach(curve), [(curve.asked, _asked(curve))], unicode)
+
+
+def _plotted(
+    probability: Callable[[float], float], reach: float, marks: Sequence[tuple[float, str]], unicode: bool
+) -> list[str]:
+    """A probability from 0 to `reach`, and marks (where, name) below."""
+    heights = [probability((column + 0.5) / WIDTH * reach) * HEIGHT for column in range(WIDTH)]
     lines = []
     for row in range(HEIGHT - 1, -1, -1):
         label = f"{100 * (row + 1) / HEIGHT:4.0f} %" if row in (HEIGHT - 1, HEIGHT // 2 - 1) else "      "
@@ -26,11 +42,11 @@ def terminal_plot(banding: Banding, threshold: float, *, unicode: bool = True) -
     step = WIDTH // 10
     tick, line = ("┴", "─") if unicode else ("+", "-")
     lines.append(f"   0 % {'└' if unicode else '+'}" + (line * (step - 1) + tick) * 10)
-    lines.append(" " * 7 + "0" + "".join(f"{number / 10:>{step}.1f}" for number in range(1, 11)))
-    marks = sorted([(threshold, "threshold"), (banding.halfway, "(1/b)^(1/r)")])
-    for similarity, name in marks:
-        column = 7 + min(WIDTH, round(similarity * WIDTH))
-        label = f"{name} {similarity:.3g}"
+    ticks = (f"{number / 10:.1f}" if reach == 1 else f"{reach * number / 10:.3g}" for number in range(1, 11))
+    lines.append(" " * 7 + "0" + "".join(f"{tick:>{step}}" for tick in ticks))
+    for place, name in sorted(marks):
+        column = 7 + min(WIDTH, round(place / reach * WIDTH))
+        label = f"{name} {place:.3g}"
         arrow = "↑" if unicode else "^"
         left = column + 2 + len(label) <= 80
         text = f"{arrow} {label}" if left else f"{label} {arrow}"
@@ -42,6 +58,48 @@ def _cell(filled: float, unicode: bool) -> str:
     if unicode:
         return _EIGHTHS[max(0, min(8, round(filled * 8)))]
     return "#" if filled >= 0.5 else " "
+
+
+def _reach(curve: Curve) -> float:
+    """How far a plot goes: a cosine to 1; distances to where strangers are."""
+    if curve.likeness == "hamming":
+        return max(curve.asked + 1, curve.dimensions / 2)
+    return 8 * curve.asked if curve.by_distance else 1.0
+
+
+def _asked(curve: Curve) -> str:
+    return "distance" if curve.by_distance else "threshold"
+
+
+def write_measured_plot(path: Path, curve: Curve, others: list[Curve], background: ItemBackground | None) -> None:
+    """As `write_plot`, over the cosine or the distance.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    reach, blocks = _reach(curve), curve.likeness == "hamming"
+    grid = [reach * number / 400 for number in range(401)]
+    if blocks:
+        grid = [float(bits) for bits in range(int(reach) + 1)]
+    with image(path) as axes:
+        if background is not None and background.pairs:
+            right = axes.twinx()
+            counts, edges = background.binned(reach)
+            right.bar(edges, counts, width=reach / 50, color="tab:blue", alpha=0.25)
+            right.set_yscale("log")
+            right.set_ylabel("pairs of the sample", color="tab:blue")
+        for other in others:
+            if other != curve:
+                label = f"{other.banding.bands} × {other.banding.rows}"
+                axes.plot(grid, [other.at(x) for x in grid], linewidth=0.8, alpha=0.6, label=label)
+        label = f"{curve.banding.bands} {'keys' if blocks else 'bands'} × {curve.banding.rows} "
+        label += "blocks" if blocks else "rows"
+        axes.plot(grid, [curve.at(x) for x in grid], color="black", linewidth=2, label=label)
+        found = f"{_asked(curve)} {curve.asked:g}: {100 * curve.at(curve.asked):.4g} % found"
+        axes.axvline(curve.asked, color="tab:red", linewidth=1, label=found)
+        names = {"cosine": "cosine", "euclidean": "distance", "hamming": "bits that differ"}
+        axes.set(xlim=(0, reach), ylim=(0, 1.02), xlabel=names[curve.likeness], ylabel="P(candidate)")
+        axes.legend(loc="upper right" if curve.by_distance else "upper left", fontsize=8)
 
 
 def write_plot(

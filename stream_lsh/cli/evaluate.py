@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.limit import asked_of, limit_of
 from stream_lsh.cli.options import load_settings, quiet_option, settings_options, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
@@ -30,10 +32,12 @@ stream-lsh evaluate feed.jsonl --threshold 0.8
 stream-lsh evaluate feed.jsonl.xz --limit 40000 --text-field title --text-field text --verify signature
 stream-lsh evaluate products.jsonl --truth products.pairs.jsonl --threshold 0.3 --shingles words:1
 stream-lsh evaluate stories.jsonl --labels story --threshold 0.5
+stream-lsh evaluate vectors.jsonl --likeness cosine --dimensions 384 --threshold 0.9
 """
 SETTINGS = (
-    "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify",
-    "id_field", "text_field", "match_within", "set_field", "max_document_bytes",
+    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows", "shingles",
+    "bag", "normalize", "tokens", "verify",
+    "id_field", "text_field", "match_within", "set_field", "vector_field", "bits_field", "max_document_bytes",
     "shards", "bucket_size", "memory_documents",
 )  # fmt: skip
 LONG = 3.0  # seconds of comparing that are announced
@@ -49,6 +53,8 @@ By default those are all pairs whose shingles have a Jaccard similarity at the t
 comparison. With --truth they are the pairs of a file: tab-separated lines (id, id and perhaps their similarity), or
 with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
 gives similarities, its pairs below the threshold do not count.
+With --likeness cosine, euclidean or hamming they are the pairs of vectors or rows of bits at the threshold or within
+the distance, each of which is compared with each; similarities are cosines, 1 / (1 + distance), shares of equal bits.
 
 Every match is reported and compared with every earlier document (--max-matches 0, --against any).
 
@@ -100,7 +106,7 @@ def evaluate(
         return
     # Here, because they take numba and RocksDB with them.
     from stream_lsh.evaluation.collection import collect, copied_settings
-    from stream_lsh.evaluation.report import report
+    from stream_lsh.evaluation.report import edges_of_distance, report
 
     with temporary_folder() as folder:
         copy = Path(folder) / "documents.jsonl"
@@ -110,7 +116,8 @@ def evaluate(
             _given(truth, collection, settings) if truth is not None else _exhaustive(collection, settings, quiet)
         )
         found, seconds = _run(copied_settings(settings), copy, Path(folder) / "pairs.jsonl", collection, quiet)
-    figures = report(collection.ranked, found, true, settings.banding, settings.threshold)
+    inner = edges_of_distance(settings.curve) if settings.curve.by_distance else None
+    figures = report(collection.compared, found, true, settings.curve, settings.least, inner)
     if as_json:
         click.echo(json.dumps(as_object(settings, collection, figures, notes, seconds, show), ensure_ascii=False))
         return
@@ -119,12 +126,17 @@ def evaluate(
 
 
 def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tuple[Pairs, dict[str, Any]]:
-    from stream_lsh.evaluation.exact import AllPairs
+    from stream_lsh.evaluation.exact import AllPairs, Ranked
+    from stream_lsh.evaluation.items import EveryPair
     from stream_lsh.evaluation.report import Pairs
 
-    every = AllPairs(collection.ranked, settings.threshold)
     workers = min(WORKERS, os.cpu_count() or 1)
-    expected = every.seconds() / workers
+    every: AllPairs | EveryPair
+    if isinstance(collection.compared, Ranked):
+        every = AllPairs(collection.compared, settings.threshold, workers)
+    else:
+        every = EveryPair(collection.compared, settings.least)
+    expected = every.seconds()
     began = time.perf_counter()
     due = began + LONG
 
@@ -139,7 +151,7 @@ def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tupl
     if expected > LONG and not quiet:
         hint = "; --limit N takes the first N" if expected > 60 else ""
         complain(f"comparing {count(len(collection), 'document')} exhaustively: about {duration(expected)}{hint}")
-    pairs = every.run(workers=workers, progress=progress)
+    pairs = every.run(progress=progress)
     notes = {"truth": "exhaustive", "truth_seconds": round(time.perf_counter() - began, 3)}
     return Pairs(pairs.older, pairs.newer, pairs.jaccard), notes
 
@@ -147,16 +159,15 @@ def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tupl
 def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs, dict[str, Any]]:
     import numpy as np
 
-    from stream_lsh.evaluation.exact import overlap
     from stream_lsh.evaluation.report import Pairs
     from stream_lsh.evaluation.truth import read_pairs
 
     given = read_pairs(name, collection.ids)
-    true = overlap(collection.ranked, given.first, given.second)
+    true = collection.compared.similarities(given.first, given.second)
     apart = collection.salts[given.first] != collection.salts[given.second]
     differ = ~apart & (np.abs(given.similarity - true) > 1e-6)  # false where none is given: NaN compares so
     # A pair without a similarity is one that somebody says belongs together, however similar the texts are.
-    low = given.similarity < settings.threshold
+    low = given.similarity < settings.least
     kept = np.flatnonzero(~low & ~apart)
     notes = {
         "truth": name,
@@ -202,11 +213,11 @@ def as_object(
         "documents": len(collection),
         "rejected": dict(collection.rejected),
         "repeated_ids": collection.repeated,
-        "threshold": settings.threshold,
+        **asked_of(settings),
         "signature_size": settings.banding.signature_size,
         "bands": settings.banding.bands,
         "rows": settings.banding.rows,
-        "shingles": settings.shingles,
+        **({"shingles": settings.shingles} if settings.item is None else {}),
         "verify": settings.verify,
         **notes,
         "true_pairs": quality.truth,
@@ -275,7 +286,8 @@ def as_text(
     if notes.get("different_similarity"):
         yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
     yield ""
-    yield f"threshold {settings.threshold:g}, {settings.banding.bands} bands of {settings.banding.rows} rows"
+    parts = "keys of {} blocks" if settings.likeness == "hamming" else "bands of {} rows"
+    yield f"{limit_of(settings)}, {settings.banding.bands} {parts.format(settings.banding.rows)}"
     yield f"  recall     {ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {against} pairs found"
     yield f"  precision  {ratio(quality.precision)}   {quality.false:,} of {quality.found:,} pairs reported are false"
     yield f"  F1         {ratio(quality.f1)}"
@@ -289,10 +301,17 @@ def as_text(
         yield f"  the similarities reported are off by {errors};"
         yield "  this decides on pairs near the threshold (--verify exact is not off)"
     yield ""
-    yield f"  {'true similarity':<15}  {'pairs':>9}  {'found':>9}  {'recall':>8}  {'expected':>8}  {'precision':>9}"
+    curve = settings.curve
+    title = "distance" if curve.by_distance else "true similarity"
+    yield f"  {title:<15}  {'pairs':>9}  {'found':>9}  {'recall':>8}  {'expected':>8}  {'precision':>9}"
     for bucket, expected in zip(report.buckets, report.expected, strict=True):
         part = bucket.quality
         name = f"{bucket.low:.4g} to {bucket.high:.4g}"
+        if curve.likeness == "hamming":
+            low, high = (round((1 - similarity) * curve.dimensions, 9) for similarity in (bucket.high, bucket.low))
+            name = " to ".join(str(bits) for bits in sorted({math.ceil(low), math.floor(high)}))
+        elif curve.by_distance:
+            name = " to ".join(f"{curve.measure_of(similarity):.4g}" for similarity in (bucket.high, bucket.low))
         yield (
             f"  {name:<15}  {part.truth:>9,}  {part.found:>9,}  {ratio(part.recall):>8}  {ratio(expected):>8}"
             f"  {ratio(part.precision):>9}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stream_lsh.cli.limit import asked_of, limit_of
 from stream_lsh.settings import Settings
 from stream_lsh.wording import count, ratio
 
@@ -40,8 +41,8 @@ def as_object(settings: Settings, labelled: Labelled, found: Agreement, alone: A
         "rejected": dict(labelled.rejected),
         "repeated_ids": labelled.repeated,
         "without_label": labelled.without,
-        "threshold": settings.threshold,
-        "shingles": settings.shingles,
+        **asked_of(settings),
+        **({"shingles": settings.shingles} if settings.item is None else {}),
         "labels": found.labels,
         "groups": found.groups,
         "b_cubed": {"precision": found.precision, "recall": found.recall, "f1": found.f1},
@@ -57,7 +58,7 @@ def as_text(settings: Settings, labelled: Labelled, found: Agreement, alone: Agr
     """Groups against labels, for people."""
     yield (
         f"{count(found.documents, 'document')} with {count(found.labels, 'label')}, "
-        f"in {count(found.groups, 'group')} at threshold {settings.threshold:g}"
+        f"in {count(found.groups, 'group')} at {limit_of(settings)}"
     )
     if labelled.rejected:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in labelled.rejected.most_common())

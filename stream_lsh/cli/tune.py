@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_lsh.cli.curve import terminal_plot, write_plot
+from stream_lsh.cli import tune_items
+from stream_lsh.cli.curve import measured_plot, terminal_plot, write_measured_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
 from stream_lsh.cli.options import load_settings, settings_options, with_options
+from stream_lsh.errors import UsageError
 from stream_lsh.families.tuning import Banding, alternatives, component_bytes, false_candidates
-from stream_lsh.settings import Settings
+from stream_lsh.settings import Settings, unused
 from stream_lsh.wording import count, size
 
 if TYPE_CHECKING:
@@ -29,10 +31,12 @@ EXAMPLES = """
 stream-lsh tune --threshold 0.8 --recall 0.999
 stream-lsh tune feed.jsonl.gz --threshold 0.5 --expected-docs 5000000 --plot curve.png
 stream-lsh tune feed.jsonl --text-field title --text-field body --shingles chars:9
+stream-lsh tune --likeness cosine --dimensions 384 --threshold 0.9
 """
 SETTINGS = (
-    "threshold", "recall", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens",
-    "verify", "id_field", "text_field", "set_field", "max_document_bytes",
+    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows", "shingles",
+    "bag", "normalize", "tokens",
+    "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 SIMILARITIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 USUAL_DOCUMENTS = 1_000_000
@@ -48,7 +52,11 @@ ADVICE_DOCUMENTS = 2000
 
 Prints the curve P(candidate | s) = 1 - (1 - s^r)^b, what lies beside the choice, and the settings as TOML
 for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what a sample of it says: false candidates a
-document among --expected-docs documents, and whether the shingles have the right length.""",
+document among --expected-docs documents, and whether the shingles have the right length.
+
+With --likeness cosine or euclidean the curve is over the cosine or the distance, with what a hyperplane or a line
+distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6); of rows of bits (hamming) it says which keys
+find all within the distance, and whom else they meet. A sample has at most 4,000 of these.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @with_options(
@@ -69,6 +77,10 @@ document among --expected-docs documents, and whether the shingles have the righ
             ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section="Output",
             help="write the curve as an image",
         ),
+        Option(
+            ["--json", "as_json"], is_flag=True, section="Output",
+            help="cosine, euclidean, hamming: write the figures as one JSON object",
+        ),
         *settings_options(SETTINGS),
     ]
 )  # fmt: skip
@@ -81,11 +93,17 @@ def tune(
     sample: int,
     limit: int | None,
     plot: Path | None,
+    as_json: bool,
     **_: Any,
 ) -> None:
     settings = load_settings(context)
     if plot is not None:
         check_plot(plot)
+    if settings.item is not None:
+        _tune_items(settings, inputs, expected_docs, min(sample, tune_items.MOST_ITEMS), limit, plot, as_json)
+        return
+    if as_json:
+        raise UsageError("--json is for likeness = cosine, euclidean or hamming; leave it out")
     drawn = found = None
     rejected: Counter[str] = Counter()
     if inputs:
@@ -117,6 +135,47 @@ def tune(
         click.echo(f"\nThe curve is in {plot}.")
     click.echo("\nAs a file for --config:\n")
     for line in toml_lines(settings):
+        click.echo(line)
+
+
+def _tune_items(
+    settings: Settings,
+    inputs: tuple[str, ...],
+    expected_docs: int | None,
+    sample: int,
+    limit: int | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """The same for vectors and rows of bits."""
+    drawn = found = None
+    rejected: Counter[str] = Counter()
+    if inputs:
+        drawn = _draw(settings, inputs, sample, limit, rejected)
+        found = tune_items.measure(drawn, settings)
+    documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
+    others = tune_items.others_of(settings)
+    if plot is not None:
+        write_measured_plot(plot, settings.curve, others, found)
+    if as_json:
+        click.echo(json.dumps(tune_items.as_object(settings, others, drawn, found, documents)))
+        return
+    unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+    lines = [
+        *tune_items.choice(settings),
+        "",
+        *tune_items.table(settings.curve, found),
+        "",
+        f"P(candidate) over {'distance' if settings.curve.by_distance else 'cosine'}",
+        *measured_plot(settings.curve, unicode=unicode),
+        "",
+        *tune_items.beside(settings.curve, others, found, documents),
+    ]
+    if drawn is not None and found is not None:
+        lines += tune_items.sampled(settings, drawn, found, documents, rejected)
+    if plot is not None:
+        lines += ["", f"The curve is in {plot}."]
+    for line in [*lines, "", "As a file for --config:", "", *toml_lines(settings)]:
         click.echo(line)
 
 
@@ -252,6 +311,10 @@ def toml_lines(settings: Settings) -> Iterator[str]:
         "threshold": settings.threshold, "recall": settings.recall,
         "signature_size": size_, "bands": bands, "rows": rows, "shingles": settings.shingles,
     }  # fmt: skip
+    if settings.item is not None:
+        chosen = {"likeness": settings.likeness} | {
+            name: value for name, value in chosen.items() if name not in unused(settings.likeness)
+        }
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
         if name not in chosen and value != field.default:

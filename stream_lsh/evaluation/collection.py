@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.evaluation.exact import Ranked
+from stream_lsh.evaluation.items import Items
 from stream_lsh.evaluation.reading import read_batches, texts_of
 from stream_lsh.families.family import signer_of
 from stream_lsh.settings import Settings
@@ -20,11 +21,11 @@ from stream_lsh.settings import Settings
 @dataclass
 class Collection:
     """Documents by position: those that the engine compares, each id once. Shingles of documents that are not to match,
-    as they differ in a field to match within, are different."""
+    as they differ in a field to match within, are different. Vectors and rows of bits stand for themselves."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
-    ranked: Ranked = field(default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64)))
+    compared: Ranked | Items = field(default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64)))
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
     repeated: int = 0  # documents left out because their id was there before: they make no pairs
 
@@ -40,7 +41,8 @@ class Collection:
 def collect(
     settings: Settings, inputs: Sequence[str], limit: int | None = None, copy: BinaryIO | None = None
 ) -> Collection:
-    """Read and sign the first `limit` documents of the inputs; 8 bytes a shingle stay in memory.
+    """Read and sign the first `limit` documents of the inputs; 8 bytes a shingle (or a number of a vector) stay in
+    memory.
 
     `copy` gets the same documents as JSON lines for `copied_settings`, so that pipes and parts of a file can be
     evaluated as well. Raises InputError.
@@ -70,15 +72,18 @@ def collect(
             salts = batch.salts[places] if len(batch.salts) else np.zeros(len(texts), np.uint64)
             collection.salts = np.concatenate((collection.salts, salts))
             sizes.append(np.diff(signed.offsets))
-            shingles.append(signed.shingles ^ np.repeat(salts, sizes[-1]))
+            shingles.append(signed.shingles ^ np.repeat(salts, sizes[-1]) if settings.item is None else signed.shingles)
             if copy is not None:
                 new = collection.ids[-len(texts) :]
                 copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, salts.tolist(), strict=True)))
         if full:
             break
-    if shingles:
+    if settings.item is not None:
+        words = np.concatenate([np.empty(0, np.uint64), *shingles]).reshape(len(collection), -1 if shingles else 0)
+        collection.compared = Items(settings.likeness, settings.item.dimensions, words, collection.salts)
+    elif shingles:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
-        collection.ranked = Ranked.of(np.concatenate(shingles), offsets)
+        collection.compared = Ranked.of(np.concatenate(shingles), offsets)
     return collection
 
 
@@ -89,6 +94,8 @@ def copied_settings(settings: Settings) -> Settings:
         "text_field": ("text",),
         "time_field": None,
         "set_field": "set" if settings.set_field is not None else None,
+        "vector_field": None,
+        "bits_field": None,
         "match_within": ("salt",) if settings.match_within else (),
         "against": "any",
         "verify_matches": 0,
@@ -99,6 +106,8 @@ def copied_settings(settings: Settings) -> Settings:
 
 
 def _line(settings: Settings, id: bytes, text: bytes, salt: int) -> bytes:
+    if settings.item is not None:
+        return b'{"id": %b, "salt": %d, "%b": "%b"}\n' % (id, salt, settings.item.kind.encode(), text)
     value = text.decode("utf-8", "surrogatepass")
     if settings.set_field is None:
         return b'{"id": %b, "salt": %d, "text": %b}\n' % (id, salt, json.dumps(value).encode("ascii"))

@@ -42,6 +42,10 @@ class Ranked:
     offsets: NDArray[np.int64]  # [n + 1]
     distinct: int  # number of different shingles
 
+    def similarities(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Jaccard of given pairs of documents, float64 [len(first)]; of two documents without shingles 0."""
+        return np.asarray(_compare(self.ranks, self.offsets, first, second))
+
     @classmethod
     def of(cls, shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> Ranked:
         """Rank the distinct 64-bit shingle hashes `shingles[offsets[i]:offsets[i+1]]` of each document i.
@@ -73,7 +77,7 @@ def exact_pairs(
 
     Raises ValueError unless 0 < threshold <= 1.
     """
-    return AllPairs(Ranked.of(shingles, offsets), threshold).run(workers=workers, progress=progress)
+    return AllPairs(Ranked.of(shingles, offsets), threshold, workers).run(progress=progress)
 
 
 class AllPairs:
@@ -81,20 +85,22 @@ class AllPairs:
 
     CHUNK = 1024  # documents compared between two reports of progress
 
-    def __init__(self, documents: Ranked, threshold: float) -> None:
+    def __init__(self, documents: Ranked, threshold: float, workers: int = 1) -> None:
+        """workers: threads among which `run` shares the documents, which are independent of each other."""
         if not 0.0 < threshold <= 1.0:
             raise ValueError(f"threshold is {threshold:g}: set it above 0 and at most 1")
         self.documents = documents
         self.threshold = float(threshold)
+        self.workers = max(1, workers)
         self._starts, self._postings = _index(documents.ranks, documents.offsets, documents.distinct, self.threshold)
 
-    def run(self, *, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
-        """All pairs. The documents are independent of each other, so `workers` threads share them."""
+    def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
+        """All pairs."""
         total = len(self.documents.offsets) - 1
         numbers = np.arange(total, dtype=np.int64)
         chunks = [numbers[start : start + self.CHUNK] for start in range(0, total, self.CHUNK)]
         parts = []
-        with ThreadPoolExecutor(max(1, workers)) as pool:
+        with ThreadPoolExecutor(self.workers) as pool:
             for chunk, part in zip(chunks, pool.map(self._compare, chunks), strict=True):
                 parts.append(part)
                 if progress is not None:
@@ -107,7 +113,7 @@ class AllPairs:
         return ExactPairs(older, newer, overlaps / (sizes[older] + sizes[newer] - overlaps))
 
     def seconds(self, sample: int = 256) -> float:
-        """How long `run` will take on one thread, from timing every n-th document."""
+        """How long `run` will take, from timing every n-th document."""
         total = len(self.documents.offsets) - 1
         some = np.arange(0, total, max(1, total // sample), dtype=np.int64)
         if len(some) == 0:
@@ -115,7 +121,7 @@ class AllPairs:
         self._compare(some[:0])  # compiling is not what is timed
         began = time.perf_counter()
         self._compare(some)
-        return (time.perf_counter() - began) * total / len(some)
+        return (time.perf_counter() - began) * total / len(some) / self.workers
 
     def _compare(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         ranked = self.documents
@@ -123,11 +129,6 @@ class AllPairs:
             ranked.ranks, ranked.offsets, ranked.distinct, self._starts, self._postings, self.threshold, numbers
         )
         return older, newer, overlaps
-
-
-def overlap(documents: Ranked, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Jaccard of given pairs of documents, float64 [len(first)]; of two documents without shingles 0."""
-    return np.asarray(_compare(documents.ranks, documents.offsets, first, second))
 
 
 @njit(allocates=True)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.evaluation.exact import Ranked, overlap
 from stream_lsh.evaluation.metrics import Bucket, Quality, by_similarity, compare, edges_from, pair_keys
-from stream_lsh.families.tuning import Banding
+from stream_lsh.families.curve import Curve
+
+DISTANCES = 8
+"""Buckets up to the distance that is asked for, where a distance is."""
+
+
+class Compared(Protocol):
+    """Documents by position: `exact.Ranked`, `items.Items`."""
+
+    def similarities(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+        """True similarity of given pairs, float64[len(first)]."""
+
+
+class Promises(Protocol):
+    """What the engine promises: `tuning.Banding`, `curve.Curve`."""
+
+    def probability(self, similarity: float) -> float:
+        """P(candidate) of a pair of this similarity."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +61,27 @@ class Report:
     largest_error: float | None
 
 
-def report(documents: Ranked, found: Pairs, truth: Pairs, banding: Banding, threshold: float) -> Report:
-    """Compare the pairs found with the true ones; the similarity of `truth` is not used, but that of the shingles."""
+def report(
+    documents: Compared,
+    found: Pairs,
+    truth: Pairs,
+    banding: Promises,
+    threshold: float,
+    inner: Sequence[float] | None = None,
+) -> Report:
+    """Compare the pairs found with the true ones; the similarity of `truth` is not used, but that of the shingles.
+
+    inner: where the buckets above the threshold end, ascending, instead of at twentieths.
+    """
     found_keys, truth_keys = pair_keys(found.first, found.second), pair_keys(truth.first, truth.second)
-    found_true = overlap(documents, found.first, found.second)
-    truth_true = overlap(documents, truth.first, truth.second)
+    found_true = documents.similarities(found.first, found.second)
+    truth_true = documents.similarities(truth.first, truth.second)
     comparison = compare(found_keys, truth_keys)
     below = truth_true < threshold
     lowest = float(min(truth_true.min(initial=threshold), found_true.min(initial=threshold)))
-    edges = edges_from(threshold) if lowest >= threshold else _edges_around(threshold, lowest)
+    edges = edges_from(threshold) if inner is None else [threshold, *inner, 1.0]
+    if lowest < threshold:
+        edges = [*_tenths_below(threshold, lowest), *edges]
     promised = np.array([banding.probability(similarity) for similarity in truth_true.tolist()]) * ~below
     errors = np.abs(found.similarity - found_true)
     missed = Pairs(truth.first, truth.second, truth_true).take(comparison.missed)
@@ -73,7 +104,17 @@ def report(documents: Ranked, found: Pairs, truth: Pairs, banding: Banding, thre
     )
 
 
-def _edges_around(threshold: float, lowest: float) -> list[float]:
-    """Tenths below the threshold, from the lowest similarity there is, and twentieths above."""
-    tenths = [tenth / 10 for tenth in range(11) if int(lowest * 10) <= tenth < threshold * 10 - 1e-9]
-    return [*tenths, *edges_from(threshold)]
+def _tenths_below(threshold: float, lowest: float) -> list[float]:
+    """Tenths below the threshold, from the lowest similarity there is."""
+    return [tenth / 10 for tenth in range(-10, 11) if math.floor(lowest * 10) <= tenth < threshold * 10 - 1e-9]
+
+
+def edges_of_distance(curve: Curve) -> list[float]:
+    """Similarities at which buckets end that are even in the distance: up to DISTANCES of them, none below a bit."""
+    if curve.likeness == "hamming":
+        # Half-way between two numbers of bits, so that rounding decides nothing.
+        steps = min(DISTANCES, int(curve.asked) + 1)
+        ends = sorted({int((curve.asked + 1) * step / steps) - 0.5 for step in range(1, steps)}, reverse=True)
+    else:
+        ends = [curve.asked * step / DISTANCES for step in range(DISTANCES - 1, 0, -1)]
+    return [curve.similarity_of(end) for end in ends]

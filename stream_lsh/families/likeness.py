@@ -28,7 +28,7 @@ OF_BITS = ("cosine", "hamming")
 """Likenesses whose signatures have components of a single bit."""
 WIDTH = 4.0
 """Width of a bucket on a random line, in units of the distance that is asked for. Then p = 0.80 at that distance, and
-0.53 at three times as much: narrower ones need more bands for less."""
+0.47 at three times as much: narrower ones need more bands for less."""
 MOST_BITS = 1024
 """Bits that a cosine's signature gets at most unless the user sets its size. Unrelated vectors agree in half of them,
 so that bands need many rows: 83 of 11 at 0.8."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from stream_lsh.evaluation.exact import AllPairs, Ranked, exact_pairs, overlap
+from stream_lsh.evaluation.exact import AllPairs, Ranked, exact_pairs
 
 Flat = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
@@ -97,7 +97,8 @@ def test_overlap_of_given_pairs(sets: list[set[int]]) -> None:
     first, second = np.array(places, dtype=np.int64).T
     expected = [len(sets[i] & sets[j]) / (len(sets[i] | sets[j]) or 1) for i, j in places]
     assert (
-        overlap(Ranked.of(*flat(sets)), np.ascontiguousarray(first), np.ascontiguousarray(second)).tolist() == expected
+        Ranked.of(*flat(sets)).similarities(np.ascontiguousarray(first), np.ascontiguousarray(second)).tolist()
+        == expected
     )
 
 

@@ -1,0 +1,351 @@
+"""Vectors and rows of bits beside faiss: documents a second as a stream, what is found, bytes on disk, a restart.
+
+The vectors are made by a recipe, from a seed: as many centres as a hundredth of the documents, normally distributed;
+each document is a centre and noise of the same size (cosine 0.5 within a cluster, 0 elsewhere); a tenth of the
+documents are near-copies of an earlier one instead, at a cosine of 0.9 to 0.99. Rows of bits are random, a tenth of
+them copies with up to 3 bits changed.
+
+Every system is asked for the same: a document within the threshold of one that was kept is dropped, any other is kept.
+The engine gets NumPy arrays and has an index on disk. faiss gets batches of the same size: each is searched (the 10
+nearest, then the threshold), compared within itself by a matrix product, and what was not found is added; it works in
+memory, with all cores, and is written to a file once at the end. Recall: of a sample of documents, those that were
+dropped among those for which, by exhaustive comparison, the very same system had kept one within the threshold before.
+Precision: of the pairs named for them, those within the threshold.
+
+Then what is dense: one vector over and over; near-copies of one vector, all within the threshold; and copies of one
+vector each a little too far from all others, so that all are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench import report
+from bench.process import folder_bytes
+from stream_lsh import Deduplicator, Document, Settings
+
+EXAMPLE = "python -m bench.likeness --documents 20000 --likenesses cosine --out results"
+BATCH = 1024
+NEIGHBOURS = 10
+DIMENSIONS, BITS, FLIPPED = 384, 64, 3
+THRESHOLD = 0.9
+NEAR = (0.9, 0.99)  # cosines of near-copies
+SHARE = 0.1  # of the documents are near-copies
+DENSE = {"one vector": 1.0, "near-copies": 0.97, "a little too far": 0.94}  # cosine of the copies with their original
+COLUMNS = {
+    "likeness": "likeness", "system": "system", "rate": "documents/s", "last": "of the last tenth", "recall": "recall",
+    "precision": "precision", "kept": "kept %", "incomplete": "incomplete %", "disk": "bytes/document on disk",
+    "restart": "restart, ms",
+}  # fmt: skip
+DENSE_COLUMNS = {
+    "feed": "feed", "documents": "documents", "rate": "documents/s", "kept": "kept %", "incomplete": "incomplete %",
+}  # fmt: skip
+Vectors = NDArray[np.float32]
+
+
+def vectors(documents: int, seed: int = 12) -> Vectors:
+    """The vectors of the recipe: float32[documents, DIMENSIONS]."""
+    chance = np.random.default_rng(seed)
+    centres = chance.standard_normal((max(1, documents // 100), DIMENSIONS), np.float32)
+    made = np.empty((documents, DIMENSIONS), np.float32)
+    for start in range(0, documents, 65536):
+        part = made[start : start + 65536]
+        part[:] = centres[chance.integers(0, len(centres), len(part))]
+        part += chance.standard_normal(part.shape, np.float32)
+    copies = 1 + np.flatnonzero(chance.random(documents - 1) < SHARE)
+    originals = (chance.random(len(copies)) * copies).astype(np.int64)
+    for copy, original, cosine in zip(copies, originals, chance.uniform(*NEAR, len(copies)), strict=True):
+        made[copy] = near(made[original], cosine, chance)
+    return made
+
+
+def near(vector: Vectors, cosine: float, chance: np.random.Generator) -> Vectors:
+    """A vector of the same length at this cosine to another."""
+    length = np.linalg.norm(vector)
+    away = chance.standard_normal(DIMENSIONS)
+    away -= vector * (away @ vector) / length**2
+    found = cosine * vector + np.sqrt(max(0.0, 1 - cosine**2)) * length / np.linalg.norm(away) * away
+    return np.asarray(found, np.float32)
+
+
+def rows_of_bits(documents: int, seed: int = 12) -> NDArray[np.uint8]:
+    """Rows of bits: uint8[documents, BITS / 8]."""
+    chance = np.random.default_rng(seed)
+    made = chance.integers(0, 256, (documents, BITS // 8), np.uint8)
+    for copy in (1 + np.flatnonzero(chance.random(documents - 1) < SHARE)).tolist():
+        flips = np.zeros(BITS, np.uint8)
+        flips[chance.choice(BITS, chance.integers(0, FLIPPED + 1), replace=False)] = 1
+        made[copy] = made[chance.integers(0, copy)] ^ np.packbits(flips)
+    return made
+
+
+@dataclass
+class Run:
+    """What a system did with a feed: whom each document was dropped for (-1: it was kept), and how long it took."""
+
+    of: NDArray[np.int64]
+    seconds: float
+    last: float  # seconds of the last tenth
+    disk: int
+    restart: float
+    incomplete: float | None = None
+
+
+class System(Protocol):
+    """What finds near-duplicates in a stream."""
+
+    def run(self, items: NDArray[Any], folder: Path) -> Run:
+        """Take all items, in order; leave an index in the folder, open it again and ask for the first item."""
+
+
+@dataclass
+class Engine:
+    """stream-lsh, embedded."""
+
+    settings: Settings
+
+    def run(self, items: NDArray[Any], folder: Path) -> Run:
+        of, incomplete, ends = np.full(len(items), -1, np.int64), 0, []
+        state, began = folder / "state", time.perf_counter()
+        with Deduplicator(self.settings, state=state) as deduplicator:
+            for start in range(0, len(items), BATCH):
+                for verdict in deduplicator.process(self._documents(items[start : start + BATCH], start)):
+                    incomplete += verdict.incomplete > 0
+                    if verdict.matches:
+                        of[verdict.seq] = verdict.matches[0].seq
+                ends.append(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        began = time.perf_counter()
+        with Deduplicator(state=state, read_only=True) as deduplicator:
+            wanted = items[0].tobytes() if self.settings.likeness == "hamming" else items[0]
+            assert deduplicator.query(wanted)  # type: ignore[arg-type]
+            restart = time.perf_counter() - began
+        disk = folder_bytes(state)
+        return Run(of, seconds, _last(ends, seconds), disk, restart, 100 * incomplete / len(items))
+
+    def _documents(self, items: NDArray[Any], start: int) -> list[Document]:
+        if self.settings.likeness == "hamming":
+            return [Document(start + i, bits=item.tobytes()) for i, item in enumerate(items)]
+        return [Document(start + i, vector=item) for i, item in enumerate(items)]
+
+
+@dataclass
+class Faiss:
+    """An index of faiss in memory. kind: flat, HNSW or IVF."""
+
+    likeness: str
+    kind: str
+    most: float  # squared distance, or least inner product
+
+    def run(self, items: NDArray[Any], folder: Path) -> Run:
+        import faiss
+
+        if self.likeness == "cosine":
+            items = items / np.linalg.norm(items, axis=1, keepdims=True)
+        of, kept, ends = np.full(len(items), -1, np.int64), [np.empty(0, np.int64)], []
+        began = time.perf_counter()
+        index = self._index(faiss, items)
+        for start in range(0, len(items), BATCH):
+            batch, known = items[start : start + BATCH], np.concatenate(kept)
+            found = of[start : start + BATCH]
+            if len(known):
+                scores, places = index.search(batch, NEIGHBOURS)
+                best = scores[:, 0]
+                good = (places[:, 0] >= 0) & (best >= self.most if self.likeness == "cosine" else best <= self.most)
+                found[good] = known[places[good, 0]]
+            self._within(batch, found, start)
+            new = np.flatnonzero(found < 0)
+            index.add(np.ascontiguousarray(batch[new]))
+            kept = [known, start + new]
+            ends.append(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        file, binary = folder / "index", self.likeness == "hamming"
+        (faiss.write_index_binary if binary else faiss.write_index)(index, str(file))
+        del index
+        began = time.perf_counter()
+        index = (faiss.read_index_binary if binary else faiss.read_index)(str(file))
+        index.search(items[:1], NEIGHBOURS)
+        return Run(of, seconds, _last(ends, seconds), file.stat().st_size, time.perf_counter() - began)
+
+    def _index(self, faiss: Any, items: NDArray[Any]) -> Any:
+        if self.likeness == "hamming":
+            if self.kind == "flat":
+                return faiss.IndexBinaryFlat(BITS)
+            return faiss.IndexBinaryMultiHash(BITS, FLIPPED + 1, BITS // (FLIPPED + 1))  # pigeonhole, as the engine
+        metric = faiss.METRIC_INNER_PRODUCT if self.likeness == "cosine" else faiss.METRIC_L2
+        if self.kind == "flat":
+            return faiss.IndexFlat(DIMENSIONS, metric)
+        if self.kind == "HNSW":
+            index = faiss.IndexHNSWFlat(DIMENSIONS, 32, metric)
+            index.hnsw.efSearch = 64
+            return index
+        lists = 4 * int(len(items) ** 0.5)
+        flat = faiss.IndexFlat(DIMENSIONS, metric)
+        index = faiss.IndexIVFFlat(flat, DIMENSIONS, lists, metric)
+        index.nprobe, self._flat = 16, flat  # the latter must live as long
+        index.train(items[: 40 * lists])
+        return index
+
+    def _within(self, batch: NDArray[Any], found: NDArray[np.int64], start: int) -> None:
+        """Compare a batch with itself, in order."""
+        alike = close(self.likeness, batch, batch, self.most)
+        kept = found < 0
+        for i in np.flatnonzero(kept & np.tril(alike, -1).any(axis=1)).tolist():
+            before = np.flatnonzero(alike[i, :i] & kept[:i])
+            if len(before):
+                found[i], kept[i] = start + before[0], False
+
+
+def close(likeness: str, one: NDArray[Any], other: NDArray[Any], most: float) -> NDArray[np.bool_]:
+    """Who is within the threshold of whom: bool[one, other]. Vectors of a cosine have the length 1."""
+    if likeness == "hamming":
+        words, others = (np.ascontiguousarray(part).view(np.uint64)[:, 0] for part in (one, other))
+        return np.asarray(np.bitwise_count(words[:, None] ^ others[None]) <= most)
+    products = one @ other.T
+    if likeness == "cosine":
+        return np.asarray(products >= most)
+    squares = (np.square(part, dtype=np.float64).sum(axis=1) for part in (one, other))
+    mine, theirs = squares
+    return np.asarray(mine[:, None] + theirs[None] - 2 * products <= most)
+
+
+def scored(likeness: str, items: NDArray[Any], most: float, run: Run, queries: int) -> dict[str, float | None]:
+    """Recall and precision of a run, on a sample of its documents."""
+    sample = np.sort(np.random.default_rng(1).choice(len(items), min(queries, len(items)), replace=False))
+    if likeness == "cosine":
+        items = items / np.linalg.norm(items, axis=1, keepdims=True)
+    kept = np.flatnonzero(run.of < 0)
+    due = np.zeros(len(sample), np.bool_)
+    for start in range(0, len(kept), 16384):
+        part = kept[start : start + 16384]
+        due |= (close(likeness, items[sample], items[part], most) & (part[None] < sample[:, None])).any(axis=1)
+    dropped = run.of[sample] >= 0
+    named = np.flatnonzero(run.of >= 0)
+    true = [close(likeness, items[i : i + 1], items[run.of[i] : run.of[i] + 1], most)[0, 0] for i in named.tolist()]
+    return {
+        "recall": float((due & dropped).sum() / due.sum()) if due.any() else None,
+        "precision": float(np.mean(true)) if true else None,
+        "due": int(due.sum()),
+    }
+
+
+def _last(ends: list[float], seconds: float) -> float:
+    """Seconds of the last tenth of the batches."""
+    tenth = max(1, len(ends) // 10)
+    return ends[-1] - (ends[-1 - tenth] if len(ends) > tenth else 0.0)
+
+
+def feeds(documents: int, likenesses: list[str]) -> Iterator[tuple[str, NDArray[Any], float, Settings]]:
+    """(likeness, items, the most or the least that peers compare with, settings) of each."""
+    of_vectors = vectors(documents) if {"cosine", "euclidean"} & {*likenesses} else None
+    for likeness in likenesses:
+        if likeness == "hamming":
+            settings = Settings(likeness="hamming", dimensions=BITS, distance=FLIPPED)
+            yield likeness, rows_of_bits(documents), float(FLIPPED), settings
+            continue
+        assert of_vectors is not None
+        if likeness == "cosine":
+            yield (
+                likeness,
+                of_vectors,
+                THRESHOLD,
+                Settings(likeness="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD),
+            )
+        else:
+            # The distance at which vectors of the usual length have this cosine.
+            distance = float(round((2 * DIMENSIONS * 2 * (1 - THRESHOLD)) ** 0.5, 1))
+            yield (
+                likeness,
+                of_vectors,
+                distance**2,
+                Settings(likeness="euclidean", dimensions=DIMENSIONS, distance=distance),
+            )
+
+
+def measure(given: argparse.Namespace) -> None:
+    where = report.environment(("faiss-cpu", "numpy", "numba", "rocksdict"))
+    given.work.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for likeness, items, most, settings in feeds(given.documents, given.likenesses):
+        once(Engine(settings), items[:2000], given.work)  # compile the kernels
+        kinds = ("flat", "MultiHash") if likeness == "hamming" else ("flat", "HNSW", "IVF")
+        systems: dict[str, System] = {"stream-lsh": Engine(settings)}
+        systems |= {f"faiss {kind}": Faiss(likeness, kind, most) for kind in kinds if kind in given.peers}
+        for name, system in systems.items():
+            run = once(system, items, given.work)
+            row = {"kind": "feed", "likeness": likeness, "system": name, **figures(run), "banding": settings.banding}
+            rows.append(row | scored(likeness, items, most, run, given.queries))
+            print(f"{likeness} {name}: {rows[-1]}", file=sys.stderr, flush=True)
+    title = f"{given.documents:,} documents; vectors of {DIMENSIONS} dimensions, rows of {BITS} bits"
+    show(title, COLUMNS, rows, texts)
+    if given.dense and "cosine" in given.likenesses:
+        show("Dense feeds, cosine", DENSE_COLUMNS, list(dense(given)), texts, rows)
+    report.write(given.out, "likeness", where, rows, "\n\n".join(texts))
+
+
+def dense(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Feeds of copies of one vector."""
+    chance = np.random.default_rng(3)
+    original = chance.standard_normal(DIMENSIONS).astype(np.float32)
+    settings = Settings(likeness="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD)
+    for name, cosine in DENSE.items():
+        copies = given.dense_documents
+        items = np.array([original if cosine == 1 else near(original, cosine, chance) for _ in range(copies)])
+        yield {"kind": "dense", "feed": name, **figures(once(Engine(settings), items, given.work))}
+
+
+def once(system: System, items: NDArray[Any], work: Path) -> Run:
+    """A run in a folder of its own."""
+    with tempfile.TemporaryDirectory(dir=work, prefix="likeness-") as folder:
+        return system.run(items, Path(folder))
+
+
+def figures(run: Run) -> dict[str, Any]:
+    n = len(run.of)
+    return {
+        "documents": n, "rate": n / run.seconds, "last": n / 10 / run.last if run.last else None,
+        "kept": 100 * float((run.of < 0).mean()), "incomplete": run.incomplete, "disk": run.disk / n,
+        "restart": 1000 * run.restart, "seconds": run.seconds,
+    }  # fmt: skip
+
+
+def show(
+    title: str,
+    columns: Mapping[str, str],
+    rows: list[dict[str, Any]],
+    texts: list[str],
+    every: list[dict[str, Any]] | None = None,
+) -> None:
+    """Print a table, and keep it."""
+    if every is not None:
+        every += rows
+    print(f"\n{title}\n{report.table(columns, rows)}", flush=True)
+    texts.append(f"{title}\n\n{report.table(columns, rows, markdown=True)}")
+
+
+def main() -> None:
+    parser = report.parser("likeness", __doc__.splitlines()[0], EXAMPLE)
+    parser.add_argument("--documents", type=int, default=100_000, help="of each likeness (%(default)s)")
+    parser.add_argument("--likenesses", default="cosine,euclidean,hamming", help="comma list (%(default)s)")
+    parser.add_argument("--peers", default="flat,HNSW,IVF,MultiHash", help="indexes of faiss (%(default)s)")
+    parser.add_argument("--queries", type=int, default=4000, help="documents whose truth is computed (%(default)s)")
+    parser.add_argument("--dense-documents", type=int, default=20_000, help="of each dense feed (%(default)s)")
+    parser.add_argument("--no-dense", dest="dense", action="store_false", help="leave out the dense feeds")
+    given = parser.parse_args()
+    given.likenesses, given.peers = given.likenesses.split(","), given.peers.split(",")
+    measure(given)
+
+
+if __name__ == "__main__":
+    main()

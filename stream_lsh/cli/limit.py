@@ -1,0 +1,22 @@
+"""What makes two documents alike, in the words of the settings: a threshold or a distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_lsh.settings import Settings
+
+
+def limit_of(settings: Settings) -> str:
+    """`threshold 0.8`, `distance 3`."""
+    curve = settings.curve
+    return f"{'distance' if curve.by_distance else 'threshold'} {curve.asked:g}"
+
+
+def asked_of(settings: Settings) -> dict[str, Any]:
+    """The same for machines; with the likeness, unless it is that of copies."""
+    curve = settings.curve
+    asked = {"distance" if curve.by_distance else "threshold": curve.asked}
+    if settings.item is None:
+        return asked
+    return {"likeness": settings.likeness, "dimensions": settings.dimensions, **asked}

@@ -1,0 +1,239 @@
+"""`stream-lsh tune` for vectors and rows of bits: keys, what they find and miss, what a sample says of strangers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stream_lsh.families.curve import Curve
+from stream_lsh.families.tuning import alternatives
+from stream_lsh.settings import Settings
+from stream_lsh.wording import count, size
+
+if TYPE_CHECKING:
+    from stream_lsh.evaluation.items import ItemBackground
+    from stream_lsh.evaluation.sample import Sample
+
+COSINES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
+DISTANCES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+"""In units of the one that is asked for."""
+FAR = 3.0
+"""The farther of the two distances of which a family is sensitive, in the same units."""
+MOST_ITEMS = 4000
+"""Of a sample: eight million pairs, and a second or two."""
+
+
+def measure(drawn: Sample, settings: Settings) -> ItemBackground:
+    """How similar the pairs of a sample are."""
+    import numpy as np
+
+    from stream_lsh.evaluation.items import Items, background
+    from stream_lsh.families.family import signer_of
+
+    words, _ = signer_of(settings.signing).shingle(drawn.texts, drawn.ends)
+    words = words.reshape(len(drawn), -1 if len(drawn) else 0)
+    items = Items(settings.likeness, settings.dimensions or 0, words, np.zeros(len(drawn), np.uint64))
+    return background(items, settings.curve)
+
+
+def others_of(settings: Settings) -> list[Curve]:
+    """What the choice can be compared with; of rows of bits there is one choice only."""
+    curve = settings.curve
+    if curve.likeness == "hamming":
+        return [curve]
+    p = curve.component(curve.asked)
+    return [replace(curve, banding=banding) for banding in alternatives(p, settings.recall, curve.banding)]
+
+
+def measures_of(curve: Curve) -> list[float]:
+    """The similarities or distances of the table, ascending."""
+    if curve.likeness == "cosine":
+        return sorted({*COSINES, curve.asked})
+    if curve.likeness == "euclidean":
+        return [curve.asked * times for times in DISTANCES]
+    asked = int(curve.asked)
+    more = (0, asked // 2, asked, asked + 1, asked + 2, asked + 4, 2 * asked, 3 * asked, curve.dimensions // 2)
+    return [float(bits) for bits in sorted(set(more)) if bits <= max(asked, curve.dimensions // 2)]
+
+
+def sensitive(curve: Curve) -> tuple[float, float, float, float] | None:
+    """(d1, d2, p1, p2) of a single component (MMDS 3.6.1): angles in degrees, or distances; None of rows of bits, whose
+    keys are no random ones."""
+    if curve.likeness == "cosine":
+        return math.degrees(math.acos(curve.asked)), 90.0, curve.component(curve.asked), curve.component(0.0)
+    if curve.likeness == "euclidean":
+        near, far = curve.asked, FAR * curve.asked
+        return near, far, curve.component(near), curve.component(far)
+    return None
+
+
+def choice(settings: Settings) -> Iterator[str]:
+    """What was chosen."""
+    from stream_lsh.evaluation.shares import percent
+
+    curve, banding = settings.curve, settings.banding
+    yield from _keys_of_bits(curve) if curve.likeness == "hamming" else _bands(settings)
+    found = curve.at(curve.asked)
+    if curve.likeness != "hamming":
+        missed = 1 - found
+        odds = f", 1 pair in {1 / missed:,.0f}" if missed > 1e-12 else ""
+        where = "at the distance " if curve.by_distance else "at the threshold"
+        yield f"  found {where}   {percent(found)}"
+        yield f"  missed {where}  {percent(missed)}{odds}"
+        if found < settings.recall - 1e-12:
+            yield f"  Bands and rows as given miss the recall of {settings.recall:g}; leave one of them out to meet it."
+    vector = curve.dimensions // 8 if curve.likeness == "hamming" else 4 * curve.dimensions
+    yield f"  bytes of a document         {size(signature_bytes(curve))} of signature, {size(vector)} of its own"
+    yield f"  keys of a document          {banding.bands}"
+
+
+def _bands(settings: Settings) -> Iterator[str]:
+    curve = settings.curve
+    size_, bands, rows = curve.banding
+    what = "hyperplanes" if curve.likeness == "cosine" else f"lines, in buckets {4 * curve.asked:g} wide"
+    asked = "Threshold" if not curve.by_distance else "Distance"
+    yield f"{asked} {curve.asked:g} ({curve.likeness}), {curve.dimensions} dimensions, recall {settings.recall:g}:"
+    yield f"  K = {size_} {what}"
+    yield f"  b = {bands} bands of r = {rows} rows use {bands * rows} of them"
+    family = sensitive(curve)
+    assert family is not None
+    near, far, p1, p2 = family
+    unit = " deg" if curve.likeness == "cosine" else ""
+    one, other = (curve.asked, 0.0) if curve.likeness == "cosine" else (near, far)
+    for name, first, second in (("one", p1, p2), ("all bands", curve.at(one), curve.at(other))):
+        yield f"  {name:<9}  ({near:.4g}{unit}, {far:.4g}{unit}, {first:.4g}, {second:.4g})-sensitive"
+
+
+def _keys_of_bits(curve: Curve) -> Iterator[str]:
+    bits = curve.dimensions * curve.banding.rows / curve.blocks
+    yield f"Distance {curve.asked:g} (hamming), {curve.dimensions} bits:"
+    yield f"  {curve.blocks} blocks, of which every choice of {curve.banding.rows} is a key of about {bits:.0f} bits"
+    yield f"  found within the distance   all: {curve.asked:g} bits leave {curve.banding.rows} blocks as they are"
+
+
+def signature_bytes(curve: Curve) -> int:
+    """Bytes of a signature with the K of this curve."""
+    return curve.banding.signature_size * 2 if curve.likeness == "euclidean" else curve.banding.signature_size // 8
+
+
+def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
+    """The curve at some similarities or distances."""
+    from stream_lsh.evaluation.shares import odds, percent
+
+    bits, cosine = curve.likeness == "hamming", curve.likeness == "cosine"
+    head = f"  {'cosine' if cosine else 'distance':>10}" + (f"  {'angle':>7}" if cosine else "")
+    head += "" if bits else f"  {'component':>9}  {'band':>9}"
+    head += f"  {'found':>10}  {'missed':>10}"
+    yield head + (f"  {'pairs of sample ' + ('<=' if curve.by_distance else '>='):>18}" if found is not None else "")
+    for measure in measures_of(curve):
+        line = f"  {measure:>10.4g}"
+        if cosine:
+            line += f"  {math.degrees(math.acos(measure)):>7.1f}"
+        if not bits:
+            line += f"  {percent(curve.component(measure)):>9}  {percent(curve.band(measure)):>9}"
+        line += f"  {percent(curve.at(measure)):>10}  {percent(1 - curve.at(measure)):>10}"
+        if found is not None:
+            line += f"  {odds(found.alike(measure), found.pairs):>18}"
+        mark = f"  <- {'distance' if curve.by_distance else 'threshold'}"
+        yield line + (mark if measure == curve.asked else "")
+
+
+def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None, documents: int) -> Iterator[str]:
+    """Alternatives, and candidates that are none."""
+    from stream_lsh.evaluation.shares import few, percent
+
+    if chosen.likeness != "hamming":
+        far = FAR * chosen.asked if chosen.by_distance else 0.0
+        yield "Alternatives" + (f" (false candidates a document among {documents:,})" if found is not None else "")
+        head = f"  {'rows':>4}  {'bands':>5}  {'K':>5}  {'signature':>9}  {'found':>8}  "
+        head += f"{f'at {far:.4g}' if chosen.by_distance else 'at cos 0':>10}"
+        yield head + (f"  {'false candidates':>16}" if found is not None else "")
+        for curve in others:
+            banding = curve.banding
+            line = (
+                f"  {banding.rows:>4}  {banding.bands:>5}  {banding.signature_size:>5}"
+                f"  {size(signature_bytes(curve)):>9}  {percent(curve.at(curve.asked)):>8}"
+                f"  {percent(curve.at(far)):>10}"
+            )
+            if found is not None:
+                line += f"  {few(curve.false_candidates(documents, found.histogram())):>16}"
+            yield line + ("  <- chosen" if curve == chosen else "")
+        yield ""
+    if chosen.likeness == "euclidean":
+        if found is None:
+            yield "What strangers cost depends on how far they are: give an INPUT to measure a sample."
+        return
+    strangers = chosen.among_strangers()
+    what = "rows of random bits" if chosen.likeness == "hamming" else "vectors of random directions"
+    yield f"Strangers ({what})"
+    yield f"  meet by accident            {percent(strangers)}{f', 1 in {1 / strangers:,.0f}' if strangers else ''}"
+    yield f"  candidates a document       {few(documents * strangers)}  (among {documents:,} documents)"
+    if found is None:
+        yield "  Yours are not random: give an INPUT to measure a sample."
+
+
+def sampled(
+    settings: Settings, drawn: Sample, found: ItemBackground, documents: int, rejected: Counter[str]
+) -> Iterator[str]:
+    """What the sample says of false candidates."""
+    from stream_lsh.evaluation.shares import few
+
+    curve = settings.curve
+    yield ""
+    yield f"Sample: {count(len(drawn), 'document')} of {drawn.seen:,}, {count(found.pairs, 'pair')}"
+    if rejected:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in rejected.most_common())
+        yield f"  left out because they cannot be used: {reasons}"
+    if settings.match_within:
+        yield f"  as if all could match: fewer can within {', '.join(settings.match_within)}"
+    if found.pairs == 0:
+        yield "  Too few documents to say anything about false candidates."
+        return
+    name = "distance" if curve.by_distance else "cosine"
+    places = ", ".join(f"{found.quantile(share):.4g}" for share in (0.01, 0.5, 0.99))
+    yield f"  {name} of 1 %, 50 %, 99 % of the pairs is at most  {places}"
+    cost = curve.false_candidates(documents, found.histogram())
+    yield f"  false candidates a document    {few(cost)}  (among {documents:,} documents)"
+    alike = found.alike(curve.asked) / found.pairs * documents
+    yield f"  documents alike to a document  {few(alike)}"
+    unseen = 3 / found.pairs * documents  # the rule of three, 95 %
+    if unseen >= 1:
+        yield f"  pairs too rare for this sample could add {few(unseen)} (95 %): see a larger --sample"
+
+
+def as_object(
+    settings: Settings, others: Sequence[Curve], drawn: Sample | None, found: ItemBackground | None, documents: int
+) -> dict[str, Any]:
+    """All of it for machines. Angles are in degrees."""
+    curve, bits = settings.curve, settings.likeness == "hamming"
+    name = "distance" if curve.by_distance else "cosine"
+    family = sensitive(curve)
+    far = (FAR * curve.asked if curve.by_distance else 0.0) if family is not None else None
+    made: dict[str, Any] = {
+        "likeness": curve.likeness, "dimensions": curve.dimensions,
+        "distance" if curve.by_distance else "threshold": curve.asked,
+        **({} if bits else {"recall": settings.recall}), **_banding(curve),
+        **({"blocks": curve.blocks} if bits else {}),
+        "found": curve.at(curve.asked),
+        "component": None if family is None else dict(zip(("d1", "d2", "p1", "p2"), family, strict=True)),
+        "amplified": None if family is None or far is None else dict(
+            zip(("d1", "d2", "p1", "p2"), (*family[:2], curve.at(curve.asked), curve.at(far)), strict=True)
+        ),
+        "curve": [{name: measure, "found": curve.at(measure)} for measure in measures_of(curve)],
+        "alternatives": [{**_banding(other), "found": other.at(other.asked)} for other in others],
+        "documents": documents,
+        "strangers_meet": None if curve.likeness == "euclidean" else curve.among_strangers(),
+    }  # fmt: skip
+    if drawn is not None and found is not None:
+        made["sample"] = {
+            "documents": len(drawn), "of": drawn.seen, "pairs": found.pairs,
+            "false_candidates": curve.false_candidates(documents, found.histogram()) if found.pairs else None,
+        }  # fmt: skip
+    return made
+
+
+def _banding(curve: Curve) -> dict[str, int]:
+    return {**curve.banding._asdict(), "signature_bytes": signature_bytes(curve)}

@@ -1,0 +1,196 @@
+"""The truth about vectors and rows of bits: every pair is looked at, and those that could be alike are computed by the
+very function that the engine has, so that rounding cannot tell the two apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.evaluation.exact import ExactPairs
+from stream_lsh.families.curve import Curve
+from stream_lsh.families.distances import hamming, similarity_of
+from stream_lsh.families.likeness import LIKENESSES, Likeness
+from stream_lsh.hashing.kernels import njit
+
+_NEAR = 1e-9
+"""How far below what is asked for a pair may seem to be, and is computed exactly: far more than rounding does."""
+_BINS = 4096  # of a background, by cosine or by distance
+
+
+@dataclass(frozen=True)
+class Items:
+    """Vectors or rows of bits by position.
+
+    words: uint64[n, size], as `ItemSigner.shingle` makes them: numbers as the bits of float64, or the bits.
+    salts: uint64[n], equal where two may match. dimensions: numbers or bits of each.
+    """
+
+    likeness: Likeness
+    dimensions: int
+    words: NDArray[np.uint64]
+    salts: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def similarities(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Similarity of given pairs, as verdicts have it: float64[len(first)]; 0 where two are not to match."""
+        found = np.empty(len(first), np.float64)
+        number = np.int64(LIKENESSES.index(self.likeness))
+        _compare(number, self.dimensions, self.words.shape[1], self.words.reshape(-1), first, second, found)
+        return np.where(self.salts[first] == self.salts[second], found, 0.0)
+
+    def blocks(self, size: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        """Every pair once or more: (first newer, first older, measures of all newer with all older of a block), about:
+        cosines, squares of distances, or bits, float64[newer, older].
+
+        Vectors are multiplied as matrices, whose rounding is what it is.
+        """
+        numbers = self.numbers()
+        squares = (numbers * numbers).sum(axis=1) if self.likeness == "euclidean" else np.empty(0)
+        for newer in range(0, len(self), size):
+            for older in range(0, newer + 1, size):
+                one, other = slice(newer, newer + size), slice(older, older + size)
+                if self.likeness == "hamming":
+                    found = np.empty((len(self.words[one]), len(self.words[other])))
+                    _bits(self.words[one], self.words[other], found)
+                else:
+                    found = numbers[one] @ numbers[other].T
+                    if self.likeness == "euclidean":
+                        found = squares[one, None] + squares[None, other] - 2 * found
+                yield newer, older, found
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Vectors to multiply: of a cosine with the length 1, else moved to their middle, where they lose least."""
+        if self.likeness == "hamming":
+            return np.empty((0, 0))
+        numbers = self.words.view(np.float64)
+        if self.likeness == "cosine":
+            numbers = numbers / np.abs(numbers).max(axis=1, keepdims=True)
+            return np.asarray(numbers / np.sqrt((numbers * numbers).sum(axis=1, keepdims=True)))
+        return np.asarray(numbers - numbers.mean(axis=0)) if len(numbers) else numbers
+
+
+class EveryPair:
+    """The comparison of all items with all older ones, as `exact.AllPairs` does it for copies."""
+
+    BLOCK = 1024  # items on either side that are compared at once
+
+    def __init__(self, items: Items, least: float) -> None:
+        """least: the similarity, as verdicts have it, from which a pair counts."""
+        self.items, self.least = items, least
+        if items.likeness == "euclidean":
+            numbers = items.numbers()
+            longest = float((numbers * numbers).sum(axis=1).max(initial=0.0))
+            self._most = (1 / least - 1) ** 2 * (1 + _NEAR) + 4 * longest * _NEAR
+        else:
+            self._most = (1 - least) * items.dimensions + _NEAR
+
+    def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
+        """All pairs at or above the similarity, by newer, then older item. The time grows with the square of the items,
+        memory with the pairs found. `progress` is called with items done and items in all."""
+        older, newer = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for first, second, measures in self.items.blocks(self.BLOCK):
+            if self.items.likeness == "cosine":
+                rows, columns = np.nonzero(measures >= self.least - _NEAR)
+            else:
+                rows, columns = np.nonzero(measures <= self._most)
+            rows, columns = rows + first, columns + second
+            newer.append(rows[columns < rows])
+            older.append(columns[columns < rows])
+            if progress is not None and second + self.BLOCK >= first + 1:
+                progress(min(first + self.BLOCK, len(self.items)), len(self.items))
+        one, other = np.concatenate(older), np.concatenate(newer)
+        similarity = self.items.similarities(one, other)
+        kept = similarity >= self.least
+        kept &= self.items.salts[one] == self.items.salts[other]
+        one, other, similarity = one[kept], other[kept], similarity[kept]
+        order = np.lexsort((one, other))
+        return ExactPairs(one[order], other[order], similarity[order])
+
+    def seconds(self) -> float:
+        """How long `run` will take, from timing two blocks."""
+        size = min(self.BLOCK, len(self.items))
+        if not size:
+            return 0.0
+        some = Items(self.items.likeness, self.items.dimensions, self.items.words[:size], self.items.salts[:size])
+        EveryPair(some, self.least).run()  # compiling is not what is timed
+        began = time.perf_counter()
+        EveryPair(some, self.least).run()
+        return (time.perf_counter() - began) * (len(self.items) / size) ** 2 / 2
+
+
+@dataclass(frozen=True)
+class ItemBackground:
+    """How similar the pairs of a sample are: a histogram of cosines or distances, ascending."""
+
+    measures: NDArray[np.float64]  # the middle of each bin
+    counts: NDArray[np.int64]
+    by_distance: bool
+
+    @property
+    def pairs(self) -> int:
+        return int(self.counts.sum())
+
+    def histogram(self) -> Iterator[tuple[float, float]]:
+        """(cosine or distance, pairs), bins without pairs left out."""
+        for number in np.flatnonzero(self.counts):
+            yield float(self.measures[number]), float(self.counts[number])
+
+    def binned(self, reach: float, bins: int = 50) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Pairs from 0 to `reach` in even bins, and the middles of those."""
+        counts, edges = np.histogram(self.measures, bins, (0.0, reach), weights=self.counts)
+        return counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2
+
+    def alike(self, asked: float) -> int:
+        """Pairs at least as similar, or at most as far from each other, to a bin's width."""
+        chosen = self.measures <= asked if self.by_distance else self.measures >= asked
+        return int(self.counts[chosen].sum())
+
+    def quantile(self, share: float) -> float:
+        """The cosine or distance that this share of the pairs does not exceed; NaN without pairs."""
+        if not self.pairs:
+            return float("nan")
+        return float(self.measures[int(np.searchsorted(np.cumsum(self.counts), share * self.pairs))])
+
+
+def background(items: Items, curve: Curve) -> ItemBackground:
+    """Compare all pairs of a sample: bits to the bit, cosines to a 2,048th, distances to a hundredth of the one that is
+    asked for and, from twenty times as much on, to a 4,096th of the largest."""
+    if items.likeness == "hamming":
+        edges = np.arange(items.dimensions + 2) - 0.5
+    elif items.likeness == "cosine":
+        edges = np.linspace(-1, 1, _BINS + 1)
+    else:
+        numbers = items.numbers()
+        longest = 2 * float(np.sqrt((numbers * numbers).sum(axis=1).max(initial=0.0))) + curve.asked
+        near = np.arange(0, min(longest, 20 * curve.asked), curve.asked / 100)
+        edges = np.concatenate((near, np.linspace(float(near[-1]) + curve.asked / 100, longest * 1.001, _BINS)))
+    counts = np.zeros(len(edges) - 1, np.int64)
+    for newer, older, measures in items.blocks(EveryPair.BLOCK):
+        if items.likeness == "euclidean":
+            measures = np.sqrt(np.maximum(measures, 0.0))
+        elif items.likeness == "cosine":
+            measures = np.clip(measures, -1.0, 1.0)
+        rows, columns = np.arange(newer, newer + len(measures)), np.arange(older, older + measures.shape[1])
+        counts += np.histogram(measures[columns[None] < rows[:, None]], edges)[0]
+    return ItemBackground((edges[:-1] + edges[1:]) / 2, counts, curve.by_distance)
+
+
+@njit
+def _compare(likeness, dimensions, size, words, first, second, out):  # type: ignore[no-untyped-def]
+    for c in range(len(first)):
+        out[c] = similarity_of(likeness, words, first[c] * size, words, second[c] * size, size, dimensions)
+
+
+@njit
+def _bits(one, other, out):  # type: ignore[no-untyped-def]
+    size = one.shape[1]
+    mine, theirs = one.reshape(-1), other.reshape(-1)
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = hamming(mine, i * size, theirs, j * size, size)

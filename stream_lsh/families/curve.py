@@ -1,0 +1,140 @@
+"""How surely a pair becomes a candidate, over the measure that its likeness goes by: what `tuning` is to copies (MMDS
+3.6: families that are (d1, d2, p1, p2)-sensitive, amplified).
+
+Plain arithmetic and no imports that take time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stream_lsh.families.likeness import BY_DISTANCE, Likeness, collision, similarity_at
+from stream_lsh.families.tuning import Banding, probability
+
+_STEPS = 2000  # of the integral over the cosines of random directions
+
+
+@dataclass(frozen=True)
+class Curve:
+    """P(candidate) of the pairs of an index.
+
+    likeness: which. banding: its K, b and r. asked: the threshold of the index (copies, cosine) or its distance.
+    dimensions: of its vectors or rows of bits.
+    """
+
+    likeness: Likeness
+    banding: Banding
+    asked: float
+    dimensions: int = 0
+
+    @property
+    def by_distance(self) -> bool:
+        """Whether the measure is a distance, not a similarity."""
+        return self.likeness in BY_DISTANCE
+
+    def probability(self, similarity: float) -> float:
+        """P(candidate) of a pair of this similarity, as verdicts have it."""
+        return self.at(self.measure_of(similarity))
+
+    def measure_of(self, similarity: float) -> float:
+        """What a similarity in a verdict means: itself, or the distance."""
+        if self.likeness == "hamming":
+            return round((1 - similarity) * self.dimensions)
+        return 1 / similarity - 1 if self.likeness == "euclidean" else similarity
+
+    def similarity_of(self, measure: float) -> float:
+        """The similarity in verdicts of pairs at a threshold or a distance."""
+        return similarity_at(self.likeness, measure, self.dimensions) if self.by_distance else measure
+
+    def component(self, measure: float) -> float:
+        """P(a component of the signatures is the same), at a similarity or a distance.
+
+        Raises:
+            ValueError: for a likeness whose components are no random ones.
+        """
+        if self.likeness == "euclidean":
+            return collision("euclidean", 0.0, measure / self.asked)
+        return collision(self.likeness, measure)
+
+    def band(self, measure: float) -> float:
+        """P(one given key is the same), at a similarity or a distance."""
+        return float(self.component(measure) ** self.banding.rows)
+
+    def at(self, measure: float) -> float:
+        """P(candidate) at a similarity or a distance (of rows of bits: a whole number of bits, anywhere in them)."""
+        if self.likeness == "hamming":
+            return clean_blocks(self.dimensions, self.blocks, self.banding.rows, int(measure))
+        return probability(self.component(measure), self.banding.bands, self.banding.rows)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a row of bits."""
+        return int(self.asked) + self.banding.rows
+
+    def among_strangers(self) -> float:
+        """P(candidate) of two rows of random bits, or of two vectors of random directions.
+
+        Raises:
+            ValueError: of a likeness for which nobody can say what strangers are.
+        """
+        if self.likeness == "hamming":
+            return _equal_blocks(self.dimensions, self.blocks, self.banding.rows)
+        if self.likeness != "cosine":
+            raise ValueError(f"strangers of {self.likeness} are not known; measure a sample")
+        if self.dimensions == 1:
+            return (self.at(1.0) + self.at(-1.0)) / 2
+        # The cosine of two random directions: with an angle t, sin(t)^(dimensions - 2) as dense as without.
+        whole = found = 0.0
+        for step in range(_STEPS):
+            angle = math.pi * (step + 0.5) / _STEPS
+            weight = math.sin(angle) ** (self.dimensions - 2)
+            whole += weight
+            found += weight * self.at(math.cos(angle))
+        return found / whole
+
+    def false_candidates(self, documents: float, background: Iterable[tuple[float, float]]) -> float:
+        """Expected candidates beyond what is asked for that a new document meets among `documents` older ones.
+
+        background: (similarity or distance, number of pairs) of random pairs, all of them.
+        """
+        pairs = candidates = 0.0
+        for measure, count in background:
+            pairs += count
+            if measure > self.asked if self.by_distance else measure < self.asked:
+                candidates += count * self.at(measure)
+        return documents * candidates / pairs if pairs else 0.0
+
+
+def clean_blocks(dimensions: int, blocks: int, least: int, flipped: int) -> float:
+    """P(at least so many blocks of a row of bits have none of the bits that are flipped, drawn at random).
+
+    Exact for blocks of equal length, of which a bit more or less changes the third digit; 1 where it is certain.
+    """
+    if blocks - flipped >= least:
+        return 1.0
+    length = dimensions / blocks
+    chances = [0.0] * blocks + [1.0]  # of so many clean blocks
+    for done in range(flipped):
+        after = [0.0] * (blocks + 1)
+        for clean, chance in enumerate(chances):
+            if chance:
+                hit = min(1.0, clean * length / (dimensions - done))
+                after[clean] += chance * (1 - hit)
+                if clean:
+                    after[clean - 1] += chance * hit
+        chances = after
+    return min(1.0, sum(chances[least:]))
+
+
+def _equal_blocks(dimensions: int, blocks: int, least: int) -> float:
+    """P(at least so many blocks of two rows of random bits are equal)."""
+    chances = [1.0] + [0.0] * least  # of so many equal ones; the last: or more
+    for block in range(blocks):
+        equal = 2.0 ** -(dimensions // blocks + (block < dimensions % blocks))
+        for number in range(least, 0, -1):
+            kept = chances[number] if number == least else chances[number] * (1 - equal)
+            chances[number] = kept + chances[number - 1] * equal
+        chances[0] *= 1 - equal
+    return chances[least]
