@@ -110,8 +110,8 @@ class ItemSigner:
         scaled = items.astype(np.float64) / (WIDTH * settings.distance)
         places = np.empty((len(items), size), np.float64)
         _project(scaled, lines(settings.dimensions, size), offsets_of(size), places)
-        # Places 2^16 buckets apart are taken for one: strangers, who meet by accident anyway.
-        return np.mod(np.floor(places), 65536.0).astype(np.uint16)
+        # Places 256 buckets apart (or 2^16, or 2^32) are taken for one: strangers, whom the other rows keep apart.
+        return np.mod(np.floor(places), 2.0**self._layout.bits).astype(self._layout.kind)
 
     def _padded(self, octets: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """With zeros behind them, where the salts go."""

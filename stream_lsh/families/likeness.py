@@ -29,9 +29,10 @@ OF_BITS = ("cosine", "hamming")
 WIDTH = 4.0
 """Width of a bucket on a random line, in units of the distance that is asked for. Then p = 0.80 at that distance, and
 0.47 at three times as much: narrower ones need more bands for less."""
-MOST_BITS = 1024
-"""Bits that a cosine's signature gets at most unless the user sets its size. Unrelated vectors agree in half of them,
-so that bands need many rows: 83 of 11 at 0.8."""
+MOST_COMPONENTS = 1024
+"""Components that a signature of a vector gets at most unless the user sets its size. Unrelated vectors agree in half
+of their bits (cosine), those three times as far as asked for in nearly half of their places (euclidean), so that bands
+need many rows: 83 of 11 at a cosine of 0.8, 77 of 11 for all distances."""
 ENOUGH_BITS = 24
 """Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
 MOST_KEYS = 128
@@ -90,12 +91,11 @@ def banding_of(
     if likeness == "hamming":
         return Banding(dimensions, *keys_of_blocks(int(distance), dimensions))
     p = collision(likeness, threshold, 1.0)
-    if likeness == "euclidean":
-        return choose(p, recall, signature_size, bands, rows)
-    if signature_size is None and bands is None and rows is None and (found := most_rows(p, recall, MOST_BITS)):
-        return Banding(-(-found[0] * found[1] // 64) * 64, *found)
+    if signature_size is None and bands is None and rows is None and (found := most_rows(p, recall, MOST_COMPONENTS)):
+        whole = 64 if likeness == "cosine" else 8
+        return Banding(-(-found[0] * found[1] // whole) * whole, *found)
     chosen = choose(p, recall, signature_size, bands, rows)
-    return chosen._replace(signature_size=-(-chosen.signature_size // 8) * 8)
+    return chosen._replace(signature_size=-(-chosen.signature_size // 8) * 8) if likeness == "cosine" else chosen
 
 
 def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
