@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.tuning import alternatives
+from stream_lsh.families.tuning import alternatives, component_bytes
 from stream_lsh.settings import Settings
 from stream_lsh.wording import count, size
 
@@ -116,7 +116,8 @@ def _keys_of_bits(curve: Curve) -> Iterator[str]:
 
 def signature_bytes(curve: Curve) -> int:
     """Bytes of a signature with the K of this curve."""
-    return curve.banding.signature_size * 2 if curve.likeness == "euclidean" else curve.banding.signature_size // 8
+    size_, _, rows = curve.banding
+    return size_ * component_bytes(rows) if curve.likeness == "euclidean" else size_ // 8
 
 
 def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
@@ -126,7 +127,7 @@ def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
     bits, cosine = curve.likeness == "hamming", curve.likeness == "cosine"
     head = f"  {'cosine' if cosine else 'distance':>10}" + (f"  {'angle':>7}" if cosine else "")
     head += "" if bits else f"  {'component':>9}  {'band':>9}"
-    head += f"  {'found':>10}  {'missed':>10}"
+    head += f"  {'found':>10}" + (f"  {'missed':>10}" if bits else "")
     yield head + (f"  {'pairs of sample ' + ('<=' if curve.by_distance else '>='):>18}" if found is not None else "")
     for measure in measures_of(curve):
         line = f"  {measure:>10.4g}"
@@ -134,10 +135,11 @@ def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
             line += f"  {math.degrees(math.acos(measure)):>7.1f}"
         if not bits:
             line += f"  {percent(curve.component(measure)):>9}  {percent(curve.band(measure)):>9}"
-        line += f"  {percent(curve.at(measure)):>10}  {percent(1 - curve.at(measure)):>10}"
+        line += f"  {percent(curve.at(measure)):>10}"
+        line += f"  {percent(1 - curve.at(measure)):>10}" if bits else ""
         if found is not None:
             line += f"  {odds(found.alike(measure), found.pairs):>18}"
-        mark = f"  <- {'distance' if curve.by_distance else 'threshold'}"
+        mark = "  <-" + ("" if found is not None else " distance" if curve.by_distance else " threshold")
         yield line + (mark if measure == curve.asked else "")
 
 
@@ -149,14 +151,14 @@ def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None,
         far = FAR * chosen.asked if chosen.by_distance else 0.0
         yield "Alternatives" + (f" (false candidates a document among {documents:,})" if found is not None else "")
         head = f"  {'rows':>4}  {'bands':>5}  {'K':>5}  {'signature':>9}  {'found':>8}  "
-        head += f"{f'at {far:.4g}' if chosen.by_distance else 'at cos 0':>10}"
+        head += f"{f'at {far:.4g}' if chosen.by_distance else 'at cos 0':>8}"
         yield head + (f"  {'false candidates':>16}" if found is not None else "")
         for curve in others:
             banding = curve.banding
             line = (
                 f"  {banding.rows:>4}  {banding.bands:>5}  {banding.signature_size:>5}"
                 f"  {size(signature_bytes(curve)):>9}  {percent(curve.at(curve.asked)):>8}"
-                f"  {percent(curve.at(far)):>10}"
+                f"  {percent(curve.at(far)):>8}"
             )
             if found is not None:
                 line += f"  {few(curve.false_candidates(documents, found.histogram())):>16}"
@@ -164,7 +166,7 @@ def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None,
         yield ""
     if chosen.likeness == "euclidean":
         if found is None:
-            yield "What strangers cost depends on how far they are: give an INPUT to measure a sample."
+            yield "What strangers cost depends on their distance: give an INPUT to measure it."
         return
     strangers = chosen.among_strangers()
     what = "rows of random bits" if chosen.likeness == "hamming" else "vectors of random directions"

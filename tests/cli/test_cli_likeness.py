@@ -1,0 +1,175 @@
+"""`stream-lsh tune` and `stream-lsh evaluate` of vectors and rows of bits."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_lsh.cli import main
+from stream_lsh.settings import Settings
+
+COSINE = ("--likeness", "cosine", "--dimensions", "16", "--threshold", "0.9")
+EUCLIDEAN = ("--likeness", "euclidean", "--dimensions", "16", "--distance", "2")
+HAMMING = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
+EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING}
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def figures(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(*arguments, "--json").stdout)
+    return found
+
+
+@pytest.fixture(params=EVERY)
+def likeness(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
+    """160 items, a quarter of them near to another; and how many pairs are alike, by the definition."""
+    chance = np.random.default_rng(5)
+    if likeness == "hamming":
+        items = chance.integers(0, 2, (160, 64))
+        for i in range(120, 160):
+            items[i] = items[chance.integers(0, i)] ^ (chance.random(64) < 0.04)
+        values: list[Any] = [np.packbits(item.astype(np.uint8)).tobytes().hex() for item in items]
+        values[0] = "0x" + values[0].upper()
+        alike = (items[:, None] != items[None]).sum(axis=2) <= 3
+    else:
+        items = chance.standard_normal((160, 16))
+        for i in range(120, 160):
+            items[i] = items[chance.integers(0, i)] + 0.3 * chance.standard_normal(16)
+        items = items.astype(np.float32).astype(np.float64)
+        values = [item.tolist() for item in items]
+        values[1] = base64.b64encode(items[1].astype("<f4").tobytes()).decode()
+        lengths = np.linalg.norm(items, axis=1)
+        alike = (items @ items.T) / np.outer(lengths, lengths) >= 0.9
+        if likeness == "euclidean":
+            alike = np.linalg.norm(items[:, None] - items[None], axis=2) <= 2
+    field = "bits" if likeness == "hamming" else "vector"
+    documents = [{"id": i, field: value, "story": f"s{i % 7}"} for i, value in enumerate(values)]
+    path = tmp_path / "feed.jsonl"
+    path.write_text("".join(json.dumps(document) + "\n" for document in [*documents, {"id": "x"}]))
+    return path, int(np.tril(alike, -1).sum())
+
+
+def test_evaluate_finds_what_there_is(likeness: str, feed: tuple[Path, int]) -> None:
+    path, pairs = feed
+    found = figures("evaluate", "-q", str(path), *EVERY[likeness])
+    assert (found["documents"], found["rejected"], found["truth"]) == (160, {"missing_field": 1}, "exhaustive")
+    assert found["true_pairs"] == pairs > 10
+    assert found["recall"] == found["precision"] == 1
+    assert found["largest_similarity_error"] < 1e-12
+    assert sum(bucket["true_pairs"] for bucket in found["buckets"]) == pairs
+    assert (found["likeness"], found["dimensions"]) == (likeness, 64 if likeness == "hamming" else 16)
+    assert ("threshold" in found) == (likeness == "cosine") != ("distance" in found)
+    assert "shingles" not in found
+
+
+def test_evaluate_for_people(likeness: str, feed: tuple[Path, int]) -> None:
+    shown = run("evaluate", "-q", str(feed[0]), *EVERY[likeness]).stdout
+    limit = {"cosine": "threshold 0.9, ", "euclidean": "distance 2, ", "hamming": "distance 3, "}
+    assert limit[likeness] in shown
+    assert ("  distance  " in shown) == (likeness != "cosine")
+    assert ("keys of 2 blocks" in shown) == (likeness == "hamming")
+    assert f"{feed[1]} of {feed[1]} true pairs found" in shown
+    if likeness == "hamming":
+        assert [f"\n  {bits}    " in shown for bits in range(4)] == [True] * 4
+
+
+@pytest.mark.parametrize("likeness", ["cosine"])
+def test_evaluate_with_too_few_bands_misses_some_and_says_which(likeness: str, feed: tuple[Path, int]) -> None:
+    found = figures("evaluate", "-q", str(feed[0]), *COSINE, "--bands", "1", "--rows", "20")
+    assert found["recall"] < 0.9
+    assert 0 < found["expected_recall"] < 0.9
+    assert len(found["missed"]) == 5
+    assert found["precision"] == 1
+
+
+def test_evaluate_of_given_pairs_within_a_field_and_of_labels(
+    likeness: str, feed: tuple[Path, int], tmp_path: Path
+) -> None:
+    path, pairs = feed
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["lang"] = "de" if row["id"] != 0 else "en"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], "id": 999}]))
+    found = figures("evaluate", "-q", str(path), *EVERY[likeness], "--match-within", "lang")
+    assert found["recall"] == found["precision"] == 1
+    assert 0 < found["true_pairs"] <= pairs + 1
+    truth = tmp_path / "truth.tsv"
+    truth.write_text("0\t999\n0\t1\n2\t3\n")
+    found = figures("evaluate", "-q", str(path), *EVERY[likeness], "--match-within", "lang", "--truth", str(truth))
+    assert (found["true_pairs"], found["correct_pairs"], found["not_to_match"]) == (2, 1, 1)
+    found = figures("evaluate", str(path), *EVERY[likeness], "--labels", "story")
+    assert found["labels"] == 7
+    assert "adjusted Rand" in run("evaluate", str(path), *EVERY[likeness], "--labels", "story").stdout
+
+
+def test_tune_and_its_settings_file(likeness: str, tmp_path: Path) -> None:
+    shown = run("tune", *EVERY[likeness], "--expected-docs", "1000000").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert {
+        "cosine": "one        (25.84 deg, 90 deg, 0.8564, 0.5)-sensitive",
+        "euclidean": "one        (2, 6, 0.8005, 0.4652)-sensitive",
+        "hamming": "5 blocks, of which every choice of 2 is a key of about 26 bits",
+    }[likeness] in shown
+    assert "among 1,000,000 documents" in shown or likeness == "euclidean"
+    file = tmp_path / "settings.toml"
+    file.write_text(shown.split("As a file for --config:")[1])
+    written = tomllib.loads(file.read_text())
+    assert written["likeness"] == likeness
+    assert run("tune", "--config", str(file)).stdout.split("--config:")[1] == shown.split("--config:")[1]
+    assert Settings.load(file).fingerprint == Settings(**written).fingerprint
+    assert "shingles" not in written
+
+
+def test_tune_of_a_sample(likeness: str, feed: tuple[Path, int], tmp_path: Path) -> None:
+    path, _ = feed
+    plot = tmp_path / "curve.svg"
+    shown = run("tune", str(path), *EVERY[likeness], "--plot", str(plot)).stdout
+    assert max(len(line) for line in shown.splitlines() if str(plot) not in line) <= 80
+    assert "Sample: 160 documents of 160, 12,720 pairs" in shown
+    assert "left out because they cannot be used: 1 missing_field" in shown
+    assert plot.read_bytes().startswith(b"<?xml")
+    found = figures("tune", str(path), *EVERY[likeness], "--expected-docs", "5000")
+    assert found["sample"]["pairs"] == 12720
+    assert found["documents"] == 5000
+    assert 0 < found["sample"]["false_candidates"] < 5000
+    assert found["found"] >= 0.999
+    one = run("tune", str(path), *EVERY[likeness], "--limit", "1").stdout
+    assert "Too few documents" in one
+
+
+def test_alternatives_keep_the_recall() -> None:
+    for given in (COSINE, EUCLIDEAN):
+        found = figures("tune", *given)
+        assert len(found["alternatives"]) == 5
+        assert all(other["found"] >= 0.999 for other in found["alternatives"])
+        rows = [other["rows"] for other in found["alternatives"]]
+        assert rows == sorted(rows)
+        assert found["rows"] in rows
+    assert len(figures("tune", *HAMMING)["alternatives"]) == 1
+
+
+def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
+    assert "miss the recall of 0.999" in run("tune", *COSINE, "--bands", "5", "--rows", "20").stdout
+
+
+def test_json_is_not_of_copies() -> None:
+    result = CliRunner().invoke(main, ["tune", "--json"])
+    assert result.exit_code == 2
+    assert "--json is for likeness = cosine, euclidean or hamming" in result.stderr

@@ -1,0 +1,97 @@
+"""The curves of vectors and rows of bits: against the textbook, against simulation, against all there is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from stream_lsh.families.components import masks_of
+from stream_lsh.families.curve import Curve, clean_blocks
+from stream_lsh.families.tuning import Banding
+from stream_lsh.settings import Settings
+
+COSINE = Settings(likeness="cosine", dimensions=384, threshold=0.9).curve
+EUCLIDEAN = Settings(likeness="euclidean", dimensions=384, distance=5).curve
+HAMMING = Settings(likeness="hamming", dimensions=64, distance=3).curve
+
+
+def test_hyperplanes_are_sensitive_as_the_book_says() -> None:
+    """(d1, d2, (180 - d1) / 180, (180 - d2) / 180)-sensitive (MMDS 3.7.2), amplified by AND and OR (3.6.3)."""
+    for angle in (0, 26, 60, 90, 180):
+        assert COSINE.component(math.cos(math.radians(angle))) == pytest.approx((180 - angle) / 180)
+    four = Curve("cosine", Banding(128, 4, 4), 0.5)
+    assert four.band(0.5) == pytest.approx((2 / 3) ** 4)
+    assert four.at(0.5) == pytest.approx(1 - (1 - (2 / 3) ** 4) ** 4)
+
+
+@pytest.mark.parametrize("curve", [COSINE, EUCLIDEAN, HAMMING])
+def test_what_is_asked_for_is_found_and_what_is_farther_less(curve: Curve) -> None:
+    assert curve.at(curve.asked) >= 0.999
+    steps = range(64) if curve.likeness == "hamming" else [0.05 * step * curve.asked for step in range(1, 20)]
+    found = [curve.at(step) for step in steps]
+    assert found == sorted(found, reverse=curve.by_distance)
+    assert curve.probability(curve.similarity_of(curve.asked)) == pytest.approx(curve.at(curve.asked))
+
+
+def test_as_many_of_the_strangers_three_times_as_far_are_met_as_the_seam_says() -> None:
+    assert EUCLIDEAN.component(15) == pytest.approx(0.4652, abs=1e-4)
+    assert EUCLIDEAN.at(15) < 0.02
+
+
+def test_no_place_of_few_bits_leaves_too_few_blocks() -> None:
+    for distance, dimensions in itertools.product(range(8), (16, 64, 200)):
+        curve = Settings(likeness="hamming", dimensions=dimensions, distance=distance).curve
+        assert [curve.at(bits) for bits in range(distance + 1)] == [1.0] * (distance + 1)
+        assert curve.at(dimensions) == 0
+
+
+@pytest.mark.parametrize("flipped", [2, 3, 4, 6])
+def test_clean_blocks_are_counted_in_all_choices_of_bits(flipped: int) -> None:
+    choices = list(itertools.combinations(range(12), flipped))
+    clean = [4 - len({bit // 3 for bit in chosen}) for chosen in choices]
+    for least in range(1, 5):
+        share = sum(number >= least for number in clean) / len(choices)
+        assert clean_blocks(12, 4, least, flipped) == pytest.approx(share)
+
+
+def test_bits_meet_as_the_keys_do() -> None:
+    """The curve of bits against the masks of the keys, for random places."""
+    settings = Settings(likeness="hamming", dimensions=64, distance=3)
+    masks = masks_of(settings.signing)[:, 0]
+    chance = np.random.default_rng(4)
+    for flipped in (4, 6, 10):
+        bits = [chance.choice(64, flipped, replace=False) for _ in range(4000)]
+        words = np.array([sum(1 << int(place) for place in places) for places in bits], np.uint64)
+        met = ((words[:, None] & masks[None]) == 0).any(axis=1).mean()
+        assert settings.curve.at(flipped) == pytest.approx(met, abs=0.03)
+
+
+def test_strangers_of_bits_are_all_rows_of_bits() -> None:
+    settings = Settings(likeness="hamming", dimensions=16, distance=3)
+    masks = masks_of(settings.signing)[:, 0]
+    every = np.arange(2**16, dtype=np.uint64)
+    met = ((every[:, None] & masks[None]) == 0).any(axis=1).mean()
+    assert settings.curve.among_strangers() == pytest.approx(met)
+
+
+def test_strangers_of_few_dimensions_are_less_often_orthogonal() -> None:
+    curves = [Settings(likeness="cosine", dimensions=n, threshold=0.9).curve for n in (1, 2, 3, 30, 3000)]
+    found = [curve.among_strangers() for curve in curves]
+    assert found == sorted(found, reverse=True)
+    assert found[0] == pytest.approx(0.5)
+    assert found[-1] == pytest.approx(curves[-1].at(0.0), rel=0.05)
+    evenly = np.mean([curves[1].at(math.cos(angle)) for angle in np.linspace(0, math.pi, 20001)])
+    assert found[1] == pytest.approx(evenly, rel=1e-3)
+    with pytest.raises(ValueError, match="measure a sample"):
+        EUCLIDEAN.among_strangers()
+
+
+def test_false_candidates_are_those_beyond_what_is_asked_for() -> None:
+    pairs = [(0.95, 10.0), (0.8, 30.0), (0.0, 60.0)]
+    expected = 1000 * (30 * COSINE.at(0.8) + 60 * COSINE.at(0.0)) / 100
+    assert COSINE.false_candidates(1000, pairs) == pytest.approx(expected)
+    assert HAMMING.false_candidates(10, [(3.0, 5.0), (4.0, 5.0)]) == pytest.approx(5 * HAMMING.at(4))
+    assert HAMMING.false_candidates(10, []) == 0
