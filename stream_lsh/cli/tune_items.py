@@ -108,10 +108,11 @@ def _bands(settings: Settings) -> Iterator[str]:
 
 
 def _keys_of_bits(curve: Curve) -> Iterator[str]:
-    bits = curve.dimensions * curve.banding.rows / curve.blocks
+    rows = curve.banding.rows
+    bits = curve.dimensions * rows / curve.blocks
     yield f"Distance {curve.asked:g} (hamming), {curve.dimensions} bits:"
-    yield f"  {curve.blocks} blocks, of which every choice of {curve.banding.rows} is a key of about {bits:.0f} bits"
-    yield f"  found within the distance   all: {curve.asked:g} bits leave {curve.banding.rows} blocks as they are"
+    yield f"  {count(curve.blocks, 'block')}, of which every choice of {rows} is a key of about {bits:.0f} bits"
+    yield f"  found within the distance   all: {curve.asked:g} bits leave {count(rows, 'block')} untouched"
 
 
 def signature_bytes(curve: Curve) -> int:

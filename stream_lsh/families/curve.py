@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stream_lsh.families.likeness import BY_DISTANCE, Likeness, collision, similarity_at
 from stream_lsh.families.tuning import Banding, probability
 
 _STEPS = 2000  # of the integral over the cosines of random directions
+_NEVER = 1e-30  # a probability that counts as none
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,17 @@ def clean_blocks(dimensions: int, blocks: int, least: int, flipped: int) -> floa
 
     Exact for blocks of equal length, of which a bit more or less changes the third digit; 1 where it is certain.
     """
-    if blocks - flipped >= least:
-        return 1.0
+    found = _clean_blocks(dimensions, blocks, least)
+    return found[flipped] if flipped < len(found) else 0.0
+
+
+@lru_cache(maxsize=4)
+def _clean_blocks(dimensions: int, blocks: int, least: int) -> list[float]:
+    """The same for every number of bits from 0 on, until it is 0."""
     length = dimensions / blocks
     chances = [0.0] * blocks + [1.0]  # of so many clean blocks
-    for done in range(flipped):
+    found = [1.0]
+    for done in range(dimensions):
         after = [0.0] * (blocks + 1)
         for clean, chance in enumerate(chances):
             if chance:
@@ -125,7 +133,10 @@ def clean_blocks(dimensions: int, blocks: int, least: int, flipped: int) -> floa
                 if clean:
                     after[clean - 1] += chance * hit
         chances = after
-    return min(1.0, sum(chances[least:]))
+        found.append(1.0 if blocks - done - 1 >= least else min(1.0, sum(chances[least:])))
+        if found[-1] < _NEVER:
+            break
+    return found[:-1] if found[-1] < _NEVER else found
 
 
 def _equal_blocks(dimensions: int, blocks: int, least: int) -> float:
