@@ -91,10 +91,11 @@ def banding_of(
     if likeness == "hamming":
         return Banding(dimensions, *keys_of_blocks(int(distance), dimensions))
     p = collision(likeness, threshold, 1.0)
-    if signature_size is None and bands is None and rows is None and (found := most_rows(p, recall, MOST_COMPONENTS)):
+    if bands is None and rows is None and (found := most_rows(p, recall, signature_size or MOST_COMPONENTS)):
         whole = 64 if likeness == "cosine" else 8
-        return Banding(-(-found[0] * found[1] // whole) * whole, *found)
-    chosen = choose(p, recall, signature_size, bands, rows)
+        chosen = Banding(signature_size or -(-found[0] * found[1] // whole) * whole, *found)
+    else:
+        chosen = choose(p, recall, signature_size, bands, rows)
     return chosen._replace(signature_size=-(-chosen.signature_size // 8) * 8) if likeness == "cosine" else chosen
 
 

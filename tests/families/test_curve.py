@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,3 +96,15 @@ def test_false_candidates_are_those_beyond_what_is_asked_for() -> None:
     assert COSINE.false_candidates(1000, pairs) == pytest.approx(expected)
     assert HAMMING.false_candidates(10, [(3.0, 5.0), (4.0, 5.0)]) == pytest.approx(5 * HAMMING.at(4))
     assert HAMMING.false_candidates(10, []) == 0
+
+
+@pytest.mark.parametrize("given", [{"likeness": "cosine", "threshold": 0.9}, {"likeness": "euclidean", "distance": 5}])
+def test_a_longer_signature_is_for_more_rows(given: dict[str, Any]) -> None:
+    usual, longer, shorter = (
+        Settings(dimensions=384, **given, **more).banding
+        for more in ({}, {"signature_size": 2048}, {"signature_size": 256})
+    )
+    assert shorter.rows < usual.rows < longer.rows
+    assert usual.signature_size <= 1024
+    assert (longer.signature_size, shorter.signature_size) == (2048, 256)
+    assert Curve(given["likeness"], shorter, given.get("threshold", 5)).at(given.get("threshold", 5)) >= 0.999
