@@ -38,7 +38,7 @@ CLOCKED = (
     ("read texts of candidates", "stream_lsh.index.matching", "Matching._load"),
     ("keep ids, texts", "stream_lsh.index.shard", "Shard.keep"),
     ("matches, upkeep", "stream_lsh.index.index", "Index.match"),
-    ("judge", "stream_lsh.embedded.job", "judge"),
+    ("judge", "stream_lsh.embedded.engine", "judge"),
     ("write outputs", "stream_lsh.embedded.sink", "Sink.write"),
     ("outputs to the disk", "stream_lsh.embedded.sink", "Sink.checkpoint"),
     ("encode rows", "stream_lsh.index.index", "Index.commit"),

@@ -19,7 +19,17 @@ from stream_lsh.documents.items import Item
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.likeness import BY_DISTANCE, OF_BITS, SALT_BITS, Likeness, banding_of, similarity_at
+from stream_lsh.families.likeness import (
+    BY_DISTANCE,
+    LIKENESS,
+    OF_BITS,
+    SALT_BITS,
+    Likeness,
+    banding_of,
+    check_extent,
+    similarity_at,
+    unused,
+)
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
 from stream_lsh.text.settings import SigningSettings, parse_shingles
@@ -35,10 +45,6 @@ LATE = "decided_after"  # fixes answers too, where some are decided late
 WITHIN = "match_within"  # fixes answers where it is given
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
 UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
-LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")  # fix answers where it is not `copies`
-_OF_TEXTS = ("text_field", "set_field", "shingles", "bag", "normalize", "tokens", "verify")  # only of copies
-_BANDING = ("signature_size", "bands", "rows")
-LEAST_DISTANCE = 1e-6  # of vectors
 _MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
 
@@ -227,26 +233,14 @@ class Settings(BaseSettings):
 
     def _check_likeness(self) -> None:
         """Raise ValueError if a setting is given that this likeness does not use, or one is missing."""
-        likeness, fields, bits = self.likeness, type(self).model_fields, self.likeness == "hamming"
-        needed = () if likeness == "copies" else ("dimensions", "distance")[: 1 + (likeness in BY_DISTANCE)]
-        for name in needed:
-            if getattr(self, name) is None:
+        likeness, fields, idle = self.likeness, type(self).model_fields, unused(self.likeness)
+        for name in ("dimensions", "distance"):
+            if name not in idle and getattr(self, name) is None:
                 raise ValueError(f"likeness = {likeness} needs {name}: {fields[name].description}")
-        for name in unused(likeness):
+        for name in sorted(idle):
             if getattr(self, name) != fields[name].default:
                 raise ValueError(f"{name} is not used with likeness = {likeness}; leave it out")
-        if bits and self.dimensions is not None and self.distance is not None:
-            if self.dimensions % 8:
-                raise ValueError(
-                    f"dimensions: {self.dimensions} bits are no whole bytes; likeness = hamming needs them"
-                )
-            if self.distance % 1:
-                raise ValueError(f"distance: {self.distance} bits; likeness = hamming needs a whole number")
-        if likeness == "euclidean" and self.distance is not None and self.distance < LEAST_DISTANCE:
-            raise ValueError(
-                f"distance: {self.distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} "
-                "is the least; multiply the vectors and the distance by the same number"
-            )
+        check_extent(likeness, self.dimensions or 0, self.distance or 0.0)
 
     @cached_property
     def banding(self) -> Banding:
@@ -395,7 +389,7 @@ class Settings(BaseSettings):
             name: value for name, value in known.items()
             if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS) and name not in given
             and not (name == "tokens" and "shingles" in given)
-            and not (name in _BANDING and "recall" in given) and name not in unused(known["likeness"])
+            and not (name in Banding._fields and "recall" in given) and name not in unused(known["likeness"])
         }  # fmt: skip
         mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS}, ""
         try:
@@ -445,12 +439,3 @@ class Settings(BaseSettings):
                 values[name] = value
                 sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
         return cls._made(values, sources)
-
-
-def unused(likeness: Likeness) -> set[str]:
-    """The settings that this likeness does not use."""
-    if likeness == "copies":
-        return {*LIKENESS} - {"likeness"}
-    if likeness == "hamming":
-        return {*_OF_TEXTS, *_BANDING, "threshold", "vector_field"}
-    return {*_OF_TEXTS, "bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}

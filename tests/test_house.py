@@ -40,7 +40,7 @@ DOORS = {"stream_lsh", "stream_lsh.__main__", "stream_lsh.kafka"}  # what a user
 # Below this floor nothing opens a socket or reads a clock.
 SHELLS = "embedded"
 OUTSIDE = {"socket", "ssl", "asyncio", "aiokafka", "faust", "aiohttp", "time"}
-MOST_LINES = 430  # of a file: one noun
+MOST_LINES = 450  # of a file: one noun
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import OUTPUTS, quiet_option, setting, state_option, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
-from stream_lsh.cli.stored import stored_settings
+from stream_lsh.cli.stored import stored_answers, stored_settings
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.wording import count
@@ -114,10 +114,11 @@ def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapp
 
 def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping[str, str], as_json: bool) -> None:
     """The matches of one text on standard output. within: values by field."""
-    settings = stored_settings(state, **given)
-    wanted = read_text(text, bare=settings.item is None)
+    items = (stored_answers(state) or {}).get("likeness", "copies") != "copies"
+    wanted = read_text(text, bare=not items)
     if not wanted.strip():
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
+    settings = stored_settings(state, **given)
     check_values(within, settings.match_within, state)
 
     from stream_lsh import Deduplicator

@@ -11,11 +11,13 @@ import binascii
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Literal
 
 from stream_lsh.documents.refused import Refused, kind_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _HEX = frozenset("0123456789abcdefABCDEF")
 _PLAIN = frozenset((int, float))
@@ -55,6 +57,8 @@ class Item:
 
 
 def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    import numpy as np  # here, because the settings know of items, and every start of a command reads those
+
     if isinstance(value, str):
         try:
             raw = base64.b64decode(value, validate=True)
@@ -70,7 +74,7 @@ def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray
     elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         _counted(len(value), dimensions, what, id)
         for number in value if not _PLAIN.issuperset(map(type, value)) else ():
-            if isinstance(number, bool) or not isinstance(number, (int, float, np.floating, np.integer)):
+            if isinstance(number, bool) or not isinstance(number, Real):
                 raise Refused("wrong_type", f"{what} holds {kind_of(number)}; only numbers can be elements", id)
         try:
             with np.errstate(over="ignore"):
@@ -92,7 +96,7 @@ def _counted(found: int, dimensions: int, what: str, id: bytes) -> None:
 def _bits(value: object, dimensions: int, what: str, id: bytes) -> str:
     if isinstance(value, bytes):
         raw = value
-    elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+    elif isinstance(value, Integral) and not isinstance(value, bool):
         value = int(value)
         if abs(value) >= 10**_MOST_DIGITS:
             raise Refused("bad_bits", f"{what} is an integer of more than {_MOST_DIGITS} digits; give hexadecimal", id)

@@ -13,6 +13,7 @@ from typing import Any
 from stream_lsh.documents.times import moment
 from stream_lsh.embedded.erasure import Erasure, erasure, remains
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
+from stream_lsh.families.likeness import unused
 from stream_lsh.index.dead import DEAD_ROWS, Dead
 from stream_lsh.index.erased import erased_of
 from stream_lsh.index.files import disk_bytes, looking
@@ -23,7 +24,7 @@ from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import REMEDY, Run, read_header
 from stream_lsh.index.store import Store
-from stream_lsh.settings import Settings, unused
+from stream_lsh.settings import Settings
 
 SHOWN = 20  # inputs and generations, the latest
 

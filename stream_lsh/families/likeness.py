@@ -24,6 +24,12 @@ Likeness = Literal["copies", "cosine", "euclidean", "hamming"]
 LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
 BY_DISTANCE = ("euclidean", "hamming")
 """Likenesses of which a distance is given instead of a threshold."""
+LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")
+"""Settings that say which likeness an index has; they fix answers where it is not `copies`."""
+OF_TEXTS = ("text_field", "set_field", "shingles", "bag", "normalize", "tokens", "verify")
+"""Settings of copies only."""
+LEAST_DISTANCE = 1e-6
+"""Of vectors."""
 OF_BITS = ("cosine", "hamming")
 """Likenesses whose signatures have components of a single bit."""
 WIDTH = 4.0
@@ -40,6 +46,29 @@ MOST_KEYS = 128
 SALT_BITS = 64
 """Bits behind a signature of bits where not all may match, zeros that a salt changes: they are in every key, so that
 strangers do not meet. By the other bits alone they could, half of which are equal whoever they are of."""
+
+
+def unused(likeness: Likeness) -> set[str]:
+    """The settings that a likeness does not use."""
+    if likeness == "copies":
+        return {*LIKENESS} - {"likeness"}
+    if likeness == "hamming":
+        return {*OF_TEXTS, *Banding._fields, "threshold", "vector_field"}
+    return {*OF_TEXTS, "bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}
+
+
+def check_extent(likeness: Likeness, dimensions: int, distance: float) -> None:
+    """Raise ValueError if a likeness cannot have these; 0 where there is none."""
+    if likeness == "hamming":
+        if dimensions % 8:
+            raise ValueError(f"dimensions: {dimensions} bits are no whole bytes; likeness = hamming needs them")
+        if distance % 1:
+            raise ValueError(f"distance: {distance} bits; likeness = hamming needs a whole number")
+    if likeness == "euclidean" and distance < LEAST_DISTANCE:
+        raise ValueError(
+            f"distance: {distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} is the "
+            "least; multiply the vectors and the distance by the same number"
+        )
 
 
 def collision(likeness: Likeness, threshold: float, distance: float = 0.0) -> float:

@@ -187,7 +187,7 @@ def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
     s = settings
     fields = Fields(
         s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, s.source_field,
-        match_within=s.match_within, timed=s.window is None,
+        match_within=s.match_within, timed=s.window is None, item=s.item,
         deleted_field=s.deleted_field or ("deleted" if s.key_is_id else None),
     )  # fmt: skip
     values = [record.value for record in records]

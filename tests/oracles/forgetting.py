@@ -7,7 +7,7 @@ holds where all that is similar is found and no limit is met.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median_low
@@ -60,6 +60,9 @@ class Seen:
         return frozenset(self.text.split())
 
 
+Compare = Callable[[Seen, Seen], float]
+
+
 @dataclass
 class Deletion:
     """That an id was deleted: log time, and the first event time that is not older."""
@@ -70,11 +73,14 @@ class Deletion:
 
 class Model:
     """window: of log time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
-    shards, block: several that keep learn what went, and who was kept, when the second block after it begins."""
+    shards, block: several that keep learn what went, and who was kept, when the second block after it begins.
+    compare: how similar two are, the Jaccard similarity of their words if nothing else is said."""
 
     def __init__(
-        self, window: int, threshold: float, *, unique: bool, update: bool = False, shards: int = 1, block: int = 0
-    ) -> None:
+        self, window: int, threshold: float, *, unique: bool, update: bool = False, shards: int = 1, block: int = 0,
+        compare: Compare | None = None,
+    ) -> None:  # fmt: skip
+        self.compare, self.by_words = compare or _jaccard, compare is None
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.shards, self.block, self.at, self.told = shards, block, 0, 0  # told: how many records
         self.gone: list[tuple[int, int]] = []  # blocks and groups of those that went, and have no heir yet
@@ -109,7 +115,9 @@ class Model:
         new.verdict = self._verdict(new, without=old)
         if isinstance(old, Seen):
             new.kept = new.verdict.kind == "unique"
-            if self.unique and old.kept and new.kept and _jaccard(new, old) >= self.threshold:  # it stays in its place
+            if (
+                self.unique and old.kept and new.kept and self.compare(new, old) >= self.threshold
+            ):  # it stays in its place
                 old.living = False
                 new.verdict = new.verdict._replace(group=old.verdict.group, replaces=old.seq)
             else:
@@ -205,7 +213,9 @@ class Model:
         n, similar = len(new.words), list[tuple[Seen, float]]()
         for other in seen:  # what is much longer or shorter is left out: it shares no more than the shorter one has
             m = len(other.words)
-            if min(n, m) / max(n, m) >= self.threshold and (value := _jaccard(new, other)) >= self.threshold:
+            if self.by_words and min(n, m) / max(n, m) < self.threshold:
+                continue
+            if (value := self.compare(new, other)) >= self.threshold:
                 similar.append((other, value))
         if not self.unique:
             return similar
@@ -218,11 +228,11 @@ class Model:
         return len(groups) == len(set(groups))
 
 
-def model_of(settings: Settings) -> Model:
+def model_of(settings: Settings, compare: Compare | None = None) -> Model:
     """What the index with these settings is compared with."""
     return Model(
-        settings.window_ms, settings.threshold, unique=settings.against == "unique", update=settings.updates,
-        shards=settings.shards, block=settings.block,
+        settings.window_ms, settings.least, unique=settings.against == "unique", update=settings.updates,
+        shards=settings.shards, block=settings.block, compare=compare,
     )  # fmt: skip
 
 
