@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -37,11 +37,13 @@ MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An earlier document that is similar enough."""
+    """An earlier document that is similar enough; `evidence`: what that rests on, where the likeness says more of it
+    than a number."""
 
     id: str | int
     seq: int
     similarity: float
+    evidence: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +332,10 @@ class Deduplicator:
     def _matches(self, judgement: Judgement, i: int) -> Iterator[Match]:
         for m in range(int(judgement.starts[i]), int(judgement.starts[i + 1])):
             id = self._index.id_of(int(judgement.matched_shards[m]), int(judgement.matched_rows[m]))
-            yield Match(orjson.loads(id), int(judgement.matched_seqs[m]), float(judgement.matched_similarities[m]))
+            similarity, why = float(judgement.matched_similarities[m]), {}
+            if len(judgement.evidence):
+                why = orjson.loads(b"{%b}" % judgement.evidence[m].removeprefix(b","))
+            yield Match(orjson.loads(id), int(judgement.matched_seqs[m]), similarity, why)
 
     def _verdict(self, judgement: Judgement, i: int, why: Mapping[int, Rejection]) -> Verdict:
         kind, first, group = Kind(int(judgement.kinds[i])), int(judgement.first_kinds[i]), int(judgement.groups[i])

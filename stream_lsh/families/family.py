@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +29,13 @@ class Signs(Protocol):
         """What documents are compared by: words, and offsets int64[n + 1] in them."""
 
 
+class Explains(Protocol):
+    """Says what matches rest on."""
+
+    def __call__(self, text: bytes, others: Sequence[bytes | memoryview]) -> list[bytes]:
+        """Of a text and those that it matches: members of a JSON object for each match, with a comma before each."""
+
+
 def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs:
     """The signer of a likeness. key: of the fingerprints.
 
@@ -35,3 +43,8 @@ def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs
         UsageError: settings that no signature can be made with.
     """
     return Signer(settings, key) if settings.likeness == "copies" else ItemSigner(settings, key)
+
+
+def explainer_of(settings: SigningSettings) -> Explains | None:
+    """Who says what the matches of a likeness rest on, None where similarity says it all."""
+    return None

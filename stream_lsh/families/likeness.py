@@ -43,6 +43,8 @@ ENOUGH_BITS = 24
 """Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
 MOST_KEYS = 128
 """Keys that a row of bits gets at most for the sake of longer ones."""
+EXPLAINED: tuple[Likeness, ...] = ()
+"""Likenesses of which verdicts say what matches rest on (`family.explainer_of`)."""
 SALT_BITS = 64
 """Bits behind a signature of bits where not all may match, zeros that a salt changes: they are in every key, so that
 strangers do not meet. By the other bits alone they could, half of which are equal whoever they are of."""

@@ -38,12 +38,17 @@ class Shingles(Protocol):
     def with_document(self, i: int) -> Sets:
         """Those at hand, document i's among them."""
 
+    def text(self, i: int) -> bytes:
+        """The text of document i, which has one."""
+
 
 @dataclass(frozen=True, slots=True)
 class AllShingles:
-    """Sets that signing has left: all of them."""
+    """Sets that signing has left: all of them; and the texts."""
 
     sets: Sets
+    texts: bytes
+    ends: NDArray[np.int64]
 
     def known(self) -> Sets:
         return self.sets
@@ -51,8 +56,12 @@ class AllShingles:
     def with_document(self, i: int) -> Sets:
         return self.sets
 
+    def text(self, i: int) -> bytes:
+        return self.texts[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])]
 
-NO_SHINGLES = AllShingles(Sets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)))
+
+_NOTHING = np.empty(0, np.int64)
+NO_SHINGLES = AllShingles(Sets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,8 @@ def sign_batch(
     documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:
-        shingles = AllShingles(Sets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_)))
+        sets = Sets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
+        shingles = AllShingles(sets, columns.texts, columns.ends)
     return SignedBatch(columns.ids, owner, documents, frames, shingles)
 
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import DamagedError, StateError, StreamLshError, UsageError
-from stream_lsh.families.family import signer_of
+from stream_lsh.families.family import explainer_of, signer_of
 from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
 from stream_lsh.index.erasing import Beside, Erasing
+from stream_lsh.index.evidence import explained
 from stream_lsh.index.files import looking, make_folder, raise_limit
 from stream_lsh.index.generation import Generation
 from stream_lsh.index.identity import identity
@@ -88,6 +89,7 @@ class Index:
             self.settings = settings.of_index(facts["settings"], f"the index in {self.folder}")
             key = bytes.fromhex(facts["key"])
             self.signer, self._hashes = signer_of(self.settings.signing, key), Hashes(self.settings.signing, key)
+            self._explain = explainer_of(self.settings.signing)
             self.shards = []
             for number in range(self.settings.shards):
                 shard = Shard(
@@ -192,9 +194,20 @@ class Index:
             self._enter((int(places[-1]) + 1) // block)
         if not done:
             return self._step([Matching(shard, batch) for shard in self.shards], 0, 0)
+        return self._explained(
+            [
+                Matches.joined([(start, stop, found[number]) for start, stop, found in done])
+                for number in range(len(self.shards))
+            ],
+            batch,
+        )
+
+    def _explained(self, found: list[Matches], batch: SignedBatch) -> list[Matches]:
+        """With what the matches rest on."""
+        most = self.settings.max_matches
         return [
-            Matches.joined([(start, stop, found[number]) for start, stop, found in done])
-            for number in range(len(self.shards))
+            explained(matches, batch.shingles, shard, self._explain, most)
+            for shard, matches in zip(self.shards, found, strict=True)
         ]
 
     def _check_deletes(self) -> None:
@@ -269,7 +282,7 @@ class Index:
         if self.settings.late:
             numbers = np.full(len(batch), NO_GROUP, np.int64)
             found = self._settling.settle(found, 0, len(batch), numbers, None).found
-        return found
+        return self._explained(found, batch)
 
     def look_up(self, ids: Sequence[bytes]) -> NDArray[np.int64]:
         """Shard and row int64[n, 2] of the documents with these ids (as JSON text), -1 where there is none: those that

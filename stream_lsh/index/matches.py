@@ -22,7 +22,8 @@ class Matches:
     incomplete: what was not compared. went [n, WENT]: number of the version that was deleted or replaced, whether it
     was kept, row and number of its heir, the group that it was in, whether the new one is like it; -1 where there is
     none. heirs [h, 4]: where heirs are chosen late, the document that begins the block, group, row and number of who
-    may stand for it from there on, or does.
+    may stand for it from there on, or does. evidence: what each match rests on (`families.family.Explains`), bytes[m],
+    or empty: nothing is said of it.
     """
 
     document: NDArray[np.int64]
@@ -42,21 +43,50 @@ class Matches:
     incomplete: NDArray[np.int64]
     went: NDArray[np.int64]
     heirs: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
     def between(self, start: int, stop: int) -> Matches:
         """Of the matches those of the documents [start, stop)."""
         at = slice(*np.searchsorted(self.document, (start, stop)).tolist())
         names = [field.name for field in fields(self)][:OF_MATCHES]
         heirs = self.heirs[(start <= self.heirs[:, 0]) & (self.heirs[:, 0] < stop)]
-        return replace(self, **{name: getattr(self, name)[at] for name in names}, heirs=heirs)
+        return replace(
+            self, **{name: getattr(self, name)[at] for name in names}, heirs=heirs, evidence=self.evidence[at]
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, int, Matches]]) -> Matches:
         """Of a batch that was matched in parts: start, stop, and what was found for the documents between."""
         if len(parts) == 1:
             return parts[0][2]
-        names = [field.name for field in fields(cls)][:-1]
+        names = [field.name for field in fields(cls)][:-2]
         found = {name: [getattr(part, name) for _, _, part in parts] for name in names[:OF_MATCHES]}
         of = {name: [getattr(part, name)[start:stop] for start, stop, part in parts] for name in names[OF_MATCHES:]}
-        heirs = np.concatenate([part.heirs for _, _, part in parts])
-        return cls(**{name: np.concatenate(columns) for name, columns in (found | of).items()}, heirs=heirs)
+        heirs, evidence = (
+            np.concatenate([getattr(part, name) for _, _, part in parts]) for name in ("heirs", "evidence")
+        )
+        columns = {name: np.concatenate(columns) for name, columns in (found | of).items()}
+        return cls(**columns, heirs=heirs, evidence=evidence)
+
+
+def shortlist(matches: Matches, most: int) -> Matches:
+    """Of each document's matches in a shard the best `most`; the others count as `more`. In a crowd of copies there are
+    many thousands.
+
+    `judging.verdicts.judge` with `max_matches` <= most says the same of it as of all of them, whatever other shards
+    have found: kind, group and oldest match are columns of their own.
+    """
+    n, document = len(matches.more), matches.document
+    counts = np.bincount(document, minlength=n)
+    if not len(document) or counts.max() <= most:
+        return matches
+    starts = np.cumsum(counts) - counts
+    best = np.lexsort((matches.seq, -matches.similarity, document))
+    keep = np.zeros(len(document), np.bool_)
+    keep[best[np.arange(len(best)) - starts[document[best]] < most]] = True
+    columns = {
+        name: getattr(matches, name)[keep] for name in ("document", "row", "seq", "similarity", "same_text")
+    }  # fmt: skip
+    left = np.bincount(columns["document"], minlength=n)
+    evidence = matches.evidence[keep] if len(matches.evidence) else matches.evidence
+    return replace(matches, **columns, more=matches.more + counts - left, evidence=evidence)

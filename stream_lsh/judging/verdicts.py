@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
@@ -61,7 +61,7 @@ class Judgement:
             similarities: float64[n], with that match. groups:
             int64[n], -1 if there is none.
         starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
-            and similarities of m matches.
+            and similarities of m matches; evidence: what they rest on, bytes[m] as in `Matches`, or empty.
         truncated: int64[n], matches that are not listed. incomplete: int64[n], what was not compared.
         replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
             whether that one was kept; left: int64[n], its group; heirs: int64[n, 2], shard and row of who stands in
@@ -93,6 +93,7 @@ class Judgement:
     heir_seqs: NDArray[np.int64]
     names: Names
     later: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 5), np.int64))
+    evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
     @property
     def gone(self) -> NDArray[np.int64]:
@@ -160,8 +161,9 @@ def judge(
             similarities[theirs] = matches.of_similarity[theirs]
 
     numbers = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])
-    document, row, seq, similarity = (
-        np.concatenate([getattr(m, name) for m in found]) for name in ("document", "row", "seq", "similarity")
+    document, row, seq, similarity, evidence = (
+        np.concatenate([getattr(m, name) for m in found])
+        for name in ("document", "row", "seq", "similarity", "evidence")
     )
     truncated = np.add.reduce([np.where(new, m.more, 0) for m in found])
     starts = np.zeros(n + 1, np.int64)
@@ -176,6 +178,7 @@ def judge(
             truncated = truncated + np.maximum(counts - max_matches, 0)
             starts[1:] = np.cumsum(np.minimum(counts, max_matches))
         numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
+        evidence = evidence[order] if len(evidence) else evidence
     incomplete = np.add.reduce([np.where(new, m.incomplete, 0) for m in found])
     reused = status == layout.ID_REUSED
     heirs = np.stack((np.where(went[:, 2] < 0, -1, owner), went[:, 2]), axis=1)
@@ -184,29 +187,8 @@ def judge(
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers, row, seq, similarity,
         truncated, incomplete, went[:, 0], went[:, 1] > 0, went[:, 4], heirs, went[:, 3], names, later,
+        evidence,
     )  # fmt: skip
-
-
-def shortlist(matches: Matches, most: int) -> Matches:
-    """Of each document's matches in a shard the best `most`; the others count as `more`. In a crowd of copies there are
-    many thousands.
-
-    `judge` with `max_matches` <= most says the same of it as of all of them, whatever other shards have found: kind,
-    group and oldest match are columns of their own.
-    """
-    n, document = len(matches.more), matches.document
-    counts = np.bincount(document, minlength=n)
-    if not len(document) or counts.max() <= most:
-        return matches
-    starts = np.cumsum(counts) - counts
-    best = np.lexsort((matches.seq, -matches.similarity, document))
-    keep = np.zeros(len(document), np.bool_)
-    keep[best[np.arange(len(best)) - starts[document[best]] < most]] = True
-    columns = {
-        name: getattr(matches, name)[keep] for name in ("document", "row", "seq", "similarity", "same_text")
-    }  # fmt: skip
-    left = np.bincount(columns["document"], minlength=n)
-    return replace(matches, **columns, more=matches.more + counts - left)
 
 
 def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -234,6 +216,7 @@ def verdicts(judgement: Judgement) -> list[bytes]:
     j = judgement
     out = []
     starts, matched, seqs = j.starts.tolist(), j.matched_ids(), j.matched_seqs.tolist()
+    evidence = j.evidence if len(j.evidence) else [b""] * len(matched)
     went = np.flatnonzero(j.replaces >= 0).tolist()
     columns = (j.seqs, j.kinds, j.groups, j.of[:, 1], j.similarities, j.truncated, j.incomplete)
     for i, (id, seq, kind, group, row, similarity, truncated, incomplete) in enumerate(
@@ -247,7 +230,8 @@ def verdicts(judgement: Judgement) -> list[bytes]:
             first = b',"first_kind":%b' % _label(int(j.first_kinds[i]))
         matches = b",".join(
             [
-                b'{"id":%b,"seq":%d,"similarity":%b}' % (matched[m], seqs[m], _number(j.matched_similarities[m]))
+                b'{"id":%b,"seq":%d,"similarity":%b%b}'
+                % (matched[m], seqs[m], _number(j.matched_similarities[m]), evidence[m])
                 for m in range(starts[i], starts[i + 1])
             ]
         )
@@ -288,11 +272,12 @@ def pairs(judgement: Judgement, verified: str) -> list[tuple[int, bytes, bytes]]
     return [
         (
             i, older,
-            b'{"older":%b,"newer":%b,"older_seq":%d,"newer_seq":%d,"similarity":%b%b'
-            % (older, j.ids[i], seq, seqs[i], _number(similarity), tail),
+            b'{"older":%b,"newer":%b,"older_seq":%d,"newer_seq":%d,"similarity":%b%b%b'
+            % (older, j.ids[i], seq, seqs[i], _number(similarity), rests_on, tail),
         )
-        for i, older, seq, similarity in zip(
-            documents, j.matched_ids(), j.matched_seqs.tolist(), j.matched_similarities.tolist(), strict=True
+        for i, older, seq, similarity, rests_on in zip(
+            documents, j.matched_ids(), j.matched_seqs.tolist(), j.matched_similarities.tolist(),
+            j.evidence if len(j.evidence) else [b""] * len(documents), strict=True,
         )
     ]  # fmt: skip
 

@@ -18,6 +18,7 @@ Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, a
 if the new version is like it; heirs: places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets.
 Then, if ids are updated and several shards keep, who may stand for groups: places uint16 of the document with which the
 block begins; names uint32; int64[h, 4] groups, seqs, source partitions and offsets.
+Then, if the likeness explains its matches, what each rests on: ends uint32[m]; JSON.
 Then the columns of the frame's documents, as there, and with a window their log times int64[n]; missing unless it is
 this shard's turn to send them.
 """
@@ -33,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
+from stream_lsh.families.likeness import EXPLAINED
 from stream_lsh.index.ids import Ids
 from stream_lsh.index.layout import NO_GROUP, REDELIVERED, WENT, WENT_SINCE
 from stream_lsh.index.matches import Matches
@@ -89,7 +91,8 @@ class Reply:
                 *_sparse(m.of_similarity != 0, m.of_similarity), groups,
                 *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *again,
                 *(self._went() if settings.updates else ()),
-                *(self._heirs() if settings.updates and settings.late else ()), *source,
+                *(self._heirs() if settings.updates and settings.late else ()),
+                *(join(m.evidence.tolist()) if settings.likeness in EXPLAINED else ()), *source,
             ],
         )  # fmt: skip
 
@@ -126,7 +129,8 @@ class Reply:
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
         went_at = _COLUMNS + settings.late
-        columns = went_at + (_MORE + _HEIRS * settings.late) * settings.updates
+        evidence_at = went_at + (_MORE + _HEIRS * settings.late) * settings.updates
+        columns = evidence_at + 2 * (settings.likeness in EXPLAINED)
         behind = columns + Source.count(settings)  # the documents' columns
         if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")
@@ -143,7 +147,8 @@ class Reply:
         if settings.updates:
             heirs = _read_went(s[went_at : went_at + _MORE], went, names)
         if settings.updates and settings.late:
-            standing = _read_heirs(s[went_at + _MORE : columns], n, names, heirs)
+            standing = _read_heirs(s[went_at + _MORE : evidence_at], n, names, heirs)
+        evidence = split(*s[evidence_at:columns]) if columns > evidence_at else []
         matches = Matches(
             document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
             similarity=column(s[6], np.float64, m), same_text=column(s[7], np.uint8, m).astype(np.bool_),
@@ -153,11 +158,15 @@ class Reply:
             of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
             group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
             more=_dense(s[18], s[19], n, np.int64, 0), incomplete=_dense(s[20], s[21], n, np.int64, 0),
-            went=went, heirs=standing,
+            went=went, heirs=standing, evidence=np.array(evidence, np.object_),
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
         source = Source.of(s[columns:behind]) if len(s) > columns else None
-        if (m and int(document.max()) >= n) or (source is not None and len(source) != n):
+        if (
+            (m and int(document.max()) >= n)
+            or (evidence and len(evidence) != m)
+            or (source is not None and len(source) != n)
+        ):
             raise _unfit()
         log = column(s[behind], np.int64, n) if len(s) > behind else None
         return cls(shard, offset, predecessor, matches, names, source, accepted, heirs, log)

@@ -42,15 +42,20 @@ class TextShingles:
     def with_document(self, i: int) -> Sets:
         missing = i + np.flatnonzero(self._valid[i:] & ~self._sets.have[i:])[: self._ahead]
         self._ahead *= 2
-        texts = [self._text(k) for k in missing.tolist()]
+        texts = [self._take(k) for k in missing.tolist()]
         self._add(missing, *self._signer.shingle(b"".join(texts), ends_of(texts)))
         return self._sets
 
-    def _text(self, i: int) -> bytes:
+    def text(self, i: int) -> bytes:
         if i not in self._texts:
             part = self._parts[self._part[i]]
             self._texts.update(zip(part.documents.tolist(), decompress(part), strict=True))
-        return self._texts.pop(i)
+        return self._texts[i]
+
+    def _take(self, i: int) -> bytes:
+        text = self.text(i)
+        del self._texts[i]
+        return text
 
     def _add(self, documents: NDArray[np.int64], shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> None:
         """Have the sets of more documents, offsets[k] to offsets[k + 1] of the k-th, ascending."""

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 import pytest
 
 from stream_lsh.index import layout
-from stream_lsh.index.matches import Matches
-from stream_lsh.judging.verdicts import judge, pair_lines, shortlist, verdict_lines
+from stream_lsh.index.matches import Matches, shortlist
+from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 
 N = 12
 
@@ -38,6 +39,7 @@ def crowd(chance: np.random.Generator, shard: int, shards: int) -> Matches:
         of_similarity=of_similarity, group=np.full(N, layout.NO_GROUP),
         more=chance.choice([0, 0, 3], N).astype(np.int64), incomplete=chance.choice([0, 2], N).astype(np.int64),
         went=np.full((N, layout.WENT), -1),
+        evidence=np.array([b',"rests_on":%d' % number for number in seq], np.object_),
     )  # fmt: skip
 
 
@@ -67,3 +69,5 @@ def test_the_judge_sees_no_difference(seed: int, most: int) -> None:
             judgement = judge(parts, ids, seqs, limit, Numbers(found))
             said.append(verdict_lines(judgement) + pair_lines(judgement, "exact"))
         assert said[0] == said[1]
+        first = orjson.loads(said[1].splitlines()[2])["matches"]
+        assert all(match["rests_on"] == match["seq"] for match in first)

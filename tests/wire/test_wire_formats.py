@@ -72,6 +72,18 @@ def test_sources_come_back_where_there_is_a_field_for_them() -> None:
         Frame.decode(replace(made, source=replace(made.source, sources=sources[:3])).encode(settings), settings)
 
 
+def test_a_reply_carries_what_matches_rest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_lsh.wire.replies.EXPLAINED", ("copies",))
+    evidence = [b',"because":"\xc3\xa4"', b"", b',"because":[1]']
+    made = replace(reply(), matches=replace(reply().matches, evidence=np.array(evidence, np.object_)))
+    found = Reply.decode(made.encode(SETTINGS), SETTINGS)
+    assert found.matches.evidence.tolist() == evidence
+    assert found.source is not None and found.source.ids == source().ids
+    short = replace(made, matches=replace(made.matches, evidence=made.matches.evidence[:2]))
+    with pytest.raises(FormatError, match="do not fit together"):
+        Reply.decode(short.encode(SETTINGS), SETTINGS)
+
+
 def frame() -> Frame:
     return Frame.of(SIGNER, SETTINGS, parsed(), np.array([[0, 5, 7, 1], [7, 1 << 40, (2 << 40) + 1, 0]]), source())
 

@@ -16,20 +16,20 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError
-from stream_lsh.families.family import Signs, signer_of
-from stream_lsh.index.batch import parts
+from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
+from stream_lsh.index.batch import Shingles, parts
 from stream_lsh.index.dead import died
 from stream_lsh.index.erasing import Erasing, left_by
+from stream_lsh.index.evidence import explained
 from stream_lsh.index.generation import FOLDER, Generation
 from stream_lsh.index.keys import Hashes
-from stream_lsh.index.matches import Matches
+from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.matching import Matching
 from stream_lsh.index.places import Places
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 from stream_lsh.index.store import DEAD, name_key
-from stream_lsh.judging.verdicts import shortlist
 from stream_lsh.kafka.match.cleaning import Cleaning
 from stream_lsh.kafka.match.copy import Copy
 from stream_lsh.kafka.match.forgetting import Forgetting
@@ -74,6 +74,7 @@ class Replica(Copy):
         self._workers: Workers | None = None
         self._shard: Shard | None = None
         self._signer: Signs
+        self._explain: Explains | None
         self._hashes: Hashes
         self._places: Places
 
@@ -100,6 +101,7 @@ class Replica(Copy):
 
     def _opened(self, key: bytes) -> Shard:
         self._signer, self._hashes = signer_of(self.settings.signing, key), Hashes(self.settings.signing, key)
+        self._explain = explainer_of(self.settings.signing)
         self._workers = workers = Workers()
         try:
             shard = Shard(
@@ -193,7 +195,7 @@ class Replica(Copy):
                 row_of, source = step.matches().row_of[start:stop], frame.source
                 partitions = source.partitions[start:stop].astype(np.int64)
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
-        reply = self._reply(sequenced, frame, step.matches(), shard).encode(self.settings)
+        reply = self._reply(sequenced, frame, step.matches(), shard, batch.shingles).encode(self.settings)
         if forgetting is not None:
             seen = forgetting.behind(generations, shard.generations.places, shard.count)
             gone = self._forgotten(shard, forgetting, sequenced.offset)
@@ -252,10 +254,10 @@ class Replica(Copy):
         shard.enter(block)
         return groups
 
-    def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard) -> Reply:
+    def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard, shingles: Shingles) -> Reply:
         rows = np.concatenate((matches.went[matches.went[:, 2] >= 0, 2:4], matches.heirs[:, 2:]))
         heirs = {seq: self._place(row) for row, seq in rows.tolist()}
-        matches, names = self._listed(matches, shard)
+        matches, names = self._listed(matches, shard, shingles)
         mine = carries(self.number, sequenced.offset, self.settings.shards)
         return Reply(
             self.number, sequenced.offset, sequenced.predecessor, matches, names, frame.source if mine else None,
@@ -273,14 +275,14 @@ class Replica(Copy):
             raise missing(self.store, self.number, row)
         return found[1:]
 
-    def _listed(self, matches: Matches, shard: Shard) -> tuple[Matches, list[bytes]]:
+    def _listed(self, matches: Matches, shard: Shard, shingles: Shingles) -> tuple[Matches, list[bytes]]:
         """The matches that the reply has, and its names: few enough to fit, and the judge would list no more."""
         # Where several shards keep, only the judge knows what counts: all that were found, as far as they fit.
         most = 0 if self.settings.late else self.settings.max_matches
         most = most or len(matches.document)
         while True:
-            listed = shortlist(matches, most)
-            size = len(listed.document) * MATCH_BYTES
+            listed = explained(shortlist(matches, most), shingles, shard, self._explain, most)
+            size = len(listed.document) * MATCH_BYTES + sum(map(len, listed.evidence))
             if not most or size <= REPLY_BYTES:
                 found, said = named(listed, shard.ids)
                 if not most or size + sum(map(len, said)) <= REPLY_BYTES:
