@@ -86,7 +86,7 @@ def run_job(
     set_resumes(context, state)
 
     stored = stored_answers(state)
-    own = when_new if stored is None else bound(stored)
+    own = when_new if stored is None else bound(stored, given["likeness"])
     settings = load_settings(context, defaults={**always, **own})
     asked = standard == "pairs"
     if asked and not given["quiet"] and settings.against == "unique":

@@ -196,7 +196,7 @@ def _index(
     from stream_lsh.alerts.rules import read_rules
     from stream_lsh.serve.service import Service
 
-    settings = load_settings(context, defaults=bound(stored_answers(state)))
+    settings = load_settings(context, defaults=bound(stored_answers(state), context.params["likeness"]))
     found = read_rules(rules) if rules is not None else ()
     return lambda failed: Service(
         settings, state, groups=groups, rules=found, tokens=tokens, limits=limits, failed=failed

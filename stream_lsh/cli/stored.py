@@ -12,6 +12,8 @@ from stream_lsh.settings import Settings
 
 BOUNDS = ("against", "verify_matches", "candidates", "on_same_id", "window")
 """What is allowed for one of them, or for another setting, depends on the others."""
+LIKENESS = ("likeness", "dimensions", "distance")
+"""Likewise."""
 
 
 def stored_answers(state: Path | None) -> Mapping[str, Any] | None:
@@ -27,9 +29,13 @@ def stored_answers(state: Path | None) -> Mapping[str, Any] | None:
     return information.stored_answers(state)
 
 
-def bound(stored: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Of the answers of an index what has to be known of it while the settings are read that go with it."""
-    return {} if stored is None else {name: stored[name] for name in BOUNDS if name in stored}
+def bound(stored: Mapping[str, Any] | None, likeness: str | None = None) -> dict[str, Any]:
+    """Of the answers of an index what has to be known of it while the settings are read that go with it. likeness: if
+    one is given; where it is another, the rest of the index's would only hide that."""
+    if stored is None:
+        return {}
+    names = BOUNDS + LIKENESS if likeness in (None, stored.get("likeness")) else BOUNDS
+    return {name: stored[name] for name in names if name in stored}
 
 
 def stored_settings(state: Path, **given: Any) -> Settings:

@@ -1,0 +1,197 @@
+"""Vectors and rows of bits on the command line: feeds, dead letters, a single one to look for, what the help says."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_lsh.cli import main
+
+VECTORS = ("--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9")
+PLACES = ("--likeness", "euclidean", "--dimensions", "3", "--distance", "0.5")
+BITS = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
+
+
+def run(*words: object, code: int = 0, **more: Any) -> Result:
+    result = CliRunner().invoke(main, [str(word) for word in words], **more)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def encoded(*numbers: float) -> str:
+    return base64.b64encode(np.array(numbers, "<f4").tobytes()).decode()
+
+
+def dedup(folder: Path, options: tuple[str, ...], *documents: Any, name: str = "index") -> list[Any]:
+    feed = folder / "feed.jsonl"
+    feed.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    outputs = ("--unique", folder / f"{name}-unique", "--verdicts", folder / f"{name}-verdicts")
+    run("dedup", feed, "--state", folder / name, *options, *outputs, "--quiet")
+    return lines(folder / f"{name}-verdicts")
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    dedup(
+        tmp_path, VECTORS, {"id": "a", "vector": [1, 0, 0]}, {"id": "b", "vector": encoded(-7, -7, 15)},
+        {"id": "c", "vector": [0, 1, 0]},
+    )  # fmt: skip
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def bits(tmp_path: Path) -> Path:
+    dedup(tmp_path, BITS, {"id": "a", "bits": "00000000000000ff"}, {"id": "b", "bits": "f" * 16}, name="bits")
+    return tmp_path / "bits"
+
+
+def test_a_feed_of_vectors(tmp_path: Path) -> None:
+    """Lists and base64; what is none is a dead letter, and unique documents are the bytes that came in."""
+    documents: list[Any] = [
+        {"id": "a", "vector": [1, 0, 0], "more": True}, {"id": "b", "vector": encoded(2, 0.1, 0)},
+        {"id": "c", "vector": encoded(5, 0, 0)}, {"id": "d", "vector": [1, 0]}, {"id": "e", "vector": [0, 0, 0]},
+        {"id": "f", "vector": "?"}, {"id": "g"}, {"id": "h", "vector": [0, 1, 0]},
+        {"id": "a", "vector": [1.0, 0, -0.0]}, {"id": "i", "vector": [1, 0, 0]},
+    ]  # fmt: skip
+    found = dedup(tmp_path, VECTORS, *documents)
+    assert [verdict["kind"] for verdict in found] == [
+        "unique", "near_duplicate", "near_duplicate", "rejected", "rejected", "rejected", "rejected", "unique",
+        "redelivered", "exact_duplicate",
+    ]  # fmt: skip
+    assert found[1]["similarity"] == pytest.approx(2 / (4 + 0.1**2) ** 0.5)
+    assert found[2]["similarity"] == 1.0
+    assert (tmp_path / "index-unique").read_text() == "".join(json.dumps(documents[i]) + "\n" for i in (0, 7))
+    letters = lines(tmp_path / "index" / "dead-letters.jsonl")
+    assert [(letter["reason"], letter["line"]) for letter in letters] == [
+        ("bad_vector", 4), ("empty", 5), ("bad_vector", 6), ("missing_field", 7)
+    ]  # fmt: skip
+    assert letters[0]["detail"] == 'the field "vector" has 2 numbers, not 3'
+    assert json.loads(letters[0]["original"]) == documents[3]
+
+
+def test_a_feed_of_places(tmp_path: Path) -> None:
+    """Zeros are a place like any other; distances of more than asked for are none."""
+    found = dedup(
+        tmp_path, (*PLACES, "--vector-field", "at.point"), {"id": 1, "at": {"point": [0, 0, 0]}},
+        {"id": 2, "at": {"point": [0, 0.5, 0]}}, {"id": 3, "at": {"point": [0.4, 0.4, 0]}},
+    )  # fmt: skip
+    assert [verdict["kind"] for verdict in found] == ["unique", "near_duplicate", "unique"]
+    assert found[1]["similarity"] == pytest.approx(1 / 1.5, abs=1e-6)
+
+
+def test_a_feed_of_bits(tmp_path: Path) -> None:
+    found = dedup(
+        tmp_path, (*BITS, "--bits-field", "hash"), {"id": 1, "hash": "00000000000000ff"}, {"id": 2, "hash": 254},
+        {"id": 3, "hash": "0x00000000000000F0"}, {"id": 4, "hash": "AAAAAAAAAP8="}, {"id": 5, "hash": "ff"},
+        {"id": 6, "hash": -256},
+    )  # fmt: skip
+    assert [verdict["kind"] for verdict in found] == [
+        "unique", "near_duplicate", "unique", "exact_duplicate", "rejected", "unique",
+    ]  # fmt: skip
+    assert found[1]["similarity"] == 1 - 1 / 64
+    (letter,) = lines(tmp_path / "index" / "dead-letters.jsonl")
+    assert (letter["reason"], letter["detail"]) == (
+        "bad_bits", 'the field "hash" is neither hexadecimal nor base64 of 64 bits',
+    )  # fmt: skip
+
+
+def test_pairs_of_vectors(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.jsonl"
+    feed.write_text('{"id":1,"vector":[1,0,0]}\n{"id":2,"vector":[1,0.1,0]}\n{"id":3,"vector":[1,0,0.1]}\n')
+    run("pairs", feed, *VECTORS, "--pairs", tmp_path / "pairs", "--quiet")
+    assert [(pair["older"], pair["newer"]) for pair in lines(tmp_path / "pairs")] == [(1, 2), (1, 3), (2, 3)]
+
+
+def test_settings_of_an_index_need_not_be_given(tmp_path: Path, vectors: Path) -> None:
+    """Or some of them, or all; others are refused."""
+    feed = tmp_path / "more.jsonl"
+    feed.write_text('{"id": "d", "vector": [0, 2, 0.1]}\n')
+    for options in ((), ("--dimensions", "3"), ("--threshold", "0.9"), VECTORS):
+        run("dedup", feed, "--state", vectors, "--verdicts", tmp_path / "all", "--quiet", *options)
+    assert [(verdict["kind"], verdict["of"]) for verdict in lines(tmp_path / "all")] == [("near_duplicate", "c")]
+    refused = run("dedup", feed, "--state", vectors, "--dimensions", "4", code=3)
+    assert "dimensions = 3 (now 4)" in refused.stderr
+    refused = run("dedup", feed, "--state", vectors, "--likeness", "copies", code=3)
+    assert "likeness = 'cosine' (now 'copies')" in refused.stderr
+    refused = run("dedup", feed, "--state", vectors, "--distance", "4", code=2)
+    assert "distance is not used with likeness = cosine" in refused.stderr
+
+
+@pytest.mark.parametrize("text", ["[2, 0.1, 0]", " [2,0.1,0]\n", encoded(2, 0.1, 0)])
+def test_a_single_vector(tmp_path: Path, vectors: Path, text: str) -> None:
+    """On the line, from standard input, from a file."""
+    (tmp_path / "wanted.json").write_text(text)
+    for words, more in (((text,), {}), (("-",), {"input": text}), ((tmp_path / "wanted.json",), {})):
+        found = run("query", *words, "--state", vectors, **more)
+        (match,) = map(json.loads, found.stdout.splitlines())
+        assert (match["id"], match["similarity"]) == ("a", pytest.approx(2 / (4 + 0.1**2) ** 0.5))
+
+
+def test_base64_that_looks_like_a_path(tmp_path: Path, vectors: Path) -> None:
+    texts = [encoded(-7 * n / 9, -7 * n / 9, 15 * n / 9) for n in range(1, 300)]
+    text = next(one for one in texts if "/" in one)
+    (match,) = map(json.loads, run("query", text, "--state", vectors).stdout.splitlines())
+    assert match["id"] == "b"
+
+
+@pytest.mark.parametrize("text", ["fffffffffffffffe", "0xFFFFFFFFFFFFFFFE", "//////////4="])
+def test_a_single_row_of_bits(bits: Path, text: str) -> None:
+    (match,) = map(json.loads, run("query", text, "--state", bits).stdout.splitlines())
+    assert (match["id"], match["similarity"]) == ("b", 63 / 64)
+
+
+@pytest.mark.parametrize(
+    ("index", "text", "message"),
+    [
+        ("vectors", "[1, 2]", "the vector has 2 numbers, not 3"),
+        ("vectors", "[1, 2, 3", "the vector begins with [ and is no JSON list of numbers"),
+        ("vectors", "[1, 2, NaN]", "the vector holds a number that is none"),
+        ("vectors", "[0, 0, 0]", "the vector is a vector of zeros, which has no direction"),
+        ("vectors", "harbour", "the vector is a string, but no base64"),
+        ("vectors", "  ", "the text is empty"),
+        ("bits", "fff", "the row of bits is neither hexadecimal nor base64 of 64 bits"),
+        ("bits", "[1, 0]", "the row of bits is a list, not hexadecimal"),
+    ],
+)
+def test_what_cannot_be_looked_for(request: pytest.FixtureRequest, index: str, text: str, message: str) -> None:
+    refused = run("query", text, "--state", request.getfixturevalue(index), code=2)
+    assert message in refused.stderr
+
+
+def test_a_feed_against_an_index(tmp_path: Path, bits: Path) -> None:
+    feed = tmp_path / "asked.jsonl"
+    feed.write_text('{"id": "x", "bits": "00000000000000fe"}\n{"id": "y", "bits": 1}\n{"id": "z", "bits": "?"}\n')
+    run("query", "--input", feed, "--state", bits, "--output", tmp_path / "answers", "--quiet")
+    found = lines(tmp_path / "answers")
+    assert [(verdict["kind"], verdict["of"]) for verdict in found] == [
+        ("near_duplicate", "a"), ("unique", None), ("rejected", None)
+    ]  # fmt: skip
+    assert found[2]["reason"] == "bad_bits"
+
+
+def test_info_says_what_makes_them_alike(vectors: Path, bits: Path) -> None:
+    shown = {line.split()[0]: line.split()[-1] for line in run("info", "--state", bits).stdout.splitlines()}
+    assert (shown["likeness"], shown["dimensions"], shown["distance"]) == ("hamming", "64", "3")
+    assert not {"threshold", "shingles"} & shown.keys()
+    shown = {line.split()[0]: line.split()[-1] for line in run("info", "--state", vectors).stdout.splitlines()}
+    assert (shown["likeness"], shown["dimensions"], shown["threshold"]) == ("cosine", "3", "0.9")
+
+
+def test_the_help_has_the_settings_where_they_belong() -> None:
+    text = run("dedup", "--help").output
+    similarity, documents, index = (text.index(f"\n{title}") for title in ("Similarity", "Documents", "Index"))
+    for option in ("--likeness copies|cosine|euclidean|hamming", "--distance D", "--dimensions N"):
+        assert similarity < text.index(option) < documents
+    for option in ("--vector-field FIELD", "--bits-field FIELD"):
+        assert documents < text.index(option) < index
+    assert 'stream-lsh query "[0.12, -0.5, 0.33]"' in run("query", "--help").output
