@@ -32,6 +32,7 @@ from aiokafka.errors import KafkaError, for_code
 from feeding import POSTS, Feed, feed_of, lines, records_of
 from group_play import RULES
 from harness import Pipeline, Worker, until
+from item_feeds import ITEMS, items
 from match_play import log_ends
 from oracle import json_of
 from proxy import Proxy, proxied_broker
@@ -334,13 +335,15 @@ def run(
     window: bool = False,
     groups: bool = False,
     erase: bool = False,
+    likeness: str | None = None,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
         broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too. window: of some
             documents, by their times. groups: are kept, with alerts. erase: what goes is erased at once, and the
-            changelog cleaned again and again.
+            changelog cleaned again and again. likeness: documents are vectors or rows of bits, without updates and
+            windows.
 
     Raises:
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
@@ -352,6 +355,9 @@ def run(
     if modelled:
         records = plain.history(n, PARTITIONS, seed)
         given |= {**plain.SURE, "time_field": "ts"}
+    elif likeness is not None:
+        records = records_of(items(likeness, n, seed), PARTITIONS, seed)
+        given |= {**ITEMS[likeness], "text_field": ("text",)}
     else:
         records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
     if window:  # so that generations go while things happen, and so do the answers that keep them: those of 301 frames
@@ -432,6 +438,7 @@ def main() -> None:
     parser.add_argument("--window", action="store_true", help="a tiny one")
     parser.add_argument("--groups", action="store_true", help="with alerts")
     parser.add_argument("--erase", action="store_true", help="what goes, at once")
+    parser.add_argument("--likeness", choices=(*ITEMS,), help="vectors or rows of bits instead of posts")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.
@@ -448,6 +455,7 @@ def main() -> None:
             run(
                 data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against,
                 updates=given.updates, window=given.window, groups=given.groups, erase=given.erase,
+                likeness=given.likeness,
             )  # fmt: skip
         finally:
             proxy.close()

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from stage_helpers import KEY, commits, warm
 
 from stream_lsh.documents.columns import Document, columns
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.names import Topics
@@ -49,10 +49,10 @@ def documents(n: int, seed: int = 1) -> list[Document]:
 
 def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
     """Sequenced frames, from `first` on without gaps; with a window six seconds of log time a document."""
-    signer = Signer(settings.signing, KEY)
+    signer = signer_of(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):
-        part = columns(list(given[at : at + size]), match_within=settings.match_within)
+        part = columns(list(given[at : at + size]), match_within=settings.match_within, item=settings.item)
         n = len(part.ids)
         source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
         frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from item_feeds import ITEMS
 
 from stream_lsh.cli.options import KAFKA_SETTINGS
 from stream_lsh.errors import UsageError
@@ -134,6 +135,14 @@ def test_what_several_shards_that_keep_need() -> None:
 def test_plain_text_has_no_fields(name: str) -> None:
     message = refused(document_format="text", **{name: "x"})
     assert name in message and "json" in message
+
+
+def test_plain_text_is_no_vector() -> None:
+    for likeness, given in ITEMS.items():
+        message = refused(document_format="text", **given)
+        assert f"likeness = {likeness} needs document_format = 'json'" in message
+    assert "vector_field is not used with likeness = copies" in refused(document_format="text", vector_field="v")
+    assert "bits_field is not used with likeness = copies" in refused(document_format="text", bits_field="b")
 
 
 @pytest.mark.parametrize(

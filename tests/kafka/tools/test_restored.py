@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import match_play
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.errors import FormatError
+from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import judge, reasons, verdict_lines
@@ -29,6 +31,7 @@ from stream_lsh.wire.source import Source, numbers
 
 KEY = bytes(range(16, 32))  # of the new index
 SIZE = 40
+DIMENSIONS = 32
 
 
 def feed(n: int) -> list[Document]:
@@ -49,6 +52,13 @@ def changing(given: list[Document]) -> list[Document]:
     for i in range(20, len(out), 7):
         out[i] = Document(out[i - 16 + i % 5].id, time=out[i].time if i % 3 else None, deleted=True)
     return out
+
+
+def vector_of(document: Document) -> Document:
+    """The sum of its words, each of which has a direction; of what has no words zeros, which have none."""
+    words = [word for word in (document.text or "").split() if word != "<br>"]
+    directions = [np.random.default_rng(crc32(word.encode())).standard_normal(DIMENSIONS) for word in words]
+    return replace(document, text=None, vector=np.sum([np.zeros(DIMENSIONS), *directions], axis=0))
 
 
 def changes_of(settings: Settings, given: list[Document], folder: Path) -> list[list[Change]]:
@@ -95,7 +105,7 @@ def embedded(
     index, found = Index(settings, folder, durable=False), []
     for number, size in enumerate(sizes):
         at = sum(sizes[:number])
-        part = columns(given[at : at + size], match_within=settings.match_within)
+        part = columns(given[at : at + size], match_within=settings.match_within, item=settings.item)
         seqs = numbers(number, len(part))
         matches = index.match(index.sign(part), seqs, at + np.arange(len(part)))
         judgement = judge(matches, part.ids, seqs, settings.max_matches, index)
@@ -107,15 +117,16 @@ def embedded(
 
 
 @pytest.mark.parametrize(
-    ("against", "before", "after", "within", "updates"),
+    ("against", "before", "after", "within", "updates", "vectors"),
     [
-        ("any", 2, 3, [], False), ("any", 2, 1, ["lang"], False), ("any", 1, 2, [], False),
-        ("unique", 1, 1, [], False), ("unique", 1, 1, ["lang"], False),
-        ("unique", 1, 1, [], True), ("unique", 1, 1, ["lang"], True), ("any", 2, 3, [], True),
+        ("any", 2, 3, [], False, False), ("any", 2, 1, ["lang"], False, False), ("any", 1, 2, [], False, False),
+        ("unique", 1, 1, [], False, False), ("unique", 1, 1, ["lang"], False, False),
+        ("unique", 1, 1, [], True, False), ("unique", 1, 1, ["lang"], True, False), ("any", 2, 3, [], True, False),
+        ("any", 2, 3, ["lang"], False, True), ("unique", 1, 1, ["lang"], True, True),
     ],
 )  # fmt: skip
 def test_it_answers_as_the_embedded_index(
-    tmp_path: Path, against: str, before: int, after: int, within: list[str], updates: bool
+    tmp_path: Path, against: str, before: int, after: int, within: list[str], updates: bool, vectors: bool
 ) -> None:
     given = feed(600)
     common: dict[str, Any] = {
@@ -129,14 +140,17 @@ def test_it_answers_as_the_embedded_index(
     if updates:
         given = changing(given)
         common |= {"on_same_id": "update", "time_field": "ts"}
+    if vectors:
+        given = [document if document.deleted else vector_of(document) for document in given]
+        common |= {"likeness": "cosine", "dimensions": DIMENSIONS, "normalize": Settings().normalize}
     old, more = given[:400], given[400:]
     was, new = Settings(**common, shards=before), Settings(**common, shards=after)
-    signer, segments, log = Signer(new.signing, KEY), Segments(), []
+    signer, segments, log = signer_of(new.signing, KEY), Segments(), []
     for changes in changes_of(was, old, tmp_path):
         for found, source in pieces(*documents(changes, was), 33):
             log.append(Frame.of(signer, new, found, segments.of(source), source))
     for at in range(0, len(more), SIZE):
-        part = columns(more[at : at + SIZE], match_within=within)
+        part = columns(more[at : at + SIZE], match_within=within, item=new.item)
         n, first = len(part), len(old) + at
         source = Source(np.zeros(n, np.int32), np.arange(first, first + n), part.ids, part.times, 1, part.rejected)
         log.append(Frame.of(signer, new, part, np.array([[0, first, first + n, CONTINUES]]), source))
