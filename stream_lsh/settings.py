@@ -338,8 +338,8 @@ class Settings(BaseSettings):
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
             "generation_documents": self.documents_of_a_generation,
         }  # fmt: skip
-        if self.likeness != "copies":
-            values |= {name: getattr(self, name) for name in LIKENESS}
+        if self.item is not None:
+            values |= {name: getattr(self, name) for name in LIKENESS} | {f"{self.item.kind}_field": self.item.name}
         if self.late:
             values[LATE] = self.decided_after
         if self.match_within:

@@ -1,4 +1,4 @@
-"""Two texts side by side: which of their shingles both have, and where these stand."""
+"""Two documents side by side: of texts which shingles both have, and where these stand; of items how near they are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from stream_lsh.families.distances import similarity
 from stream_lsh.families.family import Signs
+from stream_lsh.families.likeness import BY_DISTANCE
 from stream_lsh.settings import Settings
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import CONTINUOUS, JOINER, MARK, PAGE_BITS, WORD, Tables, tables_for
@@ -23,12 +24,12 @@ MOST_CHARACTERS = 200_000  # of a text that is compared
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """similarity: Jaccard of the shingles. shared: shingles that both have; sizes: that each has. spans: in each text
-    what shingles of both cover, from character to character, ascending, apart."""
+    """similarity: as verdicts have it. shared: shingles that both have; sizes: that each has; None of vectors and bits,
+    which have none. spans: in each text what shingles of both cover, from character to character, ascending, apart."""
 
     similarity: float
-    shared: int
-    sizes: tuple[int, int]
+    shared: int | None
+    sizes: tuple[int | None, int | None]
     spans: tuple[list[Span], list[Span]]
 
 
@@ -42,7 +43,7 @@ def compare(signer: Signs, one: str, other: str) -> Compared:
     if settings.likeness != "copies":
         a, b = (signer.shingle(data, np.array([len(data)]))[0] for data in map(_encoded, (one, other)))
         near = similarity(settings.likeness, a, b, settings.dimensions)
-        return Compared(near, 0, (settings.dimensions, settings.dimensions), ([], []))
+        return Compared(near, None, (None, None), ([], []))
     found = [set(signer.shingle(data, np.array([len(data)]))[0].tolist()) for data in map(_encoded, (one, other))]
     shared = found[0] & found[1]
     union = len(found[0] | found[1])
@@ -63,7 +64,7 @@ def side_by_side(
     if apart:
         why = f"their values of {', '.join(settings.match_within)} differ, within which documents match"
     else:
-        why = f"similarity {found.similarity:.3f} is {'not ' * match}below the threshold of {threshold:g}"
+        why = _why(found.similarity, match, settings)
     sides = [
         {**document, "text": text, "spans": spans, "cut": len(document["text"]) > MOST_CHARACTERS, "shingles": size}
         for document, text, spans, size in zip((a, b), texts, found.spans, found.sizes, strict=True)
@@ -73,6 +74,17 @@ def side_by_side(
         "shared": found.shared, "similarity": found.similarity, "threshold": threshold, "match": match, "why": why,
         "same_group": a["group"] is not None and a["group"] == b["group"],
     }  # fmt: skip
+
+
+def _why(similarity: float, match: bool, settings: Settings) -> str:
+    """Why documents match or do not, in the terms of the settings."""
+    if settings.likeness not in BY_DISTANCE:
+        return f"similarity {similarity:.3f} is {'not ' * match}below the threshold of {settings.threshold:g}"
+    if settings.likeness == "hamming":
+        apart = f"{round((1 - similarity) * (settings.dimensions or 0))} bits"
+    else:
+        apart = f"{1 / similarity - 1:.4g}" if similarity else "infinite"
+    return f"a distance of {apart} is {'not ' * match}above that of {settings.distance:g}"
 
 
 def _encoded(text: str) -> bytes:

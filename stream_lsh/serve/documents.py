@@ -40,8 +40,16 @@ VERDICT = {
         "detail": {"type": "string"},
     },
 }  # fmt: skip
-_DOCUMENT = {"type": "object", "example": {"id": "a1", "text": "The council has voted for the new bridge."}}
-_LINE = {"type": "string", "description": "a document a line", "format": "ndjson"}
+_FIELDS = (
+    "with the fields that the settings name: `id_field`, and `text_field` or `set_field`; where likeness is cosine or "
+    "euclidean `vector_field`, a list of numbers or their float32 in base64; where it is hamming `bits_field`, "
+    "hexadecimal, base64 or an integer"
+)
+_DOCUMENT = {
+    "type": "object", "description": f"a document {_FIELDS}",
+    "example": {"id": "a1", "text": "The council has voted for the new bridge."},
+}  # fmt: skip
+_LINE = {"type": "string", "description": f"a document a line, {_FIELDS}", "format": "ndjson"}
 _BODY = {
     "requestBody": {
         "required": True, "content": {JSON: {"schema": _DOCUMENT}, NDJSON: {"schema": _LINE}},
@@ -192,7 +200,8 @@ async def compare_documents(
     service: Served,
 ) -> Response:
     """Two documents side by side: their texts, what shingles of both cover (`spans`, by characters), how similar they
-    are, and why they do or do not match."""
+    are, and why they do or do not match. Of vectors and bits `text` is what stands for them, and there are no
+    shingles."""
     service.intake.admit()
     return json_response(await service.compared(id_of(a), id_of(b)))
 

@@ -1,44 +1,134 @@
-"""Vectors and rows of bits over HTTP: taken, checked, refused, shown and compared as texts are."""
+"""Vectors and rows of bits over HTTP."""
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from serving import JSON, Serving
 
-VECTORS = ("--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9")
-BITS = ("--likeness", "hamming", "--dimensions", "16", "--distance", "2", "--bits-field", "phash")
+DIMENSIONS = 32
+VECTORS = ("--likeness", "euclidean", "--dimensions", "32", "--distance", "0.5", "--vector-field", "where.at")
+BITS = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3", "--match-within", "lang")
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("vectors") / "index", *VECTORS) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def bits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("bits") / "index", *BITS) as it:
+        yield it
+
+
+def at(seed: int, apart: float = 0.0) -> list[float]:
+    """A place of one test, and so far from it; float32 has all of it."""
+    found = np.random.default_rng(seed).integers(-128, 128, DIMENSIONS) / 64
+    found[0] += apart
+    return [float(number) for number in found]
+
+
+def text_of(vector: list[float]) -> str:
+    return base64.b64encode(np.array(vector, "<f4").tobytes()).decode()
+
+
+def near(id: str, vector: Any) -> dict[str, Any]:
+    return {"id": id, "where": {"at": vector}}
+
+
+def test_vectors_are_judged_and_shown(vectors: Serving) -> None:
+    assert vectors.add(near("a", at(1)))["kind"] == "unique"
+    said = vectors.add(near("b", text_of(at(1, 0.25))))
+    assert (said["kind"], said["of"]) == ("near_duplicate", "a")
+    assert said["similarity"] == 1 / 1.25
+    assert [line["kind"] for line in vectors.add_all([near("c", text_of(at(1))), near("d", at(1, 2.0))])] == [
+        "exact_duplicate", "unique"
+    ]  # fmt: skip
+    (checked,) = vectors.add_all([near("e", at(1, 0.4))], "/v1/check")
+    assert (checked["kind"], checked["of"], checked["seq"]) == ("near_duplicate", "a", None)
+    found = vectors.client.get("/v1/documents/b", params={"text": "true"}).json()
+    assert (found["text"], found["of"]) == (text_of(at(1, 0.25)), "a")
 
 
 @pytest.mark.parametrize(
-    ("options", "field", "values", "similarity"),
-    [(VECTORS, "vector", ([1, 2, 2], [1, 2, 2.5], [-1, 0, 0]), 10 / (9 * 11.25) ** 0.5),
-     (BITS, "phash", ("00ff", "00fe", "ff00"), 15 / 16)],
-    ids=["vectors", "bits"],
-)  # fmt: skip
-def test_a_service_takes_items(
-    tmp_path: Path, options: tuple[str, ...], field: str, values: tuple[Any, ...], similarity: float
-) -> None:
-    with Serving(tmp_path / "index", *options) as service:
-        documents = [{"id": name, field: value} for name, value in zip("abc", values, strict=True)]
-        first, second, third = (service.add(document) for document in documents)
-        assert [verdict["kind"] for verdict in (first, second, third)] == ["unique", "near_duplicate", "unique"]
-        assert second["of"] == "a"
-        assert second["similarity"] == pytest.approx(similarity, abs=1e-6)
-        checked = service.client.post(
-            "/v1/check", headers=JSON, content=json.dumps({"id": "d", field: values[1]})
-        ).json()
-        assert (checked["kind"], checked["of"]) == ("near_duplicate", "a")
-        refused = service.client.post("/v1/documents", headers=JSON, content=json.dumps({"id": "e", field: "x"}))
-        assert refused.status_code == 422
-        assert "base64" in refused.text
-        assert service.client.get("/v1/documents/a", params={"text": "true"}).json()["text"]
-        compared = service.client.get("/v1/compare", params={"a": "a", "b": "b"}).json()
-        assert compared["match"]
-        assert compared["similarity"] == pytest.approx(similarity, abs=1e-6)
-        apart = service.client.get("/v1/compare", params={"a": "a", "b": "c"}).json()
-        assert not apart["match"]
-        assert "below the threshold" in apart["why"]
+    ("vector", "reason", "detail"),
+    [
+        ([1.0] * 31, "bad_vector", "has 31 numbers, not 32"),
+        (text_of([1.0] * 33), "bad_vector", "has 132 bytes, not 4 for each of 32 numbers"),
+        ("<script>", "bad_vector", "is a string, but no base64"),
+        ([*[1.0] * 31, "1"], "wrong_type", "holds a string; only numbers can be elements"),
+        ([*[1.0] * 31, 1e39], "bad_vector", "too large for float32"),
+        ({"x": 1}, "wrong_type", "is an object, not a list of numbers or their base64"),
+    ],
+)
+def test_a_bad_vector_is_a_problem_that_says_why(vectors: Serving, vector: Any, reason: str, detail: str) -> None:
+    answer = vectors.client.post("/v1/documents", headers=JSON, content=json.dumps(near("bad", vector)))
+    found = answer.json()
+    assert (answer.status_code, found["verdict"]["reason"], found["verdict"]["id"]) == (422, reason, "bad")
+    assert 'the field "where.at"' in found["detail"] and detail in found["detail"]
+    (line,) = vectors.add_all([near("bad", vector)])
+    assert (line["kind"], line["reason"], line["detail"]) == ("rejected", reason, found["detail"])
+
+
+def test_vectors_side_by_side(vectors: Serving) -> None:
+    vectors.add_all([near("s1", at(2)), near("s2", at(2, 0.5)), near("s3", at(2, 0.75))])
+    found = vectors.client.get("/v1/compare", params={"a": "s1", "b": "s2"}).json()
+    assert (found["match"], found["same_group"], found["shared"]) == (True, True, None)
+    assert found["why"] == "a distance of 0.5 is not above that of 0.5" and found["threshold"] == 1 / 1.5
+    assert [(found[side]["text"], found[side]["spans"], found[side]["shingles"]) for side in "ab"] == [
+        (text_of(at(2)), [], None), (text_of(at(2, 0.5)), [], None)
+    ]  # fmt: skip
+    found = vectors.client.get("/v1/compare", params={"a": "s1", "b": "s3"}).json()
+    assert (found["match"], found["why"]) == (False, "a distance of 0.75 is above that of 0.5")
+
+
+def test_rows_of_bits_match_within_a_field(bits: Serving) -> None:
+    row = 0x0123456789ABCDEF
+    assert bits.add({"id": "a", "bits": f"{row:016x}", "lang": "en"})["kind"] == "unique"
+    said = bits.add({"id": "b", "bits": row ^ 0b111, "lang": "en"})
+    assert (said["kind"], said["of"], said["similarity"]) == ("near_duplicate", "a", 1 - 3 / 64)
+    assert bits.add({"id": "c", "bits": row, "lang": "de"})["kind"] == "unique"
+    data = base64.b64encode((row ^ 0b1111).to_bytes(8, "big")).decode()
+    assert bits.add({"id": "d", "bits": data, "lang": "en"})["kind"] == "unique"
+    assert bits.client.get("/v1/documents/b", params={"text": "true"}).json()["text"] == f"{row ^ 0b111:016x}"
+    why = {
+        other: bits.client.get("/v1/compare", params={"a": "a", "b": other}).json()["why"] for other in ("b", "c", "d")
+    }
+    assert why == {
+        "b": "a distance of 3 bits is not above that of 3",
+        "c": "their values of lang differ, within which documents match",
+        "d": "a distance of 4 bits is above that of 3",
+    }
+    lines = bits.add_all([{"id": "x", "bits": "0123", "lang": "en"}, {"id": "y", "lang": "en"}])
+    assert [(line["reason"], line["detail"]) for line in lines] == [
+        ("bad_bits", 'the field "bits" is neither hexadecimal nor base64 of 64 bits'),
+        ("missing_field", 'there is no field "bits"'),
+    ]
+
+
+def test_what_an_index_holds_and_takes_is_said(vectors: Serving, bits: Serving) -> None:
+    held = [service.client.get("/v1/stats").json()["index"]["settings"] for service in (vectors, bits)]
+    assert [(one["likeness"], one["distance"], one["vector_field"], one["bits_field"]) for one in held] == [
+        ("euclidean", 0.5, "where.at", None), ("hamming", 3.0, None, "bits")
+    ]  # fmt: skip
+    said = vectors.client.get("/v1/openapi.json").json()
+    for path in ("/v1/documents", "/v1/check"):
+        for content in said["paths"][path]["post"]["requestBody"]["content"].values():
+            assert {"vector_field", "bits_field"} <= set(content["schema"]["description"].replace("`", " ").split())
+
+
+def test_vectors_by_cosine(tmp_path: Path) -> None:
+    with Serving(tmp_path / "index", "--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9") as service:
+        said = [service.add({"id": id, "vector": v}) for id, v in zip("abc", ([1, 2, 2], [1, 2, 2.5], [-1, 0, 0]))]
+        assert [verdict["kind"] for verdict in said] == ["unique", "near_duplicate", "unique"]
+        assert said[1]["similarity"] == pytest.approx(10 / (9 * 11.25) ** 0.5, abs=1e-6)
+        why = [service.client.get("/v1/compare", params={"a": "a", "b": other}).json()["why"] for other in "bc"]
+        assert "reaches the threshold" in why[0] and "below the threshold" in why[1]

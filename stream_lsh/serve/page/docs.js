@@ -33,7 +33,7 @@ function section(path, method, operation) {
   const body = operation.requestBody?.content;
   if (body) {
     parts.push(make("h3", {}, "Body"), rows(Object.entries(body).map(([type, { schema }]) => [
-      type, schema.description ?? (schema.example ? JSON.stringify(schema.example) : shape(schema)),
+      type, [schema.description, schema.example && JSON.stringify(schema.example)].filter(Boolean).join(": ") || shape(schema),
     ])));
   }
   parts.push(make("h3", {}, "Answers"), rows(Object.entries(operation.responses).map(([status, { description, content }]) => [

@@ -47,6 +47,12 @@ function showState() {
 
 let settings = null, texts = false, reached = 0;
 
+// Whether documents are vectors or rows of bits: what is there as their text stands for them, and says nothing to a reader.
+const isItem = () => (settings?.likeness ?? "copies") !== "copies";
+const SHOWN_OF_ITEM = 400;
+const shown = (text) => isItem() && text.length > SHOWN_OF_ITEM
+  ? `${text.slice(0, SHOWN_OF_ITEM)}… (${number.format(text.length)} characters)` : text;
+
 async function refresh() {
   const stats = await get("v1/stats", { seconds: SECONDS });
   settings = stats.index.settings;
@@ -77,7 +83,8 @@ async function refresh() {
   const held = [
     ["documents", number.format(stats.index.documents)],
     ...(stats.index.bytes === null ? [] : [["bytes on disk", number.format(stats.index.bytes)]]),
-    ["next number", number.format(stats.index.next_seq)], ["threshold", settings.threshold],
+    ["next number", number.format(stats.index.next_seq)], ...(isItem() ? [["likeness", settings.likeness]] : []),
+    settings.distance != null ? ["distance", settings.distance] : ["threshold", settings.threshold],
     ["compared with", settings.against === "unique" ? "what was kept" : "every earlier document"],
     ["texts kept", texts ? "yes" : "no"], ["window", settings.window ?? "none"],
     ...(stats.index.log_time > 0 ? [["log time", moment(stats.index.log_time)]] : []),
@@ -94,6 +101,9 @@ async function refresh() {
   behind = reached && stats.index.next_seq - reached > 2 * Math.max(rate, 5) ? stats.index.next_seq - reached : 0;
   $("groups-section").hidden = !stats.index.groups;
   $("check-section").hidden = !stats.index.checks;
+  if (isItem()) $("text-label").textContent = settings.likeness === "hamming"
+    ? "Bits, in hexadecimal or base64; nothing is added to the index"
+    : `A vector of ${settings.dimensions} numbers with commas or blanks between them, or its base64; nothing is added to the index`;
   showWithin();
 }
 
@@ -225,10 +235,12 @@ function showPair(a, b) {
   open(`${b} beside ${a}`, async () => {
     const found = await get("v1/compare", { a: written(a), b: written(b) });
     const side = (one) => make("div", {}, make("h3", {}, String(one.id)), make("p", { class: "quiet" }, described(one)),
-      marked(one.text, one.spans), ...(one.cut ? [make("p", { class: "quiet" }, "only the beginning is compared here")] : []));
+      isItem() ? make("div", { class: "text" }, shown(one.text)) : marked(one.text, one.spans),
+      ...(one.cut ? [make("p", { class: "quiet" }, "only the beginning is compared here")] : []));
     return [
-      make("p", {}, `${found.match ? "A match" : "No match"}: ${found.why}. They share ${found.shared} shingles of ` +
-        `${found.a.shingles} and ${found.b.shingles}; what the other one has not is `, make("mark", {}, "marked"), "."),
+      make("p", {}, `${found.match ? "A match" : "No match"}: ${found.why}.`, ...(isItem() ? [] : [
+        ` They share ${found.shared} shingles of ${found.a.shingles} and ${found.b.shingles}; what the other one has not is `,
+        make("mark", {}, "marked"), "."])),
       make("div", { class: "sides" }, side(found.a), side(found.b)),
     ];
   });
@@ -237,7 +249,7 @@ function showPair(a, b) {
 function showDocument(id) {
   open(String(id), async () => {
     const found = await get(`v1/documents/${encodeURIComponent(written(id))}`, { text: texts });
-    return [make("p", { class: "quiet" }, described(found)), make("div", { class: "text" }, found.text ?? "")];
+    return [make("p", { class: "quiet" }, described(found)), make("div", { class: "text" }, shown(found.text ?? ""))];
   });
 }
 
@@ -285,13 +297,20 @@ function put(object, path, value) {
   object[last] = value;
 }
 
+// A vector as numbers, if it is written as such; what it has to be, the service knows.
+function item(text) {
+  const numbers = text.replace(/^\[|\]$/g, "").split(/[\s,]+/).filter(Boolean).map(Number);
+  return settings.likeness !== "hamming" && numbers.length && numbers.every(Number.isFinite) ? numbers : text;
+}
+
 $("check").addEventListener("submit", async (event) => {
   event.preventDefault();
   const wanted = {}, text = $("text").value;
   try {
     if (!settings) await refresh();
     put(wanted, settings.id_field, `page-${Date.now()}-${Math.random().toString(36).slice(2)}`);
-    if (settings.set_field) put(wanted, settings.set_field, text.split(/[\n,]/).map((part) => part.trim()).filter(Boolean));
+    if (isItem()) put(wanted, settings.vector_field ?? settings.bits_field, item(text.trim()));
+    else if (settings.set_field) put(wanted, settings.set_field, text.split(/[\n,]/).map((part) => part.trim()).filter(Boolean));
     else for (const [i, field] of settings.text_field.entries()) put(wanted, field, i ? "" : text);
     if (settings.time_field) put(wanted, settings.time_field, Date.now());
     for (const input of document.querySelectorAll("[data-field]")) put(wanted, input.dataset.field, input.value || null);

@@ -33,6 +33,14 @@ def kernels_in_use() -> set[tuple[str, object]]:
     return found
 
 
+def document(id: str, text: str) -> Document:
+    """One that indexes of all kinds take."""
+    vector = [float(len(text))] * 15 + [ord(text[:1] or "x") % 5]
+    return Document(
+        id, text, set=text.split() or ["x"], vector=vector, bits=len(text) % 7, within={"lang": len(text) % 2}
+    )
+
+
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -40,6 +48,9 @@ def kernels_in_use() -> set[tuple[str, object]]:
         {"verify": "signature", "shards": 3, "against": "any", "threshold": 0.5},
         {"normalize": "lower,space,punctuation,markup", "shingles": "chars:9"},
         {"set_field": "tags"},
+        {"likeness": "cosine", "dimensions": 16, "vector_field": "where", "on_same_id": "update"},
+        {"likeness": "euclidean", "dimensions": 16, "distance": 2},
+        {"likeness": "hamming", "dimensions": 32, "distance": 2, "match_within": ("lang",)},
     ],
 )
 def test_nothing_is_left_to_compile(chosen: dict[str, object], tmp_path: Path) -> None:
@@ -61,10 +72,10 @@ def test_nothing_is_left_to_compile(chosen: dict[str, object], tmp_path: Path) -
     engine = engine.model_copy(update={"memory_documents": 16})
     with Deduplicator(engine, tmp_path / "index") as deduplicator:
         for turn in range(8):
-            documents = [Document(f"{turn}-{n}", text, set=text.split() or ["x"]) for n, text in enumerate(texts)]
+            documents = [document(f"{turn}-{n}", text) for n, text in enumerate(texts)]
             list(deduplicator.process(documents))
     for turn in range(2):  # a shard on Kafka, which is opened again
-        documents = [Document(f"{turn}-{n}", text, set=text.split() or ["x"]) for n, text in enumerate(texts * 3)]
+        documents = [document(f"{turn}-{n}", text) for n, text in enumerate(texts * 3)]
         replica = Replica(settings, 0, tmp_path / "shard")
         replica.activate()
         for data in frames(settings, documents, 8, 3 * turn):
