@@ -7,7 +7,7 @@ Sections of a frame ("F", version 2) of n documents, little endian:
  0 segments int64[s, 4]: source partition, from, to, first
  1 source partitions int32[n]; 2 offsets int64[n]; 3 ends of the ids uint32[n]; 4 ids; 5 event times int64[n];
  6 JSON with signed_at, rejected, headers; with a `source_field` two more here: ends of the sources uint32[n]; sources
- 7 sizes uint32[n]; 8 fingerprints uint64[n, 2]; 9 signatures [n, K] of one byte a component, or more with few rows
+ 7 sizes uint32[n]; 8 fingerprints uint64[n, 2]; 9 signatures [n, columns], see `families.components`
 10 texts: int64[t, 3], shard, documents and bytes of each compressed part; 11 places of the documents in the frame
    uint16; 12 ends of their texts uint32; 13 the compressed parts
 14 actions uint8[n], if ids are updated: 0 it is a document, 1 its id is deleted; and 2 more if its time is not its own,

@@ -111,6 +111,22 @@ def bare(line: dict[str, Any], numbers: dict[int, int]) -> dict[str, Any]:
     return found
 
 
+def test_rows_of_bits_are_judged_and_shown(broker: Any, prefix: str, tmp_path: Path) -> None:
+    given = {"likeness": "hamming", "dimensions": 64, "distance": 3, "bits_field": "hash", "text_field": ("text",)}
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, **given) as pipeline:
+        pipeline.worker()
+        with serving(pipeline) as service:
+            assert service.add({"id": "a", "hash": "0123456789abcdef"})["kind"] == "unique"
+            said = service.add({"id": "b", "hash": 0x0123456789ABCDE8})
+            assert (said["kind"], said["of"], said["similarity"]) == ("near_duplicate", "a", 1 - 3 / 64)
+            document = service.client.get("/v1/documents/b", params={"text": "true"}).json()
+            assert document["text"] == "0123456789abcde8"
+            found = service.client.get("/v1/compare", params={"a": "a", "b": "b"}).json()
+            assert (found["match"], found["why"]) == (True, "a distance of 3 bits is not above that of 3")
+            bad = service.client.post("/v1/documents", headers=JSON, content=b'{"id": "c", "hash": "0123"}')
+            assert (bad.status_code, bad.json()["verdict"]["reason"]) == (422, "bad_bits")
+
+
 def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> None:
     feed = stories(60)
     embedded = [

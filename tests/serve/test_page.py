@@ -117,6 +117,32 @@ def test_a_text_is_looked_up_by_the_keyboard_alone(page: Chrome, served: Serving
     value(page, "document.getElementById('found').textContent.startsWith('Nothing in the index')")
 
 
+def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> None:
+    where = [n / 8 for n in range(128)]
+    options = "--likeness", "euclidean", "--dimensions", "128", "--distance", "2", "--vector-field", "at"
+    with Serving(tmp_path / "index", *options) as vectors:
+        chrome.get_log("browser")
+        chrome.get(vectors.url)
+        live(chrome)
+        vectors.add_all([{"id": "first", "at": where}, {"id": "second", "at": [*where[:-1], 17]}])
+        told(chrome, "second")
+        value(chrome, "document.getElementById('text-label').textContent.startsWith('A vector of 128 numbers')")
+        chrome.find_element(By.XPATH, "//button[starts-with(., 'second is like first')]").click()
+        value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
+        said = chrome.find_element(By.ID, "dialog").text
+        assert "A match: a distance of 1.125 is not above that of 2." in said and "shingles" not in said
+        assert said.count("… (684 characters)") == 2
+        chrome.switch_to.active_element.send_keys(Keys.ESCAPE)
+        chrome.find_element(By.ID, "text").send_keys(", ".join(map(str, where)), Keys.TAB, Keys.SPACE)
+        value(chrome, "document.getElementById('found').textContent")
+        said = chrome.find_element(By.ID, "found").text
+        assert "exact duplicate" in said and "first" in said
+        area = chrome.find_element(By.ID, "text")
+        area.clear()
+        area.send_keys("1 2 3", Keys.TAB, Keys.SPACE)
+        value(chrome, "document.getElementById('found').textContent.includes('has 3 numbers, not 128')")
+
+
 def test_groups_are_shown_with_their_sources_and_spread(page: Chrome, served: Serving) -> None:
     served.add(document("g", in_town("Groupton"), "agency"))
     for n in range(5):
