@@ -105,7 +105,12 @@ def _bits(value: object, dimensions: int, what: str, id: bytes) -> str:
         raw = (value % (1 << dimensions)).to_bytes(dimensions // 8, "big")  # a negative one as databases store it
     elif isinstance(value, str):
         digits = value.removeprefix("0x")
-        if len(digits) == dimensions // 4 and _HEX.issuperset(digits):
+        if digits and _HEX.issuperset(digits):  # also where it could be base64 of the right length
+            if len(digits) != dimensions // 4:
+                raise Refused(
+                    "bad_bits", f"{what} has {len(digits)} hexadecimal digits, not {dimensions // 4}; what consists of "
+                    "such digits is never taken for base64", id
+                )  # fmt: skip
             return digits.lower()
         try:
             raw = base64.b64decode(value, validate=True)

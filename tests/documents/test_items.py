@@ -144,14 +144,15 @@ def test_equal_bits_in_python_are_one_text(value: Any) -> None:
 
 
 NEITHER = "is neither hexadecimal nor base64 of 16 bits"
+DIGITS = "hexadecimal digits, not 4; what consists of such digits is never taken for base64"
 
 
 @pytest.mark.parametrize(
     ("value", "reason", "detail"),
     [
-        ('"00f"', "bad_bits", NEITHER),
-        ('"00ff00"', "bad_bits", NEITHER),
-        ('"0x0ff"', "bad_bits", NEITHER),
+        ('"00f"', "bad_bits", f"has 3 {DIGITS}"),
+        ('"00ff00"', "bad_bits", f"has 6 {DIGITS}"),
+        ('"0x0ff"', "bad_bits", f"has 3 {DIGITS}"),
         ('"00fg"', "bad_bits", NEITHER),
         ('""', "bad_bits", NEITHER),
         ('"AP8A"', "bad_bits", NEITHER),
@@ -170,6 +171,16 @@ def test_what_are_no_bits_is_refused(value: str, reason: str, detail: str) -> No
 
 def test_bytes_of_another_length_are_refused() -> None:
     assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the row of bits has 24 bits, not 16")
+
+
+def test_hexadecimal_that_is_too_short_is_no_base64() -> None:
+    row = Item("bits", "bits", 96)
+    short = '"0123456789abcdef"'  # base64 of 12 bytes, too
+    assert refusal(parsed(row, short)) == (
+        "bad_bits", f'the field "of.it" has 16 {DIGITS.replace("not 4", "not 24")}'
+    )  # fmt: skip
+    assert refusal(parsed(row, f'"0x{short[1:-3]}"'))[0] == "bad_bits"
+    assert parsed(row, '"0123456789abcdeg"').texts == base64.b64decode("0123456789abcdeg").hex().encode()
 
 
 def test_integers_of_more_than_64_bits() -> None:

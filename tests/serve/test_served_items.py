@@ -107,11 +107,16 @@ def test_rows_of_bits_match_within_a_field(bits: Serving) -> None:
         "c": "their values of lang differ, within which documents match",
         "d": "a distance of 4 bits is above that of 3",
     }
-    lines = bits.add_all([{"id": "x", "bits": "0123", "lang": "en"}, {"id": "y", "lang": "en"}])
+    lines = bits.add_all([{"id": id, "bits": row, "lang": "en"} for id, row in (("w", "12 3"), ("x", "0123"))])
     assert [(line["reason"], line["detail"]) for line in lines] == [
         ("bad_bits", 'the field "bits" is neither hexadecimal nor base64 of 64 bits'),
-        ("missing_field", 'there is no field "bits"'),
+        (
+            "bad_bits",
+            'the field "bits" has 4 hexadecimal digits, not 16; what consists of such digits is never taken for base64',
+        ),
     ]
+    (line,) = bits.add_all([{"id": "y", "lang": "en"}])
+    assert (line["reason"], line["detail"]) == ("missing_field", 'there is no field "bits"')
 
 
 def test_what_an_index_holds_and_takes_is_said(vectors: Serving, bits: Serving) -> None:
@@ -127,7 +132,8 @@ def test_what_an_index_holds_and_takes_is_said(vectors: Serving, bits: Serving) 
 
 def test_vectors_by_cosine(tmp_path: Path) -> None:
     with Serving(tmp_path / "index", "--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9") as service:
-        said = [service.add({"id": id, "vector": v}) for id, v in zip("abc", ([1, 2, 2], [1, 2, 2.5], [-1, 0, 0]))]
+        vectors = {"a": [1, 2, 2], "b": [1, 2, 2.5], "c": [-1, 0, 0]}
+        said = [service.add({"id": id, "vector": vector}) for id, vector in vectors.items()]
         assert [verdict["kind"] for verdict in said] == ["unique", "near_duplicate", "unique"]
         assert said[1]["similarity"] == pytest.approx(10 / (9 * 11.25) ** 0.5, abs=1e-6)
         why = [service.client.get("/v1/compare", params={"a": "a", "b": other}).json()["why"] for other in "bc"]
