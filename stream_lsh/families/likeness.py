@@ -126,7 +126,12 @@ def banding_of(
         whole = 64 if likeness == "cosine" else 8
         chosen = Banding(signature_size or -(-found[0] * found[1] // whole) * whole, *found)
     else:
-        chosen = choose(p, recall, signature_size, bands, rows)
+        asked = f"a cosine of {threshold:g}" if likeness == "cosine" else f"a distance of {distance:g}"
+        chosen = choose(
+            p, recall, signature_size, bands, rows,
+            at=f"{asked}, where a component is the same with probability {p:.3f},",
+            remedies=("raise the threshold",) if likeness == "cosine" else (),
+        )  # fmt: skip
     return chosen._replace(signature_size=-(-chosen.signature_size // 8) * 8) if likeness == "cosine" else chosen
 
 

@@ -45,6 +45,10 @@ def component_bytes(rows: int) -> int:
 _EPSILON = 1e-12  # a recall that is met exactly in theory counts as met in floating point
 
 
+class _Unreachable(Exception):
+    """With what threshold and recall cannot be had, and what can be done."""
+
+
 class Banding(NamedTuple):
     """K components a signature, of which the first b * r form b bands of r rows."""
 
@@ -90,6 +94,8 @@ def choose(
     rows: int | None = None,
     *,
     error: float | None = None,
+    at: str | None = None,
+    remedies: tuple[str, ...] = ("raise the threshold",),
 ) -> Banding:
     """K, b and r for a threshold and the recall wanted at it; what the caller fixes stays as it is.
 
@@ -100,11 +106,19 @@ def choose(
     are the curve: recall is what it is.
     `error` makes a K that is not fixed large enough for this standard error of the estimate at the threshold (see
     SIGNATURE_ERROR); bands and rows stay as they are.
+    `at` and `remedies` are for messages, where the probability of a component is not the threshold that was set.
 
     Raises UsageError, with what is reachable and the remedy, when no choice meets threshold and recall.
     """
     _check(threshold, recall, signature_size, bands, rows)
-    chosen = _choose(threshold, recall, signature_size, bands, rows)
+    try:
+        chosen = _choose(threshold, recall, signature_size, bands, rows)
+    except _Unreachable as unreachable:
+        what, others = unreachable.args
+        raise UsageError(
+            f"recall {recall:g} at {at or f'threshold {threshold:g}'} cannot be had with {what}: "
+            f"{', or '.join((*others, *remedies))}."
+        ) from None
     if error is None or signature_size is not None:
         return chosen
     # The variance of K components that agree with probability s is s (1-s) / K; fast similarity sketching has no more.
@@ -199,9 +213,7 @@ def _with_bands(threshold: float, recall: float, signature_size: int | None, ban
         if probability(threshold, bands, rows) >= recall - _EPSILON:
             return _sized(signature_size, bands, rows)
     needed = _fit(threshold, recall, 1, LARGEST_SIGNATURE_SIZE)
-    raise _unreachable(
-        threshold, recall, f"bands = {bands}", bands, 1, [f"set bands to {needed} or more"] if needed else []
-    )
+    raise _unreachable(threshold, f"bands = {bands}", bands, 1, [f"set bands to {needed} or more"] if needed else [])
 
 
 def _sized(signature_size: int | None, bands: int, rows: int) -> Banding:
@@ -221,7 +233,7 @@ def _sized(signature_size: int | None, bands: int, rows: int) -> Banding:
     return Banding(signature_size, bands, rows)
 
 
-def _too_small(threshold: float, recall: float, limit: int, rows: int) -> UsageError:
+def _too_small(threshold: float, recall: float, limit: int, rows: int) -> _Unreachable:
     """A signature of `limit` components has too few bands of `rows` rows: what it reaches, and what to change."""
     remedies = []
     needed = _fit(threshold, recall, rows, LARGEST_SIGNATURE_SIZE)
@@ -232,16 +244,15 @@ def _too_small(threshold: float, recall: float, limit: int, rows: int) -> UsageE
         if fewer is not None and fewer[1] < rows:
             remedies.append(f"set rows to {fewer[1]} or less")
     what = f"{limit:,} signature components" + (f" in bands of {rows} rows" if rows > 1 else "")
-    return _unreachable(threshold, recall, what, min(limit // rows, MOST_BANDS), rows, remedies)
+    return _unreachable(threshold, what, min(limit // rows, MOST_BANDS), rows, remedies)
 
 
-def _unreachable(threshold: float, recall: float, what: str, bands: int, rows: int, remedies: list[str]) -> UsageError:
+def _unreachable(threshold: float, what: str, bands: int, rows: int, remedies: list[str]) -> _Unreachable:
     # Rounded down, so that the advice works when it is followed to the letter.
     reachable = math.floor(probability(threshold, bands, rows) * 1e5) / 1e5 if bands else 0.0
-    if reachable > 0:
-        remedies = [f"ask for recall {reachable:g} or less, which is reachable", *remedies]
-    options = ", or ".join([*remedies, "raise the threshold"])
-    return UsageError(f"recall {recall:g} at threshold {threshold:g} cannot be had with {what}: {options}.")
+    return _Unreachable(
+        what, [f"ask for recall {reachable:g} or less, which is reachable"] * (reachable > 0) + remedies
+    )  # fmt: skip
 
 
 def _check(threshold: float, recall: float, signature_size: int | None, bands: int | None, rows: int | None) -> None:

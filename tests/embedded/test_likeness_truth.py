@@ -426,7 +426,7 @@ def test_an_index_keeps_its_likeness(tmp_path: Path) -> None:
         ("bits", {**LIKENESSES["hamming"], "distance": 4}, r"distance = 5.0 \(now 4.0\)"),
         ("bits", {**LIKENESSES["hamming"], "dimensions": 128}, r"dimensions = 64 \(now 128\)"),
         ("bits", LIKENESSES["cosine"], r"likeness = 'hamming' \(now 'cosine'\)"),
-        ("bits", {**LIKENESSES["hamming"], "bits_field": "hash"}, r"bits_field = None \(now 'hash'\)"),
+        ("bits", {**LIKENESSES["hamming"], "bits_field": "hash"}, r"bits_field = 'bits' \(now 'hash'\)"),
         ("texts", LIKENESSES["hamming"], r"likeness = 'copies' \(now 'hamming'\)"),
         ("vectors", {"threshold": 0.8}, r"threshold = 0.9 \(now 0.8\)"),
         ("vectors", {"likeness": "copies"}, r"likeness = 'cosine' \(now 'copies'\)"),

@@ -172,6 +172,20 @@ def test_bands_keep_the_recall(given: dict[str, Any], recall: float) -> None:
     assert settings.signing.signature_size == size
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({**COSINE, "threshold": 0.9, "bands": 2}, "recall 0.999 at a cosine of 0.9, where a component is the same "
+         "with probability 0.856, cannot be had with bands = 2: .* set bands to 4 or more, or raise the threshold.$"),
+        ({**EUCLIDEAN, "distance": 0.5, "rows": 40}, "recall 0.999 at a distance of 0.5, where a component is the same "
+         "with probability 0.801, cannot be had with 4,096 .* or set rows to 16 or less.$"),
+    ],
+)  # fmt: skip
+def test_bands_that_cannot_be_had_are_refused_in_terms_of_the_likeness(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Settings.load(None, **given)
+
+
 # -- keys of rows of bits --------------------------------------------------------------------------------------------
 
 

@@ -6,10 +6,9 @@ STREAM_LSH_LONG=1 takes the first 40,000 posts and all of terms-3k instead of th
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import orjson
 import pytest
 from feeding import POSTS, TERMS, changing, feed_of, lines, records_of
 from harness import Pipeline
+from item_feeds import ITEMS, items
 from long_form import LONG, only_long
 from oracle import Outputs, json_of, places_of, renumbered, same, strip
 from oracles.dense import dense
@@ -28,11 +28,6 @@ from stream_lsh.kafka.settings import ROLES
 
 SIZES = {"posts": 40_000 if LONG else 2_500, "terms": 3_000 if LONG else 250}
 CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text"), "langs": ("", "text"), "changing": POSTS}
-ITEMS: dict[str, dict[str, Any]] = {  # documents that are no texts
-    "cosine": {"likeness": "cosine", "dimensions": 16, "threshold": 0.9},
-    "euclidean": {"likeness": "euclidean", "dimensions": 16, "distance": 1.0},
-    "hamming": {"likeness": "hamming", "dimensions": 64, "distance": 4},
-}
 ANY: dict[str, Any] = {"against": "any"}
 CUT = {"generation_documents": 300}
 UPDATES: dict[str, Any] = {"on_same_id": "update", "deleted_field": "deleted"}
@@ -49,28 +44,11 @@ def feeds(shared_data: Path) -> dict[str, list[bytes]]:
     found["langs"] = [
         orjson.dumps({"id": d.id, "text": d.text, "lang": langs[i % 5]}) for i, d in enumerate(dense(500))
     ]
-    found |= {name: [orjson.dumps(item) for item in items(name, 600)] for name in ITEMS}
+    found |= {name: items(name, 900, 1, 0.1) for name in ITEMS}
     found["posts"] = feed_of(found["posts"], 5)
     changes = changing(records_of(found["posts"][:2000], 1, 1), 2)
     found["changing"] = [record.value for record in changes if record.value is not None]
     return found
-
-
-def items(likeness: str, n: int) -> Iterator[dict[str, Any]]:
-    """Vectors or rows of bits near to earlier ones, some of which change or go."""
-    chance, said = random.Random(likeness), list[Any]()
-    for i in range(n):
-        if said and chance.random() < 0.1:
-            yield {"id": chance.randrange(len(said)), "deleted": True}
-        old = chance.choice(said[-50:]) if said and chance.random() < 0.6 else None
-        if likeness == "hamming":
-            bits = chance.getrandbits(64) if old is None else old
-            said.append(bits ^ sum(1 << place for place in chance.sample(range(64), chance.randrange(6))))
-            yield {"id": chance.randrange(i + 1), "bits": f"{said[-1]:016x}"}
-        else:
-            base = [chance.gauss(0, 1) for _ in range(16)] if old is None else old
-            said.append([x + chance.gauss(0, 0.2) * chance.choice((0, 1)) for x in base])
-            yield {"id": chance.randrange(i + 1), "vector": said[-1]}
 
 
 def flow(

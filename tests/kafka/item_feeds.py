@@ -1,0 +1,83 @@
+"""Documents that are vectors or rows of bits, for the pipeline under test: copies that are near enough or just not,
+repeated and reused ids, and what is no such document."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+
+DIMENSIONS = 64
+ITEMS: dict[str, dict[str, Any]] = {
+    "cosine": {"likeness": "cosine", "dimensions": DIMENSIONS, "threshold": 0.9},
+    "euclidean": {"likeness": "euclidean", "dimensions": DIMENSIONS, "distance": 0.5, "vector_field": "where.at"},
+    "hamming": {"likeness": "hamming", "dimensions": DIMENSIONS, "distance": 3, "bits_field": "hash"},
+}
+"""Settings by likeness."""
+LANGUAGES = ("en", "de", None, 7)
+WRONG: tuple[Any, ...] = (
+    "no base64!", [1.0], "ab", [0] * DIMENSIONS, None, True, 2**70, [True] * DIMENSIONS,
+)  # fmt: skip
+
+
+def items(likeness: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]:
+    """So many lines, some three in five of them made of an earlier document. changes: a share of deletions, and as many
+    under an id that was there."""
+    chance = np.random.default_rng(seed)
+    out: list[bytes] = []
+    told: list[Any] = []
+    for i in range(n):
+        old = told[int(chance.integers(max(0, len(told) - 300), len(told)))] if told and chance.random() < 0.6 else None
+        item = _bits(chance, old) if likeness == "hamming" else _vector(chance, old)
+        told.append(item)
+        if i and chance.random() < changes:
+            out.append(json.dumps({"id": f"d{chance.integers(i)}", "deleted": True}).encode())
+        document = {"id": f"d{i}", **_field(likeness, _written(item, int(chance.integers(3))))}
+        dice = chance.random()
+        if dice < 0.02 + changes and i:
+            document["id"] = f"d{int(chance.integers(i))}"
+        elif dice < 0.05 + changes:
+            document |= _field(likeness, WRONG[int(chance.integers(len(WRONG)))])
+        document["lang"] = LANGUAGES[i % 7 % 4]
+        out.append(json.dumps(document).encode())
+        if dice > 0.97:
+            out.append(out[int(chance.integers(len(out)))])
+        elif dice > 0.965:
+            out.append(out[-1][:-7])
+    return out[:n]
+
+
+def _vector(chance: np.random.Generator, old: Any) -> Any:
+    """Another one as far from the old one as may be near enough, or new."""
+    if old is None:
+        return chance.standard_normal(DIMENSIONS).astype(np.float32)
+    step = chance.standard_normal(DIMENSIONS)
+    return (old + step / np.linalg.norm(step) * chance.choice((0.0, 0.1, 0.3, 0.45, 0.55))).astype(np.float32)
+
+
+def _bits(chance: np.random.Generator, old: Any) -> int:
+    if old is None:
+        return int(chance.integers(2**64, dtype=np.uint64))
+    for place in chance.choice(DIMENSIONS, int(chance.choice((0, 1, 2, 3, 4))), replace=False).tolist():
+        old ^= 1 << place
+    return int(old)
+
+
+def _written(item: Any, way: int) -> Any:
+    """One of the ways in which documents have it."""
+    if isinstance(item, int):
+        data = item.to_bytes(8, "big")
+        return (data.hex(), base64.b64encode(data).decode(), item)[way]
+    return item.tolist() if way else base64.b64encode(item.tobytes()).decode()
+
+
+def _field(likeness: str, value: Any) -> dict[str, Any]:
+    return (
+        {"hash": value}
+        if likeness == "hamming"
+        else {"vector": value}
+        if likeness == "cosine"
+        else {"where": {"at": value}}
+    )
