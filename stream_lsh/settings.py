@@ -23,6 +23,7 @@ from stream_lsh.families.likeness import (
     BY_DISTANCE,
     LIKENESS,
     OF_BITS,
+    READ_OF_A_BUCKET,
     SALT_BITS,
     Likeness,
     banding_of,
@@ -140,7 +141,10 @@ class Settings(BaseSettings):
     candidates: int = Field(
         default=32, ge=1, le=65536, description="most candidates verified per document, the best by signature"
     )
-    bucket_size: int = Field(default=64, ge=2, le=4096, description="documents of a bucket that are read, the newest")
+    bucket_size: int | None = Field(
+        default=None, ge=2, le=4096,
+        description="documents of a bucket that are read, the newest (default: 64; euclidean: 512)",
+    )  # fmt: skip
     decided_after: int = Field(
         default=16384,
         ge=2,
@@ -328,6 +332,11 @@ class Settings(BaseSettings):
         """As set, or as many as postings can be counted of with 32 bits."""
         return self.generation_documents or min(2**27, _MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
 
+    @property
+    def read_of_a_bucket(self) -> int:
+        """Documents of a bucket that are read: as set, or as many as the likeness needs."""
+        return self.bucket_size or READ_OF_A_BUCKET.get(self.likeness, 64)
+
     @cached_property
     def answers(self) -> dict[str, Any]:
         """The settings that fix the answers, every one with the value that it comes to, ready for JSON."""
@@ -336,7 +345,7 @@ class Settings(BaseSettings):
         values: dict[str, Any] = {name: getattr(self, name) for name in ANSWERS} | {
             **self.banding._asdict(), "shingles": shingles, "tokens": signing.tokens,
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
-            "generation_documents": self.documents_of_a_generation,
+            "generation_documents": self.documents_of_a_generation, "bucket_size": self.read_of_a_bucket,
         }  # fmt: skip
         if self.item is not None:
             values |= {name: getattr(self, name) for name in LIKENESS} | {f"{self.item.kind}_field": self.item.name}

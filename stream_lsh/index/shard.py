@@ -114,7 +114,7 @@ class Shard:
         self._done = base  # rows before it are posted, in so far as they are decided late
         self.memory = Memory.of(self._room * (settings.signing.bands + 3))
         self.table = np.empty((0, layout.COLUMNS), np.int64)
-        self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
+        self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.read_of_a_bucket)
         self._told: dict[bytes, bytes] = {}
         try:
             self._restore(manifest.generations)

@@ -101,7 +101,8 @@ def test_a_feed_of_bits(tmp_path: Path) -> None:
     assert found[1]["similarity"] == 1 - 1 / 64
     (letter,) = lines(tmp_path / "index" / "dead-letters.jsonl")
     assert (letter["reason"], letter["detail"]) == (
-        "bad_bits", 'the field "hash" is neither hexadecimal nor base64 of 64 bits',
+        "bad_bits",
+        'the field "hash" has 2 hexadecimal digits, not 16; what consists of such digits is never taken for base64',
     )  # fmt: skip
 
 
@@ -159,7 +160,8 @@ def test_a_single_row_of_bits(bits: Path, text: str) -> None:
         ("vectors", "[0, 0, 0]", "the vector is a vector of zeros, which has no direction"),
         ("vectors", "harbour", "the vector is a string, but no base64"),
         ("vectors", "  ", "the text is empty"),
-        ("bits", "fff", "the row of bits is neither hexadecimal nor base64 of 64 bits"),
+        ("bits", "fff", "the row of bits has 3 hexadecimal digits, not 16"),
+        ("bits", "fgg", "the row of bits is neither hexadecimal nor base64 of 64 bits"),
         ("bits", "[1, 0]", "the row of bits is a list, not hexadecimal"),
     ],
 )
