@@ -8,9 +8,15 @@ them copies with up to 3 bits changed.
 Every system is asked for the same: a document within the threshold of one that was kept is dropped, any other is kept.
 The engine gets NumPy arrays and has an index on disk. faiss gets batches of the same size: each is searched (the 10
 nearest, then the threshold), compared within itself by a matrix product, and what was not found is added; it works in
-memory, with all cores, and is written to a file once at the end. Recall: of a sample of documents, those that were
-dropped among those for which, by exhaustive comparison, the very same system had kept one within the threshold before.
-Precision: of the pairs named for them, those within the threshold.
+memory, with all cores, and is written to a file once at the end; one that takes longer than `--peer-seconds` is stopped
+there, and what the engine did with as many documents stands beside it. Recall: of a sample of the near-copies (nobody
+else is within the threshold of anybody), those that were dropped among those for which, by exhaustive comparison, the
+very same system had kept one within the threshold before. Precision: of the pairs named, those within the threshold.
+Memory: what the process has more at the end of the feed than before it, files not counted.
+
+A million vectors take some 20 minutes on two cores, 6 GB of memory and 4 GB of disk:
+
+    python -m bench.likeness --documents 1000000 --likenesses cosine --dense-documents 100000
 
 Then what is dense: one vector over and over; near-copies of one vector, all within the threshold; and copies of one
 vector each a little too far from all others, so that all are kept.
@@ -19,11 +25,14 @@ vector each a little too far from all others, so that all are kept.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import report
-from bench.process import folder_bytes
+from bench.process import folder_bytes, memory_of
 from stream_lsh import Deduplicator, Document, Settings
 
 EXAMPLE = "python -m bench.likeness --documents 20000 --likenesses cosine --out results"
@@ -43,9 +52,10 @@ NEAR = (0.9, 0.99)  # cosines of near-copies
 SHARE = 0.1  # of the documents are near-copies
 DENSE = {"one vector": 1.0, "near-copies": 0.97, "a little too far": 0.92}  # cosine of the copies with their original
 COLUMNS = {
-    "likeness": "likeness", "system": "system", "rate": "documents/s", "last": "of the last tenth", "recall": "recall",
-    "precision": "precision", "kept": "kept %", "incomplete": "incomplete %", "disk": "bytes/document on disk",
-    "restart": "restart, ms",
+    "likeness": "likeness", "system": "system", "documents": "documents", "rate": "documents/s",
+    "last": "of the last tenth", "engine": "the engine by then", "recall": "recall", "precision": "precision",
+    "kept": "kept %", "incomplete": "incomplete %", "memory": "bytes/document in memory",
+    "disk": "bytes/document on disk", "restart": "restart, ms",
 }  # fmt: skip
 DENSE_COLUMNS = {
     "feed": "feed", "documents": "documents", "rate": "documents/s", "kept": "kept %", "incomplete": "incomplete %",
@@ -53,8 +63,23 @@ DENSE_COLUMNS = {
 Vectors = NDArray[np.float32]
 
 
-def vectors(documents: int, seed: int = 12) -> Vectors:
-    """The vectors of the recipe: float32[documents, DIMENSIONS]."""
+@dataclass(frozen=True)
+class Feed:
+    """Documents of one likeness, with what they are judged by.
+
+    items: float32[n, DIMENSIONS], or uint8[n, BITS / 8]. copies: the near-copies among them, ascending. most: distance
+    (of vectors squared), or least cosine, that peers compare with.
+    """
+
+    likeness: str
+    items: NDArray[Any]
+    copies: NDArray[np.int64]
+    most: float
+    settings: Settings
+
+
+def vectors(documents: int, seed: int = 12) -> tuple[Vectors, NDArray[np.int64]]:
+    """The vectors of the recipe, float32[documents, DIMENSIONS], and which of them are near-copies."""
     chance = np.random.default_rng(seed)
     centres = chance.standard_normal((max(1, documents // 100), DIMENSIONS), np.float32)
     made = np.empty((documents, DIMENSIONS), np.float32)
@@ -66,7 +91,7 @@ def vectors(documents: int, seed: int = 12) -> Vectors:
     originals = (chance.random(len(copies)) * copies).astype(np.int64)
     for copy, original, cosine in zip(copies, originals, chance.uniform(*NEAR, len(copies)), strict=True):
         made[copy] = near(made[original], cosine, chance)
-    return made
+    return made, copies
 
 
 def near(vector: Vectors, cosine: float, chance: np.random.Generator) -> Vectors:
@@ -78,27 +103,50 @@ def near(vector: Vectors, cosine: float, chance: np.random.Generator) -> Vectors
     return np.asarray(found, np.float32)
 
 
-def rows_of_bits(documents: int, seed: int = 12) -> NDArray[np.uint8]:
-    """Rows of bits: uint8[documents, BITS / 8]."""
+def rows_of_bits(documents: int, seed: int = 12) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Rows of bits, uint8[documents, BITS / 8], and which of them are near-copies."""
     chance = np.random.default_rng(seed)
     made = chance.integers(0, 256, (documents, BITS // 8), np.uint8)
-    for copy in (1 + np.flatnonzero(chance.random(documents - 1) < SHARE)).tolist():
+    copies = 1 + np.flatnonzero(chance.random(documents - 1) < SHARE)
+    for copy in copies.tolist():
         flips = np.zeros(BITS, np.uint8)
         flips[chance.choice(BITS, chance.integers(0, FLIPPED + 1), replace=False)] = 1
         made[copy] = made[chance.integers(0, copy)] ^ np.packbits(flips)
-    return made
+    return made, copies
 
 
 @dataclass
 class Run:
-    """What a system did with a feed: whom each document was dropped for (-1: it was kept), and how long it took."""
+    """What a system did with a feed, or with the part of it that it came to.
+
+    of: whom each document was dropped for (-1: it was kept). ends: seconds from the beginning to the end of each batch.
+    memory, disk: bytes. restart: seconds. incomplete: per cent of the verdicts, None where there is no such thing.
+    """
 
     of: NDArray[np.int64]
-    seconds: float
-    last: float  # seconds of the last tenth
-    disk: int
-    restart: float
+    ends: list[float] = field(default_factory=list)
+    memory: int = 0
+    disk: int = 0
+    restart: float = 0.0
     incomplete: float | None = None
+
+    def rate(self, documents: int) -> float | None:
+        """Documents a second of so many, the first ones."""
+        batches = -(-documents // BATCH)
+        return documents / self.ends[batches - 1] if 0 < batches <= len(self.ends) else None
+
+    @property
+    def last(self) -> float | None:
+        """Documents a second of the last tenth."""
+        tenth = len(self.ends) // 10
+        return BATCH * tenth / (self.ends[-1] - self.ends[-1 - tenth]) if tenth else None
+
+
+def anonymous() -> int:
+    """Memory of this process that is no file, bytes, without what it could give back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return memory_of(os.getpid()).get("anonymous", 0)
 
 
 class System(Protocol):
@@ -115,7 +163,7 @@ class Engine:
     settings: Settings
 
     def run(self, items: NDArray[Any], folder: Path) -> Run:
-        of, incomplete, ends = np.full(len(items), -1, np.int64), 0, []
+        of, incomplete, ends, memory = np.full(len(items), -1, np.int64), 0, list[float](), -anonymous()
         state, began = folder / "state", time.perf_counter()
         with Deduplicator(self.settings, state=state) as deduplicator:
             for start in range(0, len(items), BATCH):
@@ -124,14 +172,13 @@ class Engine:
                     if verdict.matches:
                         of[verdict.seq] = verdict.matches[0].seq
                 ends.append(time.perf_counter() - began)
-        seconds = time.perf_counter() - began
+            memory += anonymous()
         began = time.perf_counter()
         with Deduplicator(state=state, read_only=True) as deduplicator:
             wanted = items[0].tobytes() if self.settings.likeness == "hamming" else items[0]
             assert deduplicator.query(wanted)  # type: ignore[arg-type]
             restart = time.perf_counter() - began
-        disk = folder_bytes(state)
-        return Run(of, seconds, _last(ends, seconds), disk, restart, 100 * incomplete / len(items))
+        return Run(of, ends, memory, folder_bytes(state), restart, 100 * incomplete / len(items))
 
     def _documents(self, items: NDArray[Any], start: int) -> list[Document]:
         if self.settings.likeness == "hamming":
@@ -141,22 +188,24 @@ class Engine:
 
 @dataclass
 class Faiss:
-    """An index of faiss in memory. kind: flat, HNSW or IVF."""
+    """An index of faiss in memory. kind: flat, HNSW, IVF or MultiHash. most: as in `Feed`. limit: seconds."""
 
     likeness: str
     kind: str
-    most: float  # squared distance, or least inner product
+    most: float
+    limit: float = float("inf")
 
     def run(self, items: NDArray[Any], folder: Path) -> Run:
         import faiss
 
-        if self.likeness == "cosine":
-            items = items / np.linalg.norm(items, axis=1, keepdims=True)
-        of, kept, ends = np.full(len(items), -1, np.int64), [np.empty(0, np.int64)], []
-        began = time.perf_counter()
+        of, kept, ends = np.full(len(items), -1, np.int64), [np.empty(0, np.int64)], list[float]()
+        memory, began = -anonymous(), time.perf_counter()
         index = self._index(faiss, items)
         for start in range(0, len(items), BATCH):
-            batch, known = items[start : start + BATCH], np.concatenate(kept)
+            if ends and ends[-1] > self.limit:
+                of = of[:start]
+                break
+            batch, known = comparable(self.likeness, items[start : start + BATCH]), np.concatenate(kept)
             found = of[start : start + BATCH]
             if len(known):
                 scores, places = index.search(batch, NEIGHBOURS)
@@ -168,14 +217,14 @@ class Faiss:
             index.add(np.ascontiguousarray(batch[new]))
             kept = [known, start + new]
             ends.append(time.perf_counter() - began)
-        seconds = time.perf_counter() - began
+        memory += anonymous()
         file, binary = folder / "index", self.likeness == "hamming"
         (faiss.write_index_binary if binary else faiss.write_index)(index, str(file))
         del index
         began = time.perf_counter()
         index = (faiss.read_index_binary if binary else faiss.read_index)(str(file))
-        index.search(items[:1], NEIGHBOURS)
-        return Run(of, seconds, _last(ends, seconds), file.stat().st_size, time.perf_counter() - began)
+        index.search(comparable(self.likeness, items[:1]), NEIGHBOURS)
+        return Run(of, ends, memory, file.stat().st_size, time.perf_counter() - began)
 
     def _index(self, faiss: Any, items: NDArray[Any]) -> Any:
         if self.likeness == "hamming":
@@ -193,7 +242,7 @@ class Faiss:
         flat = faiss.IndexFlat(DIMENSIONS, metric)
         index = faiss.IndexIVFFlat(flat, DIMENSIONS, lists, metric)
         index.nprobe, self._flat = 16, flat  # the latter must live as long
-        index.train(items[: 40 * lists])
+        index.train(comparable(self.likeness, items[: 40 * lists]))
         return index
 
     def _within(self, batch: NDArray[Any], found: NDArray[np.int64], start: int) -> None:
@@ -206,8 +255,14 @@ class Faiss:
                 found[i], kept[i] = start + before[0], False
 
 
+def comparable(likeness: str, items: NDArray[Any]) -> NDArray[Any]:
+    """Items as they are compared: of the length 1 where only the direction counts."""
+    return items / np.linalg.norm(items, axis=1, keepdims=True) if likeness == "cosine" else items
+
+
 def close(likeness: str, one: NDArray[Any], other: NDArray[Any], most: float) -> NDArray[np.bool_]:
-    """Who is within the threshold of whom: bool[one, other]. Vectors of a cosine have the length 1."""
+    """Who is within the threshold of whom: bool[one, other]."""
+    one, other = comparable(likeness, one), comparable(likeness, other)
     if likeness == "hamming":
         words, others = (np.ascontiguousarray(part).view(np.uint64)[:, 0] for part in (one, other))
         return np.asarray(np.bitwise_count(words[:, None] ^ others[None]) <= most)
@@ -219,11 +274,11 @@ def close(likeness: str, one: NDArray[Any], other: NDArray[Any], most: float) ->
     return np.asarray(mine[:, None] + theirs[None] - 2 * products <= most)
 
 
-def scored(likeness: str, items: NDArray[Any], most: float, run: Run, queries: int) -> dict[str, float | None]:
-    """Recall and precision of a run, on a sample of its documents."""
-    sample = np.sort(np.random.default_rng(1).choice(len(items), min(queries, len(items)), replace=False))
-    if likeness == "cosine":
-        items = items / np.linalg.norm(items, axis=1, keepdims=True)
+def scored(feed: Feed, run: Run, queries: int) -> dict[str, float | None]:
+    """Recall of a run, on a sample of the near-copies that it came to, and its precision."""
+    items, likeness, most = feed.items, feed.likeness, feed.most
+    copies = feed.copies[feed.copies < len(run.of)]
+    sample = np.sort(np.random.default_rng(1).choice(copies, min(queries, len(copies)), replace=False))
     kept = np.flatnonzero(run.of < 0)
     due = np.zeros(len(sample), np.bool_)
     for start in range(0, len(kept), 16384):
@@ -239,37 +294,23 @@ def scored(likeness: str, items: NDArray[Any], most: float, run: Run, queries: i
     }
 
 
-def _last(ends: list[float], seconds: float) -> float:
-    """Seconds of the last tenth of the batches."""
-    tenth = max(1, len(ends) // 10)
-    return ends[-1] - (ends[-1 - tenth] if len(ends) > tenth else 0.0)
-
-
-def feeds(documents: int, likenesses: list[str]) -> Iterator[tuple[str, NDArray[Any], float, Settings]]:
-    """(likeness, items, the most or the least that peers compare with, settings) of each."""
-    of_vectors = vectors(documents) if {"cosine", "euclidean"} & {*likenesses} else None
+def feeds(documents: int, likenesses: list[str]) -> Iterator[Feed]:
+    """The feed of each likeness."""
+    made = vectors(documents) if {"cosine", "euclidean"} & {*likenesses} else None
     for likeness in likenesses:
         if likeness == "hamming":
             settings = Settings(likeness="hamming", dimensions=BITS, distance=FLIPPED)
-            yield likeness, rows_of_bits(documents), float(FLIPPED), settings
+            yield Feed(likeness, *rows_of_bits(documents), float(FLIPPED), settings)
             continue
-        assert of_vectors is not None
+        assert made is not None
         if likeness == "cosine":
-            yield (
-                likeness,
-                of_vectors,
-                THRESHOLD,
-                Settings(likeness="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD),
-            )
+            settings = Settings(likeness="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD)
+            yield Feed(likeness, *made, THRESHOLD, settings)
         else:
             # The distance at which vectors of the usual length have this cosine.
             distance = float(round((2 * DIMENSIONS * 2 * (1 - THRESHOLD)) ** 0.5, 1))
-            yield (
-                likeness,
-                of_vectors,
-                distance**2,
-                Settings(likeness="euclidean", dimensions=DIMENSIONS, distance=distance),
-            )
+            settings = Settings(likeness="euclidean", dimensions=DIMENSIONS, distance=distance)
+            yield Feed(likeness, *made, distance**2, settings)
 
 
 def measure(given: argparse.Namespace) -> None:
@@ -277,21 +318,21 @@ def measure(given: argparse.Namespace) -> None:
     given.work.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     texts: list[str] = []
-    for likeness, items, most, settings in feeds(given.documents, given.likenesses):
-        once(Engine(settings), items[:2000], given.work)  # compile the kernels
+    for feed in feeds(given.documents, given.likenesses):
+        likeness = feed.likeness
+        once(Engine(feed.settings), feed.items[:2000], given.work)  # compile the kernels
         kinds = ("flat", "MultiHash") if likeness == "hamming" else ("flat", "HNSW", "IVF")
-        systems: dict[str, System] = {"stream-lsh": Engine(settings)}
-        systems |= {f"faiss {kind}": Faiss(likeness, kind, most) for kind in kinds if kind in given.peers}
+        systems: dict[str, System] = {"stream-lsh": Engine(feed.settings)}
+        for kind in kinds:
+            if kind in given.peers:
+                systems[f"faiss {kind}"] = Faiss(likeness, kind, feed.most, given.peer_seconds)
+        ours = None
         for name, system in systems.items():
-            run = once(system, items, given.work)
-            row = {
-                "kind": "feed",
-                "likeness": likeness,
-                "system": name,
-                **figures(run),
-                "banding": list(settings.banding),
-            }
-            rows.append(row | scored(likeness, items, most, run, given.queries))
+            run = once(system, feed.items, given.work)
+            row = {"kind": "feed", "likeness": likeness, "system": name, **figures(run)}
+            row |= {"engine": ours and ours.rate(len(run.of)), "banding": list(feed.settings.banding)}
+            ours = ours or run
+            rows.append(row | scored(feed, run, given.queries))
             print(f"{likeness} {name}: {rows[-1]}", file=sys.stderr, flush=True)
     title = f"{given.documents:,} documents; vectors of {DIMENSIONS} dimensions, rows of {BITS} bits"
     show(title, COLUMNS, rows, texts)
@@ -320,9 +361,9 @@ def once(system: System, items: NDArray[Any], work: Path) -> Run:
 def figures(run: Run) -> dict[str, Any]:
     n = len(run.of)
     return {
-        "documents": n, "rate": n / run.seconds, "last": n / 10 / run.last if run.last else None,
-        "kept": 100 * float((run.of < 0).mean()), "incomplete": run.incomplete, "disk": run.disk / n,
-        "restart": 1000 * run.restart, "seconds": run.seconds,
+        "documents": n, "rate": run.rate(n), "last": run.last, "kept": 100 * float((run.of < 0).mean()),
+        "incomplete": run.incomplete, "memory": run.memory / n, "disk": run.disk / n, "restart": 1000 * run.restart,
+        "seconds": run.ends[-1],
     }  # fmt: skip
 
 
@@ -345,7 +386,8 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000, help="of each likeness (%(default)s)")
     parser.add_argument("--likenesses", default="cosine,euclidean,hamming", help="comma list (%(default)s)")
     parser.add_argument("--peers", default="flat,HNSW,IVF,MultiHash", help="indexes of faiss (%(default)s)")
-    parser.add_argument("--queries", type=int, default=4000, help="documents whose truth is computed (%(default)s)")
+    parser.add_argument("--peer-seconds", type=float, default=180, help="that an index of faiss gets (%(default)s)")
+    parser.add_argument("--queries", type=int, default=1000, help="near-copies whose truth is computed (%(default)s)")
     parser.add_argument("--dense-documents", type=int, default=20_000, help="of each dense feed (%(default)s)")
     parser.add_argument("--no-dense", dest="dense", action="store_false", help="leave out the dense feeds")
     given = parser.parse_args()

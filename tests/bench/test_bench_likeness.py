@@ -8,19 +8,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.likeness import DIMENSIONS, Engine, Faiss, Run, close, feeds, near, once, rows_of_bits, scored, vectors
+from bench.likeness import (
+    BATCH,
+    DIMENSIONS,
+    Engine,
+    Faiss,
+    Feed,
+    Run,
+    close,
+    feeds,
+    near,
+    once,
+    rows_of_bits,
+    scored,
+    vectors,
+)
+from stream_lsh import Settings
 
 
 def test_the_recipe_is_what_it_says() -> None:
-    made = vectors(600)
-    assert (made == vectors(600)).all()
+    made, copies = vectors(600)
+    assert (made == vectors(600)[0]).all()
     unit = made / np.linalg.norm(made, axis=1, keepdims=True)
     cosines = (unit @ unit.T)[np.tril_indices(600, -1)]
     assert 0.05 < (cosines > 0.88).sum() / 600 < 0.25
+    later = np.arange(600)[(np.tril(unit @ unit.T, -1) > 0.88).any(axis=1)]
+    assert set(later.tolist()) <= set(copies.tolist())
     assert ((cosines > 0.3) & (cosines < 0.7)).sum() > 1000
-    bits = rows_of_bits(600)
+    bits, changed = rows_of_bits(600)
     alike = np.tril(close("hamming", bits, bits, 3), -1)
     assert 0.05 < alike.any(axis=1).mean() < 0.2
+    assert (np.flatnonzero(alike.any(axis=1)) == changed).all()
     assert near(made[0], 0.95, np.random.default_rng(0)) @ made[0] / (made[0] @ made[0]) == pytest.approx(
         0.95, abs=1e-4
     )
@@ -29,19 +47,31 @@ def test_the_recipe_is_what_it_says() -> None:
 def test_recall_is_of_what_the_same_system_had_kept() -> None:
     items = np.zeros((4, DIMENSIONS), np.float32)
     items[:, 0], items[3, 1] = 1, 10
-    missed = Run(np.array([-1, 0, -1, 1]), 1.0, 1.0, 0, 0.0)
-    assert scored("cosine", items, 0.9, missed, 10) == {"recall": 0.5, "precision": 0.5, "due": 2}
-    nothing = Run(np.array([-1]), 1.0, 1.0, 0, 0.0)
-    assert scored("cosine", items[:1], 0.9, nothing, 10) == {"recall": None, "precision": None, "due": 0}
+    settings = Settings(likeness="cosine", dimensions=DIMENSIONS)
+    feed = Feed("cosine", items, np.array([1, 2, 3]), 0.9, settings)
+    missed = Run(np.array([-1, 0, -1, 1]))
+    assert scored(feed, missed, 10) == {"recall": 0.5, "precision": 0.5, "due": 2}
+    nothing = Run(np.array([-1]))
+    assert scored(feed, nothing, 10) == {"recall": None, "precision": None, "due": 0}
+
+
+def test_rates_are_of_the_documents_that_there_were() -> None:
+    run = Run(np.full(2 * BATCH + 6, -1), [1.0, 3.0, 4.0])
+    assert run.rate(len(run.of)) == len(run.of) / 4
+    assert run.rate(BATCH) == BATCH
+    assert run.rate(4 * BATCH) is None and run.last is None
+    assert Run(run.of, [float(batch) for batch in range(1, 21)]).last == BATCH
 
 
 @pytest.mark.parametrize("likeness", ["cosine", "euclidean", "hamming"])
 def test_the_engine_and_faiss_find_the_same(likeness: str, tmp_path: Path) -> None:
-    _, items, most, settings = next(feeds(400, [likeness]))
-    ours = once(Engine(settings), items, tmp_path)
-    assert scored(likeness, items, most, ours, 400)["recall"] == 1
-    assert scored(likeness, items, most, ours, 400)["precision"] == 1
+    feed = next(feeds(400, [likeness]))
+    ours = once(Engine(feed.settings), feed.items, tmp_path)
+    found = scored(feed, ours, 400)
+    assert (found["recall"], found["precision"]) == (1, 1)
     assert ours.disk > 0
     if importlib.util.find_spec("faiss") is not None:
-        flat = once(Faiss(likeness, "flat", most), items, tmp_path)
+        flat = once(Faiss(likeness, "flat", feed.most), feed.items, tmp_path)
         assert ((flat.of < 0) == (ours.of < 0)).all()
+        stopped = once(Faiss(likeness, "flat", feed.most, 0.0), np.repeat(feed.items, 4, axis=0), tmp_path)
+        assert len(stopped.of) == BATCH
