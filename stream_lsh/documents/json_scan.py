@@ -276,6 +276,7 @@ def _scan_line(
         elif byte == 123 or byte == 91:
             if depth == 0 and field >= 0:
                 kinds[field] = OTHER
+                spans[field, 0] = spans[field, 1] = start
             depth += 1
             if depth == MAX_DEPTH:
                 return False
@@ -305,8 +306,8 @@ def scan_lines(
     """Reads lines data[starts[i]:ends[i]], each one JSON object, by RFC 8259 and Unicode table 3-7.
 
     names, name_ends: the f wanted top-level keys, joined, and where each ends. Filled in: status[n] (ACCEPTED or LEFT),
-    kinds[n, f] (MISSING, PLAIN string, ESCAPED string, INTEGER, OTHER), spans[n, f, 2] (the value in data; not for
-    objects and arrays).
+    kinds[n, f] (MISSING, PLAIN string, ESCAPED string, INTEGER, OTHER), spans[n, f, 2] (the value in data; of objects
+    and arrays nothing, where they begin).
     """
     keys = np.empty(MAX_KEYS, np.int64)
     stack = np.empty(MAX_DEPTH, np.int64)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -23,6 +24,7 @@ from stream_lsh.documents.fields import (
     id_text,
 )
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
+from stream_lsh.documents.json_numbers import gather_numbers
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, MISSING, OTHER, PLAIN, scan_lines
 from stream_lsh.documents.refused import Refused
@@ -65,13 +67,14 @@ def parse_lines(
     parsed = _Parsed(data, starts, ends, fields, line_ids, given)
     if plan.flat:
         return parsed.flat(plan, buffer, spans, kinds, status)
-    return parsed.nested(status)
+    return parsed.nested(status, parsed.vectors(buffer, spans, kinds, status) if width else {})
 
 
 @dataclass(frozen=True)
 class _Plan:
     """What the kernels look for; time, source, deleted: their places among the names, -1 without; within: those of the
-    fields to match within. Not flat: paths or sets, which the kernels check but do not read."""
+    fields to match within. Not flat: paths, sets and items, which the kernels check but do not read, except for the
+    lists of vectors, the only name then."""
 
     flat: bool
     names: NDArray[np.uint8]
@@ -95,7 +98,10 @@ def _plan(fields: Fields) -> _Plan:
     names = [*before, *fields.text_fields]
     texts = fields.set_field is None and fields.item is None
     flat = texts and not any("." in name for name in names) and len(set(names)) == len(names)
-    encoded = [name.encode("utf-8", "surrogatepass") for name in names] if flat else []
+    if not flat:
+        item = fields.item
+        names = [item.name] if item is not None and item.kind == "vector" and "." not in item.name else []
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
     return _Plan(
         flat,
         np.frombuffer(b"".join(encoded), np.uint8),
@@ -106,6 +112,14 @@ def _plan(fields: Fields) -> _Plan:
         deleted,
         tuple(before.index(name) for name in fields.match_within),
     )
+
+
+class _Vector(NamedTuple):
+    """A list of numbers, data[begin:end], float32[dimensions]."""
+
+    begin: int
+    end: int
+    numbers: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -213,8 +227,23 @@ class _Parsed:
                 times[i] = NO_TIME
         status[times == NO_TIME] = LEFT
 
-    def nested(self, status: NDArray[np.uint8]) -> Columns:
-        """Paths and sets: orjson reads what the kernel has found well-formed and without duplicate keys."""
+    def vectors(
+        self, buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8], status: NDArray[np.uint8]
+    ) -> dict[int, _Vector]:
+        """The vectors that are plain lists of numbers, by the place of their line."""
+        assert self.fields.item is not None
+        begins, dimensions = spans[:, 0, 0], self.fields.item.dimensions
+        list_of_any = (status == ACCEPTED) & (kinds[:, 0] == OTHER) & (spans[:, 0, 1] == begins)
+        rows = np.flatnonzero(list_of_any & (self.ends - begins > 2 * dimensions))
+        rows = rows[buffer[begins[rows]] == ord("[")]
+        numbers, stops = np.empty((len(rows), dimensions), np.float32), np.empty(len(rows), np.int64)
+        gather_numbers(buffer, begins[rows], self.ends[rows], numbers, stops)
+        read = zip(rows.tolist(), begins[rows].tolist(), stops.tolist(), numbers, strict=True)
+        return {i: _Vector(begin, stop, row) for i, begin, stop, row in read if stop}
+
+    def nested(self, status: NDArray[np.uint8], vectors: Mapping[int, _Vector]) -> Columns:
+        """Paths and sets: orjson reads what the kernel has found well-formed and without duplicate keys, but for the
+        vectors."""
         records: list[Record] = []
         data, fields, line_ids = self.data, self.fields, self.line_ids
         lines = zip(self.starts.tolist(), self.ends.tolist(), status.tolist(), strict=True)
@@ -222,7 +251,11 @@ class _Parsed:
             try:
                 if state != ACCEPTED:
                     raise Refused("", "")
-                document = orjson.loads(data[start:end])
+                if (vector := vectors.get(i)) is None:
+                    document = orjson.loads(data[start:end])
+                else:
+                    document = orjson.loads(b"%b0%b" % (data[start : vector.begin], data[vector.end : end]))
+                    document[fields.item.name] = vector.numbers  # type: ignore[union-attr]
                 if fields.rounded(document):
                     raise Refused("", "")
                 record = fields.extract(document, line_ids[i] if line_ids else None)

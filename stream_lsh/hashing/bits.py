@@ -43,6 +43,17 @@ def _fold_multiply(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
+    """multiply_high(a, b: uint64) -> uint64: the upper half of the 128-bit product."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        product = builder.mul(builder.zext(arguments[0], _I128), builder.zext(arguments[1], _I128))
+        return builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
 def _popcount(typing_context: Any, word: Any) -> Any:
     """popcount(word: uint64) -> uint64: the number of bits that are set."""
 
@@ -145,6 +156,7 @@ def _store_sums(typing_context: Any, array: Any, index: Any, offsets: Any, row: 
 
 # Under names without a type: to mypy an intrinsic takes the typing context as well.
 fold_multiply: Any = _fold_multiply
+multiply_high: Any = _multiply_high
 popcount: Any = _popcount
 prefetch: Any = _prefetch
 float_of: Any = _float_of
