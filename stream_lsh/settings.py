@@ -57,7 +57,7 @@ class Settings(BaseSettings):
     likeness: Likeness = Field(
         default="copies",
         description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
-        "euclidean of vectors; hamming, of rows of bits",
+        "euclidean of vectors; hamming, of rows of bits; edit, of short texts",
     )
     threshold: float = Field(
         default=0.8, gt=0, le=1,
@@ -65,7 +65,8 @@ class Settings(BaseSettings):
     )  # fmt: skip
     distance: float | None = Field(
         default=None, ge=0, le=1e30, allow_inf_nan=False,
-        description="euclidean: distance up to which two vectors are alike; hamming: bits in which two may differ",
+        description="euclidean: distance up to which two vectors are alike; hamming: bits in which two may differ; "
+        "edit: characters inserted, deleted or replaced",
     )  # fmt: skip
     dimensions: int | None = Field(
         default=None, ge=1, le=16384, description="numbers of a vector, or bits of a row of bits (a multiple of 8)"
@@ -272,7 +273,7 @@ class Settings(BaseSettings):
     @property
     def item(self) -> Item | None:
         """What documents have instead of a text; None of texts and sets."""
-        if self.likeness == "copies":
+        if self.likeness in ("copies", "edit"):
             return None
         if self.likeness == "hamming":
             return Item(self.bits_field or "bits", "bits", self.dimensions or 0)

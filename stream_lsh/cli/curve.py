@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stream_lsh.cli.image import image
 from stream_lsh.families.curve import Curve
+from stream_lsh.families.likeness import CERTAIN
 from stream_lsh.families.tuning import Banding
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _reach(curve: Curve) -> float:
     """How far a plot goes: a cosine to 1; distances to where strangers are."""
     if curve.likeness == "hamming":
         return max(curve.asked + 1, curve.dimensions / 2)
+    if curve.likeness == "edit":
+        return 2 * curve.asked + 2
     return 8 * curve.asked if curve.by_distance else 1.0
 
 
@@ -77,7 +80,7 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
     Raises:
         OutputError: the file cannot be written.
     """
-    reach, blocks = _reach(curve), curve.likeness == "hamming"
+    reach, blocks = _reach(curve), curve.likeness in CERTAIN
     grid = [reach * number / 400 for number in range(401)]
     if blocks:
         grid = [float(bits) for bits in range(int(reach) + 1)]
@@ -93,11 +96,11 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
                 label = f"{other.banding.bands} × {other.banding.rows}"
                 axes.plot(grid, [other.at(x) for x in grid], linewidth=0.8, alpha=0.6, label=label)
         label = f"{curve.banding.bands} {'keys' if blocks else 'bands'} × {curve.banding.rows} "
-        label += "blocks" if blocks else "rows"
+        label += {"hamming": "blocks", "edit": "pieces"}.get(curve.likeness, "rows")
         axes.plot(grid, [curve.at(x) for x in grid], color="black", linewidth=2, label=label)
         found = f"{_asked(curve)} {curve.asked:g}: {100 * curve.at(curve.asked):.4g} % found"
         axes.axvline(curve.asked, color="tab:red", linewidth=1, label=found)
-        names = {"cosine": "cosine", "euclidean": "distance", "hamming": "bits that differ"}
+        names = {"cosine": "cosine", "euclidean": "distance", "hamming": "bits that differ", "edit": "edits"}
         axes.set(xlim=(0, reach), ylim=(0, 1.02), xlabel=names[curve.likeness], ylabel="P(candidate)")
         axes.legend(loc="upper right" if curve.by_distance else "upper left", fontsize=8)
 

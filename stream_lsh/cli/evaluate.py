@@ -20,6 +20,7 @@ from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import UsageError
+from stream_lsh.families.likeness import CERTAIN
 from stream_lsh.settings import Settings
 from stream_lsh.wording import count, duration, ratio
 
@@ -53,8 +54,8 @@ By default those are all pairs whose shingles have a Jaccard similarity at the t
 comparison. With --truth they are the pairs of a file: tab-separated lines (id, id and perhaps their similarity), or
 with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
 gives similarities, its pairs below the threshold do not count.
-With --likeness cosine, euclidean or hamming they are the pairs of vectors or rows of bits at the threshold or within
-the distance, each of which is compared with each; similarities are cosines, 1 / (1 + distance), shares of equal bits.
+With another --likeness they are the pairs of vectors, rows of bits or short texts at the threshold or within the
+distance, each of which is compared with each; similarities are cosines, 1 / (1 + distance), shares of equal bits.
 
 Every match is reported and compared with every earlier document (--max-matches 0, --against any).
 
@@ -126,14 +127,17 @@ def evaluate(
 
 
 def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tuple[Pairs, dict[str, Any]]:
+    from stream_lsh.evaluation.edits import EveryText, ShortTexts
     from stream_lsh.evaluation.exact import AllPairs, Ranked
     from stream_lsh.evaluation.items import EveryPair
     from stream_lsh.evaluation.report import Pairs
 
     workers = min(WORKERS, os.cpu_count() or 1)
-    every: AllPairs | EveryPair
+    every: AllPairs | EveryPair | EveryText
     if isinstance(collection.compared, Ranked):
         every = AllPairs(collection.compared, settings.threshold, workers)
+    elif isinstance(collection.compared, ShortTexts):
+        every = EveryText(collection.compared, int(settings.distance or 0))
     else:
         every = EveryPair(collection.compared, settings.least)
     expected = every.seconds()
@@ -217,7 +221,7 @@ def as_object(
         "signature_size": settings.banding.signature_size,
         "bands": settings.banding.bands,
         "rows": settings.banding.rows,
-        **({"shingles": settings.shingles} if settings.item is None else {}),
+        **({"shingles": settings.shingles} if settings.likeness == "copies" else {}),
         "verify": settings.verify,
         **notes,
         "true_pairs": quality.truth,
@@ -286,7 +290,7 @@ def as_text(
     if notes.get("different_similarity"):
         yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
     yield ""
-    parts = "keys of {} blocks" if settings.likeness == "hamming" else "bands of {} rows"
+    parts = {"hamming": "keys of {} blocks", "edit": "pieces"}.get(settings.likeness, "bands of {} rows")
     yield f"{limit_of(settings)}, {settings.banding.bands} {parts.format(settings.banding.rows)}"
     yield f"  recall     {ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {against} pairs found"
     yield f"  precision  {ratio(quality.precision)}   {quality.false:,} of {quality.found:,} pairs reported are false"
@@ -307,9 +311,9 @@ def as_text(
     for bucket, expected in zip(report.buckets, report.expected, strict=True):
         part = bucket.quality
         name = f"{bucket.low:.4g} to {bucket.high:.4g}"
-        if curve.likeness == "hamming":
-            low, high = (round((1 - similarity) * curve.dimensions, 9) for similarity in (bucket.high, bucket.low))
-            name = " to ".join(str(bits) for bits in sorted({math.ceil(low), math.floor(high)}))
+        if curve.likeness in CERTAIN:
+            low, high = (round(curve.apart(similarity), 9) for similarity in (bucket.high, bucket.low))
+            name = " to ".join(str(steps) for steps in sorted({math.ceil(low), math.floor(high)}))
         elif curve.by_distance:
             name = " to ".join(f"{curve.measure_of(similarity):.4g}" for similarity in (bucket.high, bucket.low))
         yield (

@@ -17,6 +17,7 @@ def asked_of(settings: Settings) -> dict[str, Any]:
     """The same for machines; with the likeness, unless it is that of copies."""
     curve = settings.curve
     asked = {"distance" if curve.by_distance else "threshold": curve.asked}
-    if settings.item is None:
+    if settings.likeness == "copies":
         return asked
-    return {"likeness": settings.likeness, "dimensions": settings.dimensions, **asked}
+    dimensions = {"dimensions": settings.dimensions} if settings.dimensions is not None else {}
+    return {"likeness": settings.likeness, **dimensions, **asked}

@@ -56,8 +56,8 @@ for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what
 document among --expected-docs documents, and whether the shingles have the right length.
 
 With --likeness cosine or euclidean the curve is over the cosine or the distance, with what a hyperplane or a line
-distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6); of rows of bits (hamming) it says which keys
-find all within the distance, and whom else they meet. A sample has at most 4,000 of these.""",
+distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6); of rows of bits (hamming) and short texts
+(edit) it says which keys find all within the distance, and whom else they meet. A sample has at most 4,000 of these.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @with_options(
@@ -80,7 +80,7 @@ find all within the distance, and whom else they meet. A sample has at most 4,00
         ),
         Option(
             ["--json", "as_json"], is_flag=True, section="Output",
-            help="cosine, euclidean, hamming: write the figures as one JSON object",
+            help="of a likeness other than copies: write the figures as one JSON object",
         ),
         *settings_options(SETTINGS),
     ]
@@ -100,11 +100,11 @@ def tune(
     settings = load_settings(context)
     if plot is not None:
         check_plot(plot)
-    if settings.item is not None:
+    if settings.likeness != "copies":
         _tune_items(settings, inputs, expected_docs, min(sample, tune_items.MOST_ITEMS), limit, plot, as_json)
         return
     if as_json:
-        raise UsageError("--json is for likeness = cosine, euclidean or hamming; leave it out")
+        raise UsageError("--json is for another likeness than copies; leave it out")
     drawn = found = None
     rejected: Counter[str] = Counter()
     if inputs:
@@ -312,7 +312,7 @@ def toml_lines(settings: Settings) -> Iterator[str]:
         "threshold": settings.threshold, "recall": settings.recall,
         "signature_size": size_, "bands": bands, "rows": rows, "shingles": settings.shingles,
     }  # fmt: skip
-    if settings.item is not None:
+    if settings.likeness != "copies":
         chosen = {"likeness": settings.likeness} | {
             name: value for name, value in chosen.items() if name not in unused(settings.likeness)
         }

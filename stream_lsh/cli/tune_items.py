@@ -1,4 +1,4 @@
-"""`stream-lsh tune` for vectors and rows of bits: keys, what they find and miss, what a sample says of strangers."""
+"""`stream-lsh tune` for vectors, rows of bits and short texts: keys, what they find and miss, what a sample says of strangers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stream_lsh.families.curve import Curve
+from stream_lsh.families.likeness import CERTAIN, lookups
 from stream_lsh.families.tuning import alternatives, component_bytes
 from stream_lsh.settings import Settings
 from stream_lsh.wording import count, size
@@ -22,6 +23,8 @@ DISTANCES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
 """In units of the one that is asked for."""
 FAR = 3.0
 """The farther of the two distances of which a family is sensitive, in the same units."""
+UNKNOWN = ("euclidean", "edit")
+"""Likenesses of which nobody can say how far strangers are from each other."""
 MOST_ITEMS = 4000
 """Of a sample: eight million pairs, and a second or two."""
 
@@ -30,19 +33,23 @@ def measure(drawn: Sample, settings: Settings) -> ItemBackground:
     """How similar the pairs of a sample are."""
     import numpy as np
 
+    from stream_lsh.evaluation.edits import ShortTexts
     from stream_lsh.evaluation.items import Items, background
     from stream_lsh.families.family import signer_of
 
-    words, _ = signer_of(settings.signing).shingle(drawn.texts, drawn.ends)
+    words, offsets = signer_of(settings.signing).shingle(drawn.texts, drawn.ends)
+    if settings.likeness == "edit":
+        return ShortTexts(words, offsets, np.zeros(len(drawn), np.uint64)).background(2 * int(settings.curve.asked) + 2)
     words = words.reshape(len(drawn), -1 if len(drawn) else 0)
     items = Items(settings.likeness, settings.dimensions or 0, words, np.zeros(len(drawn), np.uint64))
     return background(items, settings.curve)
 
 
 def others_of(settings: Settings) -> list[Curve]:
-    """What the choice can be compared with; of rows of bits there is one choice only."""
+    """What the choice can be compared with; of rows of bits and short texts there is one choice
+    only."""
     curve = settings.curve
-    if curve.likeness == "hamming":
+    if curve.likeness in CERTAIN:
         return [curve]
     p = curve.component(curve.asked)
     return [replace(curve, banding=banding) for banding in alternatives(p, settings.recall, curve.banding)]
@@ -55,13 +62,15 @@ def measures_of(curve: Curve) -> list[float]:
     if curve.likeness == "euclidean":
         return [curve.asked * times for times in DISTANCES]
     asked = int(curve.asked)
+    if curve.likeness == "edit":
+        return [float(edits) for edits in range(2 * asked + 3)]
     more = (0, asked // 2, asked, asked + 1, asked + 2, asked + 4, 2 * asked, 3 * asked, curve.dimensions // 2)
     return [float(bits) for bits in sorted(set(more)) if bits <= max(asked, curve.dimensions // 2)]
 
 
 def sensitive(curve: Curve) -> tuple[float, float, float, float] | None:
-    """(d1, d2, p1, p2) of a single component (MMDS 3.6.1): angles in degrees, or distances; None of rows of bits, whose
-    keys are no random ones."""
+    """(d1, d2, p1, p2) of a single component (MMDS 3.6.1): angles in degrees, or distances; None of rows of bits and
+    short texts, whose keys are no random ones."""
     if curve.likeness == "cosine":
         return math.degrees(math.acos(curve.asked)), 90.0, curve.component(curve.asked), curve.component(0.0)
     if curve.likeness == "euclidean":
@@ -75,9 +84,10 @@ def choice(settings: Settings) -> Iterator[str]:
     from stream_lsh.evaluation.shares import percent
 
     curve, banding = settings.curve, settings.banding
-    yield from _keys_of_bits(curve) if curve.likeness == "hamming" else _bands(settings)
+    keys = {"hamming": _keys_of_bits, "edit": _keys_of_pieces}.get(curve.likeness)
+    yield from _bands(settings) if keys is None else keys(curve)
     found = curve.at(curve.asked)
-    if curve.likeness != "hamming":
+    if curve.likeness not in CERTAIN:
         missed = 1 - found
         odds = f", 1 pair in {1 / missed:,.0f}" if missed > 1e-12 else ""
         where = "at the distance " if curve.by_distance else "at the threshold"
@@ -85,8 +95,9 @@ def choice(settings: Settings) -> Iterator[str]:
         yield f"  missed {where}  {percent(missed)}{odds}"
         if found < settings.recall - 1e-12:
             yield f"  Bands and rows as given miss the recall of {settings.recall:g}; leave one of them out to meet it."
-    vector = curve.dimensions // 8 if curve.likeness == "hamming" else 4 * curve.dimensions
-    yield f"  bytes of a document         {size(signature_bytes(curve))} of signature, {size(vector)} of its own"
+    own = {"hamming": curve.dimensions // 8, "edit": 0}.get(curve.likeness, 4 * curve.dimensions)
+    behind = f", {size(own)} of its own" if own else ", and its text"
+    yield f"  bytes of a document         {size(signature_bytes(curve))} of signature{behind}"
     yield f"  keys of a document          {banding.bands}"
 
 
@@ -115,6 +126,14 @@ def _keys_of_bits(curve: Curve) -> Iterator[str]:
     yield f"  found within the distance   all: {curve.asked:g} bits leave {count(rows, 'block')} untouched"
 
 
+def _keys_of_pieces(curve: Curve) -> Iterator[str]:
+    pieces = curve.banding.bands
+    yield f"Distance {curve.asked:g} (edit):"
+    yield f"  {count(pieces, 'piece')} of a text, one of which {count(int(curve.asked), 'edit')} leave whole"
+    yield f"  looked for under {lookups(int(curve.asked))} keys, for the lengths and places it may have in another text"
+    yield "  found within the distance   all, but for what verdicts call incomplete"
+
+
 def signature_bytes(curve: Curve) -> int:
     """Bytes of a signature with the K of this curve."""
     size_, _, rows = curve.banding
@@ -125,7 +144,7 @@ def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
     """The curve at some similarities or distances."""
     from stream_lsh.evaluation.shares import odds, percent
 
-    bits, cosine = curve.likeness == "hamming", curve.likeness == "cosine"
+    bits, cosine = curve.likeness in CERTAIN, curve.likeness == "cosine"
     head = f"  {'cosine' if cosine else 'distance':>10}" + (f"  {'angle':>7}" if cosine else "")
     head += "" if bits else f"  {'component':>9}  {'band':>9}"
     head += f"  {'found':>10}" + (f"  {'missed':>10}" if bits else "")
@@ -148,7 +167,7 @@ def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None,
     """Alternatives, and candidates that are none."""
     from stream_lsh.evaluation.shares import few, percent
 
-    if chosen.likeness != "hamming":
+    if chosen.likeness not in CERTAIN:
         far = FAR * chosen.asked if chosen.by_distance else 0.0
         yield "Alternatives" + (f" (false candidates a document among {documents:,})" if found is not None else "")
         head = f"  {'rows':>4}  {'bands':>5}  {'K':>5}  {'signature':>9}  {'found':>8}  "
@@ -165,7 +184,7 @@ def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None,
                 line += f"  {few(curve.false_candidates(documents, found.histogram())):>16}"
             yield line + ("  <- chosen" if curve == chosen else "")
         yield ""
-    if chosen.likeness == "euclidean":
+    if chosen.likeness in UNKNOWN:
         if found is None:
             yield "What strangers cost depends on their distance: give an INPUT to measure it."
         return
@@ -211,7 +230,7 @@ def as_object(
     settings: Settings, others: Sequence[Curve], drawn: Sample | None, found: ItemBackground | None, documents: int
 ) -> dict[str, Any]:
     """All of it for machines. Angles are in degrees."""
-    curve, bits = settings.curve, settings.likeness == "hamming"
+    curve, bits = settings.curve, settings.likeness in CERTAIN
     name = "distance" if curve.by_distance else "cosine"
     family = sensitive(curve)
     far = (FAR * curve.asked if curve.by_distance else 0.0) if family is not None else None
@@ -228,7 +247,7 @@ def as_object(
         "curve": [{name: measure, "found": curve.at(measure)} for measure in measures_of(curve)],
         "alternatives": [{**_banding(other), "found": other.at(other.asked)} for other in others],
         "documents": documents,
-        "strangers_meet": None if curve.likeness == "euclidean" else curve.among_strangers(),
+        "strangers_meet": None if curve.likeness in UNKNOWN else curve.among_strangers(),
     }  # fmt: skip
     if drawn is not None and found is not None:
         made["sample"] = {

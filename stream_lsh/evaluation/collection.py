@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.evaluation.edits import ShortTexts
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.items import Items
 from stream_lsh.evaluation.reading import read_batches, texts_of
@@ -21,11 +22,14 @@ from stream_lsh.settings import Settings
 @dataclass
 class Collection:
     """Documents by position: those that the engine compares, each id once. Shingles of documents that are not to match,
-    as they differ in a field to match within, are different. Vectors and rows of bits stand for themselves."""
+    as they differ in a field to match within, are different. Vectors, rows of bits and short texts stand for
+    themselves."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
-    compared: Ranked | Items = field(default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64)))
+    compared: Ranked | Items | ShortTexts = field(
+        default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64))
+    )
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
     repeated: int = 0  # documents left out because their id was there before: they make no pairs
 
@@ -72,7 +76,8 @@ def collect(
             salts = batch.salts[places] if len(batch.salts) else np.zeros(len(texts), np.uint64)
             collection.salts = np.concatenate((collection.salts, salts))
             sizes.append(np.diff(signed.offsets))
-            shingles.append(signed.shingles ^ np.repeat(salts, sizes[-1]) if settings.item is None else signed.shingles)
+            apart = settings.likeness == "copies"
+            shingles.append(signed.shingles ^ np.repeat(salts, sizes[-1]) if apart else signed.shingles)
             if copy is not None:
                 new = collection.ids[-len(texts) :]
                 copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, salts.tolist(), strict=True)))
@@ -83,7 +88,9 @@ def collect(
         collection.compared = Items(settings.likeness, settings.item.dimensions, words, collection.salts)
     elif shingles:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
-        collection.compared = Ranked.of(np.concatenate(shingles), offsets)
+        words = np.concatenate(shingles)
+        edit = settings.likeness == "edit"
+        collection.compared = ShortTexts(words, offsets, collection.salts) if edit else Ranked.of(words, offsets)
     return collection
 
 

@@ -48,6 +48,29 @@ def key_of_mask(words, at, band, masks, secret):  # type: ignore[no-untyped-def]
 
 
 @njit
+def key_of_piece(words, at, piece, secret):  # type: ignore[no-untyped-def]
+    """The key that is the 32 bits number `piece` of a signature, which begins at words[at]; the same wherever in it
+    they stand."""
+    bits = words[at + (piece >> 1)] >> np.uint64(32 * (piece & 1)) & np.uint64(0xFFFFFFFF)
+    return fold_multiply(_begin(0, secret) ^ bits, SEED_MIX)
+
+
+@njit
+def _write_pieces(words, first, secret, out):  # type: ignore[no-untyped-def]
+    size = len(words) // max(1, len(out))
+    for i in range(out.shape[0]):
+        for piece in range(out.shape[1]):
+            out[i, piece] = key_of_piece(words, i * size, first + piece, secret)
+
+
+def piece_keys(words: NDArray[np.uint64], first: int, pieces: int, secret: np.uint64 | int = 0) -> NDArray[np.uint64]:
+    """As `band_keys`, of signatures uint64[n, S] in which the keys stand, 32 bits each, from the number `first` on."""
+    out = np.empty((len(words), pieces), np.uint64)
+    _write_pieces(np.ascontiguousarray(words).reshape(-1), first, np.uint64(secret), out)
+    return out
+
+
+@njit
 def _write_masked(words, masks, secret, out):  # type: ignore[no-untyped-def]
     size = masks.shape[1]
     for i in range(out.shape[0]):

@@ -34,15 +34,16 @@ class Components(NamedTuple):
 
 def components_of(signing: SigningSettings) -> Components:
     """The layout of the signatures of an index."""
-    if signing.likeness in OF_BITS:
+    if signing.likeness in OF_BITS or signing.likeness == "edit":
         return Components((signing.signature_size + signing.salt_bits) // 8, np.dtype(np.uint8), 1)
     octets = component_bytes(signing.rows)
     return Components(signing.signature_size, np.dtype(f"u{octets}"), 8 * octets)
 
 
 def masks_of(signing: SigningSettings) -> NDArray[np.uint64]:
-    """Which bits of a signature each key is made of: uint64[b, words]; [0, 0] where keys are bands of whole numbers."""
-    if components_of(signing).bits > 1:
+    """Which bits of a signature each key is made of: uint64[b, words]; [0, 0] where keys are bands of whole numbers, or
+    stand in the signature."""
+    if signing.likeness not in OF_BITS:
         return np.zeros((0, 0), np.uint64)
     bits = np.zeros((signing.bands, 64 * components_of(signing).words), np.bool_)
     if signing.likeness == "cosine":

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stream_lsh.families.likeness import BY_DISTANCE, Likeness, collision, similarity_at
+from stream_lsh.families.likeness import BY_DISTANCE, CERTAIN, Likeness, collision, similarity_at
 from stream_lsh.families.tuning import Banding, probability
 
 _STEPS = 2000  # of the integral over the cosines of random directions
@@ -42,9 +42,13 @@ class Curve:
 
     def measure_of(self, similarity: float) -> float:
         """What a similarity in a verdict means: itself, or the distance."""
-        if self.likeness == "hamming":
-            return round((1 - similarity) * self.dimensions)
-        return 1 / similarity - 1 if self.likeness == "euclidean" else similarity
+        if not self.by_distance:
+            return similarity
+        return round(self.apart(similarity)) if self.likeness in CERTAIN else self.apart(similarity)
+
+    def apart(self, similarity: float) -> float:
+        """The distance that a similarity in a verdict comes to, with what rounding has done to it."""
+        return (1 - similarity) * self.dimensions if self.likeness == "hamming" else 1 / similarity - 1
 
     def similarity_of(self, measure: float) -> float:
         """The similarity in verdicts of pairs at a threshold or a distance."""
@@ -65,14 +69,17 @@ class Curve:
         return float(self.component(measure) ** self.banding.rows)
 
     def at(self, measure: float) -> float:
-        """P(candidate) at a similarity or a distance (of rows of bits: a whole number of bits, anywhere in them)."""
+        """P(candidate) at a similarity or a distance (a whole number of bits or edits, anywhere in a row or text; of
+        texts at most, as pieces may stand too far from their places)."""
+        if self.likeness == "edit":
+            return untouched(self.blocks, int(measure)) if math.isfinite(measure) else 0.0
         if self.likeness == "hamming":
             return clean_blocks(self.dimensions, self.blocks, self.banding.rows, int(measure))
         return probability(self.component(measure), self.banding.bands, self.banding.rows)
 
     @property
     def blocks(self) -> int:
-        """Blocks of a row of bits."""
+        """Blocks of a row of bits, pieces of a text."""
         return int(self.asked) + self.banding.rows
 
     def among_strangers(self) -> float:
@@ -107,6 +114,18 @@ class Curve:
             if measure > self.asked if self.by_distance else measure < self.asked:
                 candidates += count * self.at(measure)
         return documents * candidates / pairs if pairs else 0.0
+
+
+def untouched(pieces: int, edits: int) -> float:
+    """P(one of so many pieces at least is not hit by any of so many edits); 1 where it is certain."""
+    if edits < pieces:
+        return 1.0
+    chances = [1.0] + [0.0] * pieces  # that so many are hit
+    for _ in range(edits):
+        for hit in range(pieces, 0, -1):
+            chances[hit] = chances[hit] * hit / pieces + chances[hit - 1] * (pieces - hit + 1) / pieces
+        chances[0] = 0.0
+    return 1.0 - chances[pieces]
 
 
 def clean_blocks(dimensions: int, blocks: int, least: int, flipped: int) -> float:

@@ -1,4 +1,5 @@
-"""Distances of vectors and of rows of bits, exactly (MMDS 3.5). Vectors are numbers as the bits of float64.
+"""Distances of vectors, of rows of bits and of texts, exactly (MMDS 3.5). Vectors are numbers as the bits of float64,
+texts their code points.
 
 Sums are made in four strands, always the same way: the same two vectors are as near on every machine, and whoever is
 compared with himself has a cosine of 1.
@@ -15,7 +16,10 @@ from stream_lsh.families.likeness import LIKENESSES
 from stream_lsh.hashing.bits import float_of, popcount
 from stream_lsh.hashing.kernels import njit
 
-COPIES, COSINE, EUCLIDEAN, HAMMING = (np.int64(number) for number in range(len(LIKENESSES)))
+COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT = (np.int64(number) for number in range(len(LIKENESSES)))
+
+MOST_COUNTED = 256
+"""Edits between any two texts that are counted; a comparison takes the square of them."""
 
 
 @njit
@@ -29,7 +33,12 @@ def similarity_of(likeness, one, at, other, start, size, dimensions):  # type: i
 
 
 def similarity(likeness: str, one: NDArray[np.uint64], other: NDArray[np.uint64], dimensions: int) -> float:
-    """Similarity of two items, given as the words that `ItemSigner.shingle` makes of them."""
+    """Similarity of two items or short texts, given as the words that their signer's `shingle` makes of them; texts
+    with more than MOST_COUNTED edits between them have none."""
+    if likeness == "edit":
+        scratch = np.empty((2 * MOST_COUNTED + 3, 2), np.uint64)
+        found = edits(one, 0, len(one), other, 0, len(other), MOST_COUNTED, scratch)
+        return 1 / (1 + int(found)) if found <= MOST_COUNTED else 0.0
     if len(one) != len(other) or not len(one):
         return 0.0
     number = np.int64(LIKENESSES.index(likeness))
@@ -71,6 +80,38 @@ def euclidean(one, at, other, start, size):  # type: ignore[no-untyped-def]
         x = float_of(one[at + whole]) - float_of(other[start + whole])
         a += x * x
     return math.sqrt(a + b)
+
+
+@njit
+def edits(one, at, size, other, start, length, most, scratch):  # type: ignore[no-untyped-def]
+    """Characters to insert, delete or replace between the texts one[at:at + size] and other[start:start + length] (MMDS
+    3.5.5 with replacing; Levenshtein); most + 1 if they are more than `most`.
+
+    The furthest place on each diagonal that 0, 1, 2, ... edits reach (Ukkonen 1985; Landau, Vishkin 1989): size steps
+    and most^2. scratch: uint64[2 * most + 3 or more, 2].
+    """
+    goal, middle = length - size, most + 1
+    if abs(goal) > most:
+        return most + 1
+    for k in range(2 * most + 3):
+        scratch[k, 0] = scratch[k, 1] = 0  # places are counted from 1 on: nowhere yet
+    for spent in range(most + 1):
+        now, before = spent & 1, 1 - (spent & 1)
+        for diagonal in range(-spent, spent + 1):
+            k, place = middle + diagonal, np.int64(1)
+            if spent > 0:
+                place = max(np.int64(scratch[k, before]), np.int64(scratch[k + 1, before])) + 1
+                place = max(place, np.int64(scratch[k - 1, before]))
+            place = min(place - 1, size, length - diagonal)
+            if place < 0 or place + diagonal < 0:
+                scratch[k, now] = 0
+                continue
+            while place < size and place + diagonal < length and one[at + place] == other[start + place + diagonal]:
+                place += 1
+            if diagonal == goal and place == size:
+                return spent
+            scratch[k, now] = place + 1
+    return most + 1
 
 
 @njit

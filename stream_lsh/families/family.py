@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.families.edit import EditSigner
 from stream_lsh.families.items import ItemSigner
 from stream_lsh.families.signer import Signed, Signer
 from stream_lsh.hashing.siphash import KEY_BYTES
@@ -42,7 +43,9 @@ def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs
     Raises:
         UsageError: settings that no signature can be made with.
     """
-    return Signer(settings, key) if settings.likeness == "copies" else ItemSigner(settings, key)
+    if settings.likeness == "copies":
+        return Signer(settings, key)
+    return EditSigner(settings, key) if settings.likeness == "edit" else ItemSigner(settings, key)
 
 
 def explainer_of(settings: SigningSettings) -> Explains | None:

@@ -10,6 +10,9 @@ euclidean   distance of vectors: the place along a random line, in buckets of a 
 hamming     distance of rows of bits: their blocks (3.7.1 takes single bits). Of d + c blocks two rows that differ in d
             bits have c in common, so that they meet for certain where each choice of c blocks is a key (pigeonhole;
             Manku, Jain, Das Sarma, WWW 2007).
+edit        distance of short texts, in characters inserted, deleted or replaced (3.5.5): their pieces. Of d + 1 pieces
+            of a text d edits leave one whole, so that it stands in the other text, at a place that the lengths of both
+            narrow down (pigeonhole; Li, Deng, Wang, Feng, PVLDB 5(3), 2011).
 """
 
 from __future__ import annotations
@@ -20,13 +23,17 @@ from typing import Literal, get_args
 from stream_lsh.errors import UsageError
 from stream_lsh.families.tuning import MOST_BANDS, Banding, choose, most_rows
 
-Likeness = Literal["copies", "cosine", "euclidean", "hamming"]
+Likeness = Literal["copies", "cosine", "euclidean", "hamming", "edit"]
 LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
-BY_DISTANCE = ("euclidean", "hamming")
+BY_DISTANCE = ("euclidean", "hamming", "edit")
 """Likenesses of which a distance is given instead of a threshold."""
+CERTAIN = ("hamming", "edit")
+"""Likenesses whose keys are parts of a document of which some stay as they were: whoever is within the distance meets."""
 LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")
 """Settings that say which likeness an index has; they fix answers where it is not `copies`."""
-OF_TEXTS = ("text_field", "set_field", "shingles", "bag", "normalize", "tokens", "verify")
+OF_TEXTS = ("text_field", "normalize")
+"""Settings of copies and edit only."""
+OF_COPIES = ("set_field", "shingles", "bag", "tokens", "verify")
 """Settings of copies only."""
 LEAST_DISTANCE = 1e-6
 """Of vectors."""
@@ -49,6 +56,13 @@ MOST_KEYS = 128
 """Keys that a row of bits gets at most for the sake of longer ones."""
 EXPLAINED: tuple[Likeness, ...] = ()
 """Likenesses of which verdicts say what matches rest on (`family.explainer_of`)."""
+MOST_EDITS = 8
+"""A text is looked for under hundreds of keys then: 489, as `lookups` says; at 3 edits 44."""
+COUNT_BITS = 1024
+"""Bits before the keys in a signature of a short text, which say how often it has which characters; all that candidates
+are ranked by (`layout.HEAD_WORDS`)."""
+PIECE_BITS = 32
+"""Bits of a key in such a signature."""
 SALT_BITS = 64
 """Bits behind a signature of bits where not all may match, zeros that a salt changes: they are in every key, so that
 strangers do not meet. By the other bits alone they could, half of which are equal whoever they are of."""
@@ -59,8 +73,10 @@ def unused(likeness: Likeness) -> set[str]:
     if likeness == "copies":
         return {*LIKENESS} - {"likeness"}
     if likeness == "hamming":
-        return {*OF_TEXTS, *Banding._fields, "threshold", "vector_field"}
-    return {*OF_TEXTS, "bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}
+        return {*OF_TEXTS, *OF_COPIES, *Banding._fields, "threshold", "vector_field"}
+    if likeness == "edit":
+        return {*OF_COPIES, *Banding._fields, "threshold", "dimensions", "vector_field", "bits_field"}
+    return {*OF_TEXTS, *OF_COPIES, "bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}
 
 
 def check_extent(likeness: Likeness, dimensions: int, distance: float) -> None:
@@ -70,6 +86,8 @@ def check_extent(likeness: Likeness, dimensions: int, distance: float) -> None:
             raise ValueError(f"dimensions: {dimensions} bits are no whole bytes; likeness = hamming needs them")
         if distance % 1:
             raise ValueError(f"distance: {distance} bits; likeness = hamming needs a whole number")
+    if likeness == "edit" and (distance % 1 or distance > MOST_EDITS):
+        raise ValueError(f"distance: {distance:g} edits; likeness = edit takes whole numbers from 0 to {MOST_EDITS}")
     if likeness == "euclidean" and distance < LEAST_DISTANCE:
         raise ValueError(
             f"distance: {distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} is the "
@@ -116,7 +134,7 @@ def banding_of(
     error: float | None = None,
 ) -> Banding:
     """K, b and r of a likeness; see `tuning.choose`. Of rows of bits K is their number, b that of their keys, r the
-    blocks of a key.
+    blocks of a key. Of short texts K is the bits of a signature, b the pieces that one is posted under.
 
     Raises:
         UsageError: no choice meets what is asked for.
@@ -125,6 +143,8 @@ def banding_of(
         return choose(threshold, recall, signature_size, bands, rows, error=error)
     if likeness == "hamming":
         return Banding(dimensions, *keys_of_blocks(int(distance), dimensions))
+    if likeness == "edit":
+        return Banding(COUNT_BITS + PIECE_BITS * lookups(int(distance)), int(distance) + 1, 1)
     p = collision(likeness, threshold, 1.0)
     if bands is None and rows is None and (found := most_rows(p, recall, signature_size or MOST_COMPONENTS)):
         whole = 64 if likeness == "cosine" else 8
@@ -161,3 +181,19 @@ def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
     ):
         c += 1
     return math.comb(distance + c, c), c
+
+
+def shifts(piece: int, longer: int, distance: int) -> range:
+    """Where a piece of a text has to be looked for in one that is so much longer, from its own place on.
+
+    One of the pieces, the first one before which there are fewer edits than pieces, has itself none, as many before it
+    as pieces, and of the others at most those that are left (Li and others, section 4.2).
+    """
+    left = distance - piece
+    return range(max(-piece, longer - left), min(piece, longer + left) + 1)
+
+
+def lookups(distance: int) -> int:
+    """Keys that a short text is looked for under, those of its own pieces among them."""
+    lengths = range(-distance, distance + 1)
+    return sum(len(shifts(piece, longer, distance)) for piece in range(distance + 1) for longer in lengths)

@@ -142,24 +142,13 @@ class Signer:
         Raises:
             ValueError: if `ends` falls somewhere or leaves `texts`, or a document is longer than LONGEST.
         """
-        settings = self.settings
-        text = np.frombuffer(texts, dtype=np.uint8)
-        ends = np.ascontiguousarray(ends, dtype=np.int64)
-        n = len(ends)
-        if n and (ends[0] < 0 or ends[-1] > len(text) or bool(np.any(ends[1:] < ends[:-1]))):
-            raise ValueError(f"ends must rise from 0 to at most {len(text)}, the length of the texts")
-        if settings.markup or settings.nfkc:
-            texts, ends = prepare(texts, ends, settings)
-            text = np.frombuffer(texts, dtype=np.uint8)
-        if settings.lower:
-            text, ends = rewrite_rare(text, ends)
+        settings, n = self.settings, len(ends)
+        text, ends = prepared(texts, ends, settings)
         lengths = np.diff(ends, prepend=0)
         sizes = np.empty(n, dtype=np.uint32)
         fingerprints = np.empty((n, 2), dtype=np.uint64)
         signatures = np.empty((n, settings.signature_size * want_signatures), dtype=self._component)
         offsets = np.empty(n + 1 if want_shingles else 0, dtype=np.int64)
-        if lengths.max(initial=0) > LONGEST:
-            raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
         # Room for as many as there can be; memory that is never written to costs nothing.
         room = int(lengths.sum() if want_shingles else lengths.max(initial=0))
         shingles = np.empty(room + n + 1 if settings.kind == "chars" else room // 2 + n + 1, dtype=np.uint64)
@@ -179,6 +168,25 @@ class Signer:
         """The shingle sets of texts, each ending at ends[i]: their hashes, and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets
+
+
+def prepared(
+    texts: bytes, ends: NDArray[np.int64], settings: SigningSettings
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Texts that end at `ends`, and where they end, after the steps that come before the first pass: markup, NFKC, rare
+    lower case. Raises ValueError as `Signer.sign` does."""
+    text, ends = np.frombuffer(texts, dtype=np.uint8), np.ascontiguousarray(ends, dtype=np.int64)
+    if len(ends) and (ends[0] < 0 or ends[-1] > len(text) or bool(np.any(ends[1:] < ends[:-1]))):
+        raise ValueError(f"ends must rise from 0 to at most {len(text)}, the length of the texts")
+    if settings.markup or settings.nfkc:
+        texts, ends = prepare(texts, ends, settings)
+        text = np.frombuffer(texts, dtype=np.uint8)
+    if settings.lower:
+        text, ends = rewrite_rare(text, ends)
+    lengths = np.diff(ends, prepend=0)
+    if lengths.max(initial=0) > LONGEST:
+        raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
+    return text, ends
 
 
 def set_apart(

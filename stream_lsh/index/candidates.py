@@ -103,7 +103,7 @@ def gather(i, work):  # type: ignore[no-untyped-def]
             n, further = up_to(rows, n, out, limits.bucket)
             more |= further
         cut += more
-        _meet(i, n, np.int64(j) if j < bands else NOBODY, work)
+        _meet(i, n, np.int64(j) if j < limits.bands else NOBODY, work)
     if limits.unique:
         return cut
     for m in range(scratch.met_count):

@@ -101,13 +101,13 @@ def post_rows(block: Any, first: int, begin: int, memory: Memory, keyed: Keyed, 
     """Post rows uint64[n, width] in memory, which are those from `first` on of the shard, whose generation begins with
     the row `begin`."""
     keys, starts = keyed.keys(block, first)
-    replay(np.ascontiguousarray(block), first - begin, shape.mask_words, keys, starts, memory)
+    replay(np.ascontiguousarray(block), first - begin, shape.mask_words, keys, starts, shape.bands, memory)
 
 
-def post_undecided_rows(block: Any, first: int, table: Memory, keyed: Keyed) -> None:
+def post_undecided_rows(block: Any, first: int, table: Memory, keyed: Keyed, shape: Shape) -> None:
     """Post rows uint64[n, width] where the undecided ones are, which are those from `first` on of the shard."""
     flags = (block[:, FLAGS] & np.uint64(0xFFFF)).astype(np.int64)
-    post_again(table, *keyed.keys(block, first), first, flags)
+    post_again(table, *keyed.keys(block, first), shape.bands, first, flags)
 
 
 def folder_of(state: Path, number: int) -> Path:

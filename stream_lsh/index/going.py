@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.documents import times
-from stream_lsh.families.bands import key_of_band, key_of_mask
+from stream_lsh.families.bands import key_of_band, key_of_mask, key_of_piece
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import copy_words, see, word
 from stream_lsh.index.buckets import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
@@ -295,6 +295,8 @@ def _post_heir(new, row, work):  # type: ignore[no-untyped-def]
     for band in range(limits.bands):
         if len(limits.masks):
             key = key_of_mask(new, work.rows.signature_at, band, limits.masks, limits.secret)
+        elif limits.pieces:
+            key = key_of_piece(new, work.rows.signature_at, limits.pieces + band, limits.secret)
         else:
             key = key_of_band(new, work.rows.signature_at, band, limits.rows, limits.bits, limits.secret)
         _post(posting_key(key), row, memory)

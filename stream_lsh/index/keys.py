@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.bands import band_keys, masked_keys
+from stream_lsh.families.bands import band_keys, masked_keys, piece_keys
 from stream_lsh.families.components import masks_of
+from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, lookups
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import key_words, siphash128
 from stream_lsh.index.memory import posting_key
 from stream_lsh.text.settings import SigningSettings
 
 Keys = tuple[NDArray[np.uint64], NDArray[np.int64]]
-"""Keys of n documents one after the other, and int64[n + 1] where each document's begin."""
+"""Keys of n documents one after the other, and int64[n + 1] where each document's begin: those it is looked for under,
+with as many as the signature has bands before the others, then its text's, its id's. It is posted under its bands, its
+text and its id."""
 
 
 class Hashes:
@@ -36,6 +39,9 @@ class Hashes:
         """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id."""
         if len(self._masks):
             bands = masked_keys(as_words(signatures), self._masks, self.secret)
+        elif self._signing.likeness == "edit":
+            first, pieces = COUNT_BITS // PIECE_BITS, lookups(int(self._signing.distance))
+            bands = piece_keys(as_words(signatures), first, pieces, self.secret)
         else:
             bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)
         n, b = bands.shape

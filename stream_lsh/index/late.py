@@ -13,6 +13,7 @@ from stream_lsh.index.generation import post_undecided_rows
 from stream_lsh.index.keys import Hashes
 from stream_lsh.index.layout import DELETED, FLAGS, GROUP, HEIR, KIND_BITS, NEAR, OF, SEQ, SIMILARITY, UNIQUE, Rows
 from stream_lsh.index.memory import Memory
+from stream_lsh.index.rows import Shape
 from stream_lsh.index.settling import Fates
 from stream_lsh.index.told import Told, decide, tell
 from stream_lsh.settings import Settings
@@ -115,10 +116,10 @@ class Late:
         kinds = (waiting[:, FLAGS] >> KIND_BITS & np.uint64(0xFF)).astype(np.int64)
         return Fates(seqs, places, kinds, np.ascontiguousarray(waiting[:, SIMILARITY]).view(np.float64), groups)
 
-    def post_again(self, row: int, keyed: Keyed) -> None:
+    def post_again(self, row: int, keyed: Keyed, shape: Shape) -> None:
         """Post the rows in memory from `row` on again, as far as they are undecided."""
         base, count = int(self._rows.base), int(self._rows.total)
         for table, end in ((self.older, self.second), (self.newer, count)):
             at, last = max(row, int(table.first)), min(end, count)
             if at < last:
-                post_undecided_rows(self._rows.recent[at - base : last - base], at, table, keyed)
+                post_undecided_rows(self._rows.recent[at - base : last - base], at, table, keyed, shape)

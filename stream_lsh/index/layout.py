@@ -64,7 +64,7 @@ class Batch(Struct):
     """n documents as the kernel sees them; S words a signature.
 
     words: those of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS. keys, starts:
-    document i has keys[starts[i]:starts[i + 1]]: those of its bands, then the text's and the id's. hits: the runs that
+    document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`. hits: the runs that
     may hold each key (`buckets.passing`). log: their log times, where there is a window.
     """
 
@@ -145,3 +145,4 @@ class Limits(Struct):
     accident: Real  # probability that two components are equal by accident
     tops: Unsigned  # the highest bit of each component in a word
     masks: Words2  # [bands, S], the bits of each key, where components are bits; else [0, 0]
+    pieces: Number  # number of the 32 bits of a signature that are its first key, where keys stand in it; else 0

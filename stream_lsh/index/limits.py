@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.families.components import masks_of
-from stream_lsh.families.likeness import collision
+from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, collision
 from stream_lsh.index.layout import Limits
 from stream_lsh.index.rows import Shape
 from stream_lsh.index.work import EVERYTHING
@@ -14,8 +14,9 @@ from stream_lsh.settings import Settings
 
 def _agreements(settings: Settings, ranked: int) -> tuple[int, int]:
     """Of so many components that are compared, those that are equal at the threshold: at least, and as a rule."""
-    if settings.likeness == "hamming":  # all bits that differ may be among those that are ranked
-        return (max(1, ranked - int(settings.signing.distance)),) * 2
+    if settings.likeness in ("hamming", "edit"):  # all bits that differ may be among those that are ranked
+        bits = int(settings.signing.distance)  # an edit changes how often a text has at most two characters, by one
+        return (max(1, ranked - (2 * bits if settings.likeness == "edit" else bits)),) * 2
     p = collision(settings.likeness, settings.threshold, 1.0)
     sigma = (p * (1 - p) / ranked) ** 0.5
     return max(1, int(np.ceil((p - 4 * sigma) * ranked - 1e-9))), max(1, int(np.ceil(p * ranked - 1e-9)))
@@ -63,4 +64,5 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         accident=2.0**-bits,
         tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(lanes))),
         masks=masks_of(settings.signing),
+        pieces=COUNT_BITS // PIECE_BITS if settings.likeness == "edit" else 0,
     )

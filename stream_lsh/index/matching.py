@@ -123,7 +123,7 @@ class Matching:
             largest = int(self._documents.sizes.max(initial=0))
         sets.shingles, sets.offsets, sets.have = own.shingles, own.offsets, own.have
         sets.documents, sets.first = self._stored, self._first
-        sets.table = np.empty((power_of_two(max(16, 2 * largest)), 2), np.uint64)
+        sets.table = np.empty((power_of_two(max(32, 2 * largest)), 2), np.uint64)
         sets.filled = sets.document = -1
 
     def _load(self, document: int, rows: NDArray[np.int64]) -> None:

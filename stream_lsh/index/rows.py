@@ -41,6 +41,7 @@ class Shape:
         self.components = components_of(signing)
         self.size = signing.signature_size
         self.signature_words = self.components.words
+        self.bands = signing.bands
         self.mask_words = 0 if settings.against == "unique" else (signing.bands + 63) // 64
         self.log_at = int(layout.MASK) + self.mask_words
         self.signature_at = self.log_at + (settings.window is not None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.families.distances import COPIES, similarity_of
+from stream_lsh.families.distances import COPIES, EDIT, edits, similarity_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
@@ -30,7 +30,8 @@ class Sets(Struct):
     those that became the rows from `first` on. ring, slots: the sets of the latest rows; bits, bit_slots: bitmaps of
     the sets of more rows; rings are overwritten from the oldest on, rows are found through direct-mapped tables; kept,
     marked: words ever written to them. table: scratch, a hash table of the elements of document `filled`, and their
-    places. loaded, similarity: rows (ascending) whose similarity with the document `document` was computed elsewhere.
+    places; or room for `distances.edits`. loaded, similarity: rows (ascending) whose similarity with the document
+    `document` was computed elsewhere.
     """
 
     shingles: Words
@@ -236,9 +237,14 @@ def similarity(sets, document, other, start, stop, threshold):  # type: ignore[n
     if sets.likeness == COPIES:
         return jaccard(sets, document, other, start, stop, threshold)
     mine, begin = sets.shingles, sets.offsets[document]
-    if sets.offsets[document + 1] - begin != stop - start:
+    size = sets.offsets[document + 1] - begin
+    if sets.likeness == EDIT:
+        most = np.int64(1.0 / threshold - 0.5)  # which is 1 / (1 + most)
+        found = edits(mine, begin, size, other, start, stop - start, most, sets.table)
+        return 1.0 / (1.0 + found) if found <= most else BELOW
+    if size != stop - start:
         return BELOW
-    found = similarity_of(sets.likeness, mine, begin, other, start, stop - start, sets.dimensions)
+    found = similarity_of(sets.likeness, mine, begin, other, start, size, sets.dimensions)
     return found if found >= threshold else BELOW
 
 

@@ -196,7 +196,7 @@ class Shard:
     def post_heirs(self, first: int) -> None:
         """Post the rows from `first` on, which stand for heirs, among the undecided."""
         block = self.rows.recent[first - self._base : self.count - self._base]
-        post_undecided_rows(block, first, self.late.newer, self.keyed)
+        post_undecided_rows(block, first, self.late.newer, self.keyed, self.shape)
 
     def make_room_for_the_dead(self, documents: int) -> None:
         """So many documents may replace or delete rows, and come to twice as many."""
@@ -408,7 +408,7 @@ class Shard:
         recent = self.rows.recent[: self.count - self._base]
         lay_over(self._store, self.number, generation.number, recent, self._base, row, self.late.first)
         self._decide()
-        self.late.post_again(row, self.keyed)
+        self.late.post_again(row, self.keyed, self.shape)
 
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more."""

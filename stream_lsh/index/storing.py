@@ -85,16 +85,22 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     for k in range(limits.head):
         ring[at * limits.head + k] = signatures[begin + k]
     rows.notes[at] = FOLLOWS if flags else 0
-    first = batch.starts[i]
-    bands = batch.starts[i + 1] - first - 2
+    first, id_at = batch.starts[i], batch.starts[i + 1] - 1
     if limits.late:
-        for k in range(first + bands + 1 if flags & CERTAIN else first, first + bands + 2):
-            post_undecided(work.newer, batch.keys[k], row)
+        if not flags & CERTAIN:
+            for k in range(first, first + limits.bands):
+                post_undecided(work.newer, batch.keys[k], row)
+            post_undecided(work.newer, batch.keys[id_at - 1], row)
+        post_undecided(work.newer, batch.keys[id_at], row)
     else:
         mine = row - memory.first
         if not flags & DROPPED:
             link = of
-        post(memory, batch.keys, first, bands, scratch.slots, mine, flags, link, recent, place + MASK, mask_words)
+        text = id_at - 1 - first
+        post(
+            memory, batch.keys, first, limits.bands, text, scratch.slots, mine, flags, link, recent, place + MASK,
+            mask_words,
+        )  # fmt: skip
     if limits.exact:
         sets.documents[row - sets.first] = i
         if sets.have[i] and not flags & (DROPPED | COPY | CERTAIN):
@@ -102,15 +108,16 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def post(memory, keys, first, bands, slots, row, flags, link, masks, mask_at, mask_words):  # type: ignore[no-untyped-def]
+def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_at, mask_words):  # type: ignore[no-untyped-def]
     """Post a row of the newest generation (counted in it) under its id, and as its flags say under its text, the bands
     of its mask, and behind the row with the hash `link`, or the group with that number.
 
-    keys: from `first` on those of its bands, its text, its id. slots: where they were found, or belong unless another
-    key has come there since. masks: from `mask_at` on the mask; no words = all bands.
+    keys: from `first` on those of its bands, at `text` behind it that of its text, then its id's.
+    slots: where they were found, or belong unless another key has come there since. masks: from `mask_at` on the mask;
+    no words = all bands.
     """
     if flags & DELETED or not flags & HEIR:
-        append(memory, slots[bands + 1], keys[first + bands + 1], row)
+        append(memory, slots[text + 1], keys[first + text + 1], row)
     if flags & DELETED and not flags & HEIR:
         return
     if flags & (DROPPED | FOLLOWER | COPY | HEIR):
@@ -118,25 +125,25 @@ def post(memory, keys, first, bands, slots, row, flags, link, masks, mask_at, ma
         append(memory, np.int64(key >> memory.shift), key, row)
         if flags & DROPPED or not flags & (FOLLOWER | HEIR):
             return
-    append(memory, slots[bands], keys[first + bands], row)
+    append(memory, slots[text], keys[first + text], row)
     for j in range(bands):
         if mask_words == 0 or masks[mask_at + (j >> 6)] >> np.uint64(j & 63) & _ONE:
             append(memory, slots[j], keys[first + j], row)
 
 
 @njit(allocates=True)
-def replay(block, first, mask_words, keys, starts, memory):  # type: ignore[no-untyped-def]
+def replay(block, first, mask_words, keys, starts, bands, memory):  # type: ignore[no-untyped-def]
     """Post rows uint64[n, width] of the newest generation again, which are the rows from `first` on in it; their keys
-    are given as those of a batch."""
+    are given as those of a batch; bands: of each."""
     slots = np.empty(starts[1] - starts[0] if len(starts) > 1 else 0, np.int64)
     flat, width = block.reshape(-1), block.shape[1]
     for i in range(len(block)):
-        bands = starts[i + 1] - starts[i] - 2
-        for k in range(bands + 2):
+        text = starts[i + 1] - starts[i] - 2
+        for k in range(text + 2):
             slots[k] = find(memory, keys[starts[i] + k])
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
         link = block[i, GROUP] if flags & (DROPPED | DELETED | HEIR) else block[i, OF]
-        post(memory, keys, starts[i], bands, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
+        post(memory, keys, starts[i], bands, text, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
 
 
 @njit

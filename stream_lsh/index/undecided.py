@@ -22,13 +22,17 @@ def post_undecided(segment, key, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def post_again(segment, keys, starts, row, flags):  # type: ignore[no-untyped-def]
-    """Post rows from `row` on again, whose keys are given as those of a batch; flags: int64[n]. Who is certain to be
-    dropped and what was deleted are posted under their ids only, heirs not under theirs."""
+def post_again(segment, keys, starts, bands, row, flags):  # type: ignore[no-untyped-def]
+    """Post rows from `row` on again, whose keys are given as those of a batch; bands: of each. flags: int64[n]. Who is
+    certain to be dropped and what was deleted are posted under their ids only, heirs not under theirs."""
     for i in range(len(flags)):
-        first = starts[i + 1] - 1 if flags[i] & (CERTAIN | DELETED) else starts[i]
-        for k in range(first, starts[i + 1] - 1 if flags[i] & HEIR else starts[i + 1]):
-            post_undecided(segment, keys[k], row + i)
+        id_at = starts[i + 1] - 1
+        if not flags[i] & (CERTAIN | DELETED):
+            for k in range(starts[i], starts[i] + bands):
+                post_undecided(segment, keys[k], row + i)
+            post_undecided(segment, keys[id_at - 1], row + i)
+        if not flags[i] & HEIR:
+            post_undecided(segment, keys[id_at], row + i)
 
 
 @njit

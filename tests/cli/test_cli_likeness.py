@@ -172,4 +172,4 @@ def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
 def test_json_is_not_of_copies() -> None:
     result = CliRunner().invoke(main, ["tune", "--json"])
     assert result.exit_code == 2
-    assert "--json is for likeness = cosine, euclidean or hamming" in result.stderr
+    assert "--json is for another likeness than copies" in result.stderr

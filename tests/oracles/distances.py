@@ -49,6 +49,17 @@ def edit_distance(first: Sequence[Any], second: Sequence[Any]) -> int:
     return len(first) + len(second) - 2 * longest_common_subsequence(first, second)
 
 
+def levenshtein_distance(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """The same where replacing one for another is one step, too."""
+    above = list(range(len(second) + 1))
+    for i, x in enumerate(first, 1):
+        row = [i]
+        for j, y in enumerate(second, 1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (x != y)))
+        above = row
+    return above[-1]
+
+
 def hamming_distance(first: Sequence[Any], second: Sequence[Any]) -> int:
     """The number of places in which two vectors differ (MMDS 3.5.6). ValueError unless they have as many."""
     return sum(x != y for x, y in zip(first, second, strict=True))

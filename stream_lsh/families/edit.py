@@ -1,0 +1,151 @@
+"""Short texts in, the keys of their pieces out: the signatures of the likeness `edit`.
+
+Of the d + 1 pieces of a text d edits leave one whole (`likeness.shifts`). A text is posted under its own pieces, each
+with its number and the length of the text, and looked for under whatever piece of a text of some length it may have: so
+nobody within d edits is missed. The pieces are far longer than q-grams (MMDS 3.9.4), of which 3 d + 1 would be needed.
+
+A signature begins with COUNT_BITS that say how often the text has which characters. An edit changes two at the most.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.families.components import components_of
+from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, shifts
+from stream_lsh.families.signer import Signed, prepared, set_apart
+from stream_lsh.families.sketch import random_words
+from stream_lsh.hashing.bits import SEED_BAND, SEED_COMPONENT, SEED_LENGTH, SEED_MIX, SEED_TAIL, fold_multiply
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
+from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.settings import SigningSettings
+from stream_lsh.text.tokens import decode, is_visible, normalise, normalised_capacity
+from stream_lsh.text.unicode import tables_for
+
+CLASSES = 128
+"""Of characters: those of ASCII have one each."""
+LEVELS = COUNT_BITS // CLASSES
+"""Bits of a class: as many are set as there are characters of it, or all."""
+_FIRST = COUNT_BITS // PIECE_BITS
+
+
+def searches(distance: int) -> NDArray[np.int64]:
+    """What a text is looked for under: rows of (piece, how much longer the text is than the one that the piece is of,
+    how far behind the piece's place it stands in it), those of its own pieces first: int64[lookups(distance), 3]."""
+    own = [(piece, 0, 0) for piece in range(distance + 1)]
+    lengths = range(-distance, distance + 1)
+    all = [(i, longer, x) for i in range(distance + 1) for longer in lengths for x in shifts(i, longer, distance)]
+    return np.array(own + [search for search in all if search not in own], np.int64)
+
+
+@njit(allocates=True)
+def _sign(  # type: ignore[no-untyped-def]
+    text, ends, quick, ascii_table, pages, records, flags, lower, pieces, looked, key,
+    sizes, fingerprints, signatures, points, offsets,
+):  # fmt: skip
+    longest, start, place = np.int64(0), np.int64(0), np.int64(0)
+    for document in range(ends.shape[0]):
+        longest = max(longest, ends[document] - start)
+        start = ends[document]
+    norm = np.empty(normalised_capacity(longest), np.uint8)
+    spans = np.empty(longest + 2 + GROUP, np.uint32)
+    hashes, powers = np.zeros(len(norm), np.uint64), np.ones(len(norm), np.uint64)
+    for k in range(len(powers) - 1):
+        powers[k + 1] = powers[k] * SEED_MIX
+    start = np.int64(0)
+    offsets[0] = 0
+    for document in range(ends.shape[0]):
+        size, _ = normalise(text, start, ends[document], quick, ascii_table, pages, records, flags, lower, norm, spans)
+        start = ends[document]
+        first, fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
+        fingerprints[document, 0] = first ^ SEED_TAIL  # a short text may be what an id is, and is not found under that
+        n, at = np.int64(0), np.int64(0)
+        if is_visible(norm, size, pages, records, flags):
+            while at < size:
+                point, step = decode(norm, at, size)
+                points[place + n] = np.uint64(point)
+                at += step
+                n += 1
+        sizes[document], offsets[document + 1] = n, place + n
+        if signatures.shape[1] > 0:
+            signatures[document, :] = 0
+            if n > 0:
+                _count(points, place, n, signatures[document])
+                for k in range(n):
+                    hashes[k + 1] = hashes[k] * SEED_MIX + fold_multiply(points[place + k] ^ SEED_TAIL, SEED_MIX)
+                _cut(n, hashes, powers, pieces, looked, fingerprints[document, 1], signatures[document])
+        place += n
+    return place
+
+
+@njit
+def _count(points, at, n, signature):  # type: ignore[no-untyped-def]
+    for k in range(at, at + n):
+        for level in range(LEVELS):
+            bit = np.int64(points[k] & np.uint64(CLASSES - 1)) * LEVELS + level
+            if signature[bit >> 5] >> np.uint32(bit & 31) & np.uint32(1) == 0:
+                signature[bit >> 5] |= np.uint32(1) << np.uint32(bit & 31)
+                break
+
+
+@njit
+def _cut(n, hashes, powers, pieces, looked, nobody, signature):  # type: ignore[no-untyped-def]
+    """The keys of a text of n characters, as `looked` says; in the place of those that it has not, or has already,
+    hashes of `nobody`."""
+    for k in range(len(looked)):
+        piece, length = looked[k, 0], n - looked[k, 1]
+        first = length * piece // pieces
+        size, at = length * (piece + 1) // pieces - first, first + looked[k, 2]
+        value = nobody ^ np.uint64(k + 1) * SEED_LENGTH
+        # All empty pieces of a text are one: whoever is so short meets everybody of about the same length.
+        if length > 0 and at >= 0 and at + size <= n and (size > 0 or piece == 0):
+            value = hashes[at + size] - hashes[at] * powers[size]
+            value = fold_multiply(
+                value ^ np.uint64(piece + 1) * SEED_COMPONENT, np.uint64(length) * SEED_BAND ^ SEED_TAIL
+            )
+        signature[_FIRST + k] = np.uint32(fold_multiply(value, SEED_MIX) >> np.uint64(32))
+
+
+class EditSigner:
+    """Signs short texts; any number of threads may use the same one. What stands for the shingles of a text is the text
+    itself, normalised: its code points."""
+
+    def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
+        self.settings = settings
+        self._key = key_words(key)
+        self._tables = tables_for(settings)
+        self._quick = quick_of(settings)
+        self._looked = searches(int(settings.distance))
+        self._columns = components_of(settings).columns
+
+    def sign(
+        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        want_signatures: bool = True,
+    ) -> Signed:  # fmt: skip
+        """As `Signer.sign`; sizes are numbers of characters."""
+        settings, tables, n = self.settings, self._tables, len(ends)
+        text, ends = prepared(texts, ends, settings)
+        sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
+        words = np.empty((n, self._columns // 4 * want_signatures), np.uint32)
+        points, offsets = np.empty(normalised_capacity(len(text)), np.uint64), np.empty(n + 1, np.int64)
+        total = _sign(
+            text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
+            settings.bands, self._looked, self._key, sizes, fingerprints, words, points, offsets,
+        )  # fmt: skip
+        if salts is not None and len(salts):
+            # Keys are the same wherever in a signature they stand, so that they are salted alike.
+            words[:, _FIRST:] ^= random_words(salts, _FIRST)[:, -1:].astype(np.uint32)
+        signatures = words.astype("<u4").view(np.uint8)
+        if salts is not None and len(salts):
+            set_apart(signatures[:, : COUNT_BITS // 8], fingerprints, salts)
+            signatures[sizes == 0] = 0
+        if not want_shingles:
+            total, offsets = 0, np.empty(0, np.int64)
+        return Signed(sizes, fingerprints, signatures, points[:total], offsets)
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The texts, normalised: their code points, and offsets int64[n + 1] in them."""
+        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
+        return signed.shingles, signed.offsets
