@@ -56,8 +56,8 @@ for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what
 document among --expected-docs documents, and whether the shingles have the right length.
 
 With --likeness cosine or euclidean the curve is over the cosine or the distance, with what a hyperplane or a line
-distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6); of rows of bits (hamming) and short texts
-(edit) it says which keys find all within the distance, and whom else they meet. A sample has at most 4,000 of these.""",
+distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of rows of bits (hamming) and short texts
+(edit) it says which keys find all within the distance, and whom else they meet. A sample has at most 4,000.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @with_options(

@@ -1,4 +1,4 @@
-"""`stream-lsh tune` for vectors, rows of bits and short texts: keys, what they find and miss, what a sample says of strangers."""
+"""`stream-lsh tune` for vectors, rows of bits and short texts: keys, what they find and miss, what a sample says."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _keys_of_pieces(curve: Curve) -> Iterator[str]:
     pieces = curve.banding.bands
     yield f"Distance {curve.asked:g} (edit):"
     yield f"  {count(pieces, 'piece')} of a text, one of which {count(int(curve.asked), 'edit')} leave whole"
-    yield f"  looked for under {lookups(int(curve.asked))} keys, for the lengths and places it may have in another text"
+    yield f"  looked for under {lookups(int(curve.asked))} keys, by the length of the other text and the place in it"
     yield "  found within the distance   all, but for what verdicts call incomplete"
 
 
@@ -215,8 +215,9 @@ def sampled(
         yield "  Too few documents to say anything about false candidates."
         return
     name = "distance" if curve.by_distance else "cosine"
-    places = ", ".join(f"{found.quantile(share):.4g}" for share in (0.01, 0.5, 0.99))
-    yield f"  {name} of 1 %, 50 %, 99 % of the pairs is at most  {places}"
+    places = [found.quantile(share) for share in (0.01, 0.5, 0.99)]
+    said = [f"{x:.4g}" if math.isfinite(x) else f"> {found.measures[-2]:.0f}" for x in places]
+    yield f"  {name} of 1 %, 50 %, 99 % of the pairs is at most  {', '.join(said)}"
     cost = curve.false_candidates(documents, found.histogram())
     yield f"  false candidates a document    {few(cost)}  (among {documents:,} documents)"
     alike = found.alike(curve.asked) / found.pairs * documents

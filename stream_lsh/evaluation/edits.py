@@ -53,8 +53,8 @@ class EveryText:
         self.texts, self.most = texts, most
 
     def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
-        """All pairs within so many edits, by newer, then older text. The time grows with the square of the texts, memory
-        with the pairs found. `progress` is called with texts done and texts in all."""
+        """All pairs within so many edits, by newer, then older text. The time grows with the square of the texts,
+        memory with the pairs found. `progress` is called with texts done and texts in all."""
         texts, sizes = self.texts, np.diff(self.texts.offsets)
         order = np.argsort(sizes, kind="stable")
         parts = []

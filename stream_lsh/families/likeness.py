@@ -28,7 +28,7 @@ LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
 BY_DISTANCE = ("euclidean", "hamming", "edit")
 """Likenesses of which a distance is given instead of a threshold."""
 CERTAIN = ("hamming", "edit")
-"""Likenesses whose keys are parts of a document of which some stay as they were: whoever is within the distance meets."""
+"""Likenesses whose keys are parts of a document, some of which stay whole: whoever is within the distance meets."""
 LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")
 """Settings that say which likeness an index has; they fix answers where it is not `copies`."""
 OF_TEXTS = ("text_field", "normalize")

@@ -1,4 +1,4 @@
-"""`stream-lsh tune` and `stream-lsh evaluate` of vectors and rows of bits."""
+"""`stream-lsh tune` and `stream-lsh evaluate` of vectors, rows of bits and short texts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from oracles.distances import levenshtein_distance
 
 from stream_lsh.cli import main
 from stream_lsh.settings import Settings
@@ -18,7 +19,8 @@ from stream_lsh.settings import Settings
 COSINE = ("--likeness", "cosine", "--dimensions", "16", "--threshold", "0.9")
 EUCLIDEAN = ("--likeness", "euclidean", "--dimensions", "16", "--distance", "2")
 HAMMING = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
-EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING}
+EDIT = ("--likeness", "edit", "--distance", "3")
+EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING, "edit": EDIT}
 
 
 def run(*arguments: str) -> Result:
@@ -48,6 +50,12 @@ def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
         values: list[Any] = [np.packbits(item.astype(np.uint8)).tobytes().hex() for item in items]
         values[0] = "0x" + values[0].upper()
         alike = (items[:, None] != items[None]).sum(axis=2) <= 3
+    elif likeness == "edit":
+        values = ["".join(map(chr, chance.integers(97, 123, 12))) for _ in range(160)]
+        for i in range(120, 160):
+            text, at = values[chance.integers(0, i)], int(chance.integers(0, 9))
+            values[i] = text[:at] + "".join(map(chr, chance.integers(97, 123, i % 4))) + text[at + i % 3 :]
+        alike = np.array([[levenshtein_distance(one, other) <= 3 for other in values] for one in values])
     else:
         items = chance.standard_normal((160, 16))
         for i in range(120, 160):
@@ -59,7 +67,7 @@ def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
         alike = (items @ items.T) / np.outer(lengths, lengths) >= 0.9
         if likeness == "euclidean":
             alike = np.linalg.norm(items[:, None] - items[None], axis=2) <= 2
-    field = "bits" if likeness == "hamming" else "vector"
+    field = {"hamming": "bits", "edit": "text"}.get(likeness, "vector")
     documents = [{"id": i, field: value, "story": f"s{i % 7}"} for i, value in enumerate(values)]
     path = tmp_path / "feed.jsonl"
     path.write_text("".join(json.dumps(document) + "\n" for document in [*documents, {"id": "x"}]))
@@ -74,19 +82,25 @@ def test_evaluate_finds_what_there_is(likeness: str, feed: tuple[Path, int]) -> 
     assert found["recall"] == found["precision"] == 1
     assert found["largest_similarity_error"] < 1e-12
     assert sum(bucket["true_pairs"] for bucket in found["buckets"]) == pairs
-    assert (found["likeness"], found["dimensions"]) == (likeness, 64 if likeness == "hamming" else 16)
+    dimensions = {"hamming": 64, "edit": None}.get(likeness, 16)
+    assert (found["likeness"], found.get("dimensions")) == (likeness, dimensions)
     assert ("threshold" in found) == (likeness == "cosine") != ("distance" in found)
     assert "shingles" not in found
 
 
 def test_evaluate_for_people(likeness: str, feed: tuple[Path, int]) -> None:
     shown = run("evaluate", "-q", str(feed[0]), *EVERY[likeness]).stdout
-    limit = {"cosine": "threshold 0.9, ", "euclidean": "distance 2, ", "hamming": "distance 3, "}
+    limit = {
+        "cosine": "threshold 0.9, ",
+        "euclidean": "distance 2, ",
+        "hamming": "distance 3, ",
+        "edit": "distance 3, 4 pieces",
+    }
     assert limit[likeness] in shown
     assert ("  distance  " in shown) == (likeness != "cosine")
     assert ("keys of 2 blocks" in shown) == (likeness == "hamming")
     assert f"{feed[1]} of {feed[1]} true pairs found" in shown
-    if likeness == "hamming":
+    if likeness in ("hamming", "edit"):
         assert [f"\n  {bits}    " in shown for bits in range(4)] == [True] * 4
 
 
@@ -126,8 +140,9 @@ def test_tune_and_its_settings_file(likeness: str, tmp_path: Path) -> None:
         "cosine": "one        (25.84 deg, 90 deg, 0.8564, 0.5)-sensitive",
         "euclidean": "one        (2, 6, 0.8005, 0.4652)-sensitive",
         "hamming": "5 blocks, of which every choice of 2 is a key of about 26 bits",
+        "edit": "4 pieces of a text, one of which 3 edits leave whole",
     }[likeness] in shown
-    assert "among 1,000,000 documents" in shown or likeness == "euclidean"
+    assert "among 1,000,000 documents" in shown or likeness in ("euclidean", "edit")
     file = tmp_path / "settings.toml"
     file.write_text(shown.split("As a file for --config:")[1])
     written = tomllib.loads(file.read_text())
@@ -149,6 +164,7 @@ def test_tune_of_a_sample(likeness: str, feed: tuple[Path, int], tmp_path: Path)
     assert found["sample"]["pairs"] == 12720
     assert found["documents"] == 5000
     assert 0 < found["sample"]["false_candidates"] < 5000
+    assert likeness != "edit" or "50 %, 99 % of the pairs is at most  > 8, > 8, > 8" in shown
     assert found["found"] >= 0.999
     one = run("tune", str(path), *EVERY[likeness], "--limit", "1").stdout
     assert "Too few documents" in one

@@ -1,4 +1,4 @@
-"""Documents that are vectors or rows of bits, for the pipeline under test: copies that are near enough or just not,
+"""Documents that are vectors, rows of bits or short texts, for the pipeline under test: copies that are near enough or just not,
 repeated and reused ids, and what is no such document."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ ITEMS: dict[str, dict[str, Any]] = {
     "cosine": {"likeness": "cosine", "dimensions": DIMENSIONS, "threshold": 0.9},
     "euclidean": {"likeness": "euclidean", "dimensions": DIMENSIONS, "distance": 0.5, "vector_field": "where.at"},
     "hamming": {"likeness": "hamming", "dimensions": DIMENSIONS, "distance": 3, "bits_field": "hash"},
+    "edit": {"likeness": "edit", "distance": 3, "text_field": ("title",)},
 }
 """Settings by likeness."""
 LANGUAGES = ("en", "de", None, 7)
@@ -30,7 +31,7 @@ def items(likeness: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]
     told: list[Any] = []
     for i in range(n):
         old = told[int(chance.integers(max(0, len(told) - 300), len(told)))] if told and chance.random() < 0.6 else None
-        item = _bits(chance, old) if likeness == "hamming" else _vector(chance, old)
+        item = {"hamming": _bits, "edit": _title}.get(likeness, _vector)(chance, old)
         told.append(item)
         if i and chance.random() < changes:
             out.append(json.dumps({"id": f"d{chance.integers(i)}", "deleted": True}).encode())
@@ -65,8 +66,19 @@ def _bits(chance: np.random.Generator, old: Any) -> int:
     return int(old)
 
 
+def _title(chance: np.random.Generator, old: Any) -> str:
+    if old is None:
+        return "".join(chance.choice(list("abcdefgh é"), int(chance.integers(3, 30)))) + "!"
+    for _ in range(int(chance.integers(5))):
+        at = int(chance.integers(len(old)))
+        old = old[:at] + "xyz"[: int(chance.integers(2))] + old[at + int(chance.integers(2)) :] or "!"
+    return str(old)
+
+
 def _written(item: Any, way: int) -> Any:
     """One of the ways in which documents have it."""
+    if isinstance(item, str):
+        return (item, item.upper(), item.replace(" ", "  "))[way]
     if isinstance(item, int):
         data = item.to_bytes(8, "big")
         return (data.hex(), base64.b64encode(data).decode(), item)[way]
@@ -75,7 +87,9 @@ def _written(item: Any, way: int) -> Any:
 
 def _field(likeness: str, value: Any) -> dict[str, Any]:
     return (
-        {"hash": value}
+        {"title": value}
+        if likeness == "edit"
+        else {"hash": value}
         if likeness == "hamming"
         else {"vector": value}
         if likeness == "cosine"

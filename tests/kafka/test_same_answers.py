@@ -108,6 +108,8 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("cosine", "groups", {**ITEMS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}, "exactly_once"),
         ("euclidean", "one", {**ITEMS["euclidean"], **ANY, "shards": 2}, "exactly_once"),
         ("hamming", "one", {**ITEMS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
+        ("edit", "one", {**ITEMS["edit"], **UPDATES, **CUT}, "exactly_once"),
+        ("edit", "one", {**ITEMS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
     ],
 )
 def test_one_source_partition_is_as_embedded(

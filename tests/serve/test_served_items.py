@@ -1,4 +1,4 @@
-"""Vectors and rows of bits over HTTP."""
+"""Vectors, rows of bits and short texts over HTTP."""
 
 from __future__ import annotations
 
@@ -138,3 +138,13 @@ def test_vectors_by_cosine(tmp_path: Path) -> None:
         assert said[1]["similarity"] == pytest.approx(10 / (9 * 11.25) ** 0.5, abs=1e-6)
         why = [service.client.get("/v1/compare", params={"a": "a", "b": other}).json()["why"] for other in "bc"]
         assert "is not below the threshold" in why[0] and "is below the threshold" in why[1]
+
+
+def test_short_texts(tmp_path: Path) -> None:
+    with Serving(tmp_path / "index", "--likeness", "edit", "--distance", "2") as service:
+        titles = {"a": "One title", "b": "one titel", "c": "one or two titles"}
+        said = [service.add({"id": id, "text": title}) for id, title in titles.items()]
+        assert [verdict["kind"] for verdict in said] == ["unique", "near_duplicate", "unique"]
+        assert (said[1]["of"], said[1]["similarity"]) == ("a", 1 / 3)
+        why = [service.client.get("/v1/compare", params={"a": "a", "b": other}).json()["why"] for other in "bc"]
+        assert why == ["a distance of 2 is not above that of 2", "a distance of 8 is above that of 2"]

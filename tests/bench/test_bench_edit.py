@@ -1,0 +1,22 @@
+"""bench/edit.py: small runs of the engine and of rapidfuzz."""
+
+from __future__ import annotations
+
+from bench.edit import beside, crowded, dense_feeds
+
+
+def test_the_engine_and_brute_force_find_the_same() -> None:
+    titles = [f"{'abcdefgh'[i % 8] * (5 + i % 30)} title {i % 97}" for i in range(400)]
+    engine, brute = beside(titles, 2)
+    assert (engine["system"], brute["system"]) == ("stream-lsh", "rapidfuzz, brute force")
+    assert engine["recall"] == engine["precision"] == 1
+    assert 0 < engine["dropped"] < 100
+    assert engine["disk"] > 0
+
+
+def test_dense_feeds_are_taken() -> None:
+    names = [name for name, _ in dense_feeds(5)]
+    rows = list(crowded(200))
+    assert [row["feed"] for row in rows[::2]] == names
+    assert rows[-2]["kept"] == 0.5  # one title, 200 times
+    assert all(row["rate"] > 0 for row in rows)
