@@ -144,7 +144,7 @@ class Settings(BaseSettings):
     )
     bucket_size: int | None = Field(
         default=None, ge=2, le=4096,
-        description="documents of a bucket that are read, the newest (default: 64; euclidean: 512)",
+        description="documents of a bucket that are read, the newest (default: 64; euclidean: 1024)",
     )  # fmt: skip
     decided_after: int = Field(
         default=16384,

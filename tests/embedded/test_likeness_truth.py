@@ -483,3 +483,19 @@ def test_kernels_are_warmed_up(likeness: str) -> None:
     if likeness != "edit":
         given = {**given, "dimensions": 16384 if likeness == "hamming" else 1}
     warm_up(Settings(**{**given, f"{Feed(likeness).field}_field": "a.b", "match_within": ["x"]}))
+
+
+def test_full_buckets_of_places_are_read() -> None:
+    """Where few are read of each, many verdicts are incomplete."""
+    vectors = np.random.default_rng(4).normal(0, 0.2, (4000, 200)).astype(np.float32)
+    documents = [Document(number, vector=vector) for number, vector in enumerate(vectors)]
+    shares = []
+    for given in ({}, {"bucket_size": 8}):
+        settings = Settings(likeness="euclidean", dimensions=200, distance=1.6, **given)
+        with Deduplicator(settings) as deduplicator:
+            verdicts = list(deduplicator.process(documents))
+        shares.append(sum(verdict.incomplete > 0 for verdict in verdicts) / len(verdicts))
+    assert shares[0] < 0.01 < 0.3 < shares[1]
+    assert settings.answers["bucket_size"] == 8
+    assert Settings(likeness="euclidean", dimensions=200, distance=1.6).answers["bucket_size"] == 1024
+    assert Settings().answers["bucket_size"] == Settings(likeness="cosine", dimensions=200).answers["bucket_size"] == 64
