@@ -1,5 +1,5 @@
-"""Documents that are vectors, rows of bits or short texts, for the pipeline under test: copies that are near enough or just not,
-repeated and reused ids, and what is no such document."""
+"""Documents that are vectors, rows of bits or short texts, for the pipeline under test: copies that are near enough or
+just not, repeated and reused ids, and what is no such document."""
 
 from __future__ import annotations
 
