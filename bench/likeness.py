@@ -12,7 +12,8 @@ memory, with all cores, and is written to a file once at the end; one that takes
 there, and what the engine did with as many documents stands beside it. Recall: of a sample of the near-copies (nobody
 else is within the threshold of anybody), those that were dropped among those for which, by exhaustive comparison, the
 very same system had kept one within the threshold before. Precision: of the pairs named, those within the threshold.
-Memory: what the process has more at the end of the feed than before it, files not counted.
+Memory: what the process has more at the end of the feed than before it, files not counted. CPU: of all threads; it
+says more than the speed where the machine has something else to do.
 
 A million vectors take some 20 minutes on two cores, 6 GB of memory and 4 GB of disk:
 
@@ -32,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,7 +54,8 @@ SHARE = 0.1  # of the documents are near-copies
 DENSE = {"one vector": 1.0, "near-copies": 0.97, "a little too far": 0.92}  # cosine of the copies with their original
 COLUMNS = {
     "likeness": "likeness", "system": "system", "documents": "documents", "rate": "documents/s",
-    "last": "of the last tenth", "engine": "the engine by then", "recall": "recall", "precision": "precision",
+    "last": "of the last tenth", "cpu": "CPU, µs/document", "engine": "the engine by then",
+    "recall": "recall", "precision": "precision",
     "kept": "kept %", "incomplete": "incomplete %", "memory": "bytes/document in memory",
     "disk": "bytes/document on disk", "restart": "restart, ms",
 }  # fmt: skip
@@ -119,16 +121,30 @@ def rows_of_bits(documents: int, seed: int = 12) -> tuple[NDArray[np.uint8], NDA
 class Run:
     """What a system did with a feed, or with the part of it that it came to.
 
-    of: whom each document was dropped for (-1: it was kept). ends: seconds from the beginning to the end of each batch.
-    memory, disk: bytes. restart: seconds. incomplete: per cent of the verdicts, None where there is no such thing.
+    of: whom each document was dropped for (-1: it was kept). ends, cpu: seconds, and of all threads, from the beginning
+    to the end of each batch. memory, disk: bytes. restart: seconds. incomplete: per cent of the verdicts, None where
+    there is no such thing.
     """
 
     of: NDArray[np.int64]
     ends: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
     memory: int = 0
     disk: int = 0
     restart: float = 0.0
     incomplete: float | None = None
+
+    def took(self, began: float, before: float, documents: int) -> None:
+        """Write down that a batch has ended; and say so ten times."""
+        self.ends.append(time.perf_counter() - began)
+        self.cpu.append(time.process_time() - before)
+        done = len(self.ends) * BATCH
+        if done * 10 // documents > (done - BATCH) * 10 // documents:
+            print(
+                f"{done:,} of {documents:,}: {self.ends[-1]:.1f} s, CPU {self.cpu[-1]:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def rate(self, documents: int) -> float | None:
         """Documents a second of so many, the first ones."""
@@ -163,22 +179,24 @@ class Engine:
     settings: Settings
 
     def run(self, items: NDArray[Any], folder: Path) -> Run:
-        of, incomplete, ends, memory = np.full(len(items), -1, np.int64), 0, list[float](), -anonymous()
-        state, began = folder / "state", time.perf_counter()
+        of, incomplete, memory = np.full(len(items), -1, np.int64), 0, -anonymous()
+        run, state, began, before = Run(of), folder / "state", time.perf_counter(), time.process_time()
         with Deduplicator(self.settings, state=state) as deduplicator:
             for start in range(0, len(items), BATCH):
                 for verdict in deduplicator.process(self._documents(items[start : start + BATCH], start)):
                     incomplete += verdict.incomplete > 0
                     if verdict.matches:
                         of[verdict.seq] = verdict.matches[0].seq
-                ends.append(time.perf_counter() - began)
+                run.took(began, before, len(items))
             memory += anonymous()
         began = time.perf_counter()
         with Deduplicator(state=state, read_only=True) as deduplicator:
             wanted = items[0].tobytes() if self.settings.likeness == "hamming" else items[0]
             assert deduplicator.query(wanted)  # type: ignore[arg-type]
             restart = time.perf_counter() - began
-        return Run(of, ends, memory, folder_bytes(state), restart, 100 * incomplete / len(items))
+        return replace(
+            run, memory=memory, disk=folder_bytes(state), restart=restart, incomplete=100 * incomplete / len(items)
+        )
 
     def _documents(self, items: NDArray[Any], start: int) -> list[Document]:
         if self.settings.likeness == "hamming":
@@ -198,12 +216,12 @@ class Faiss:
     def run(self, items: NDArray[Any], folder: Path) -> Run:
         import faiss
 
-        of, kept, ends = np.full(len(items), -1, np.int64), [np.empty(0, np.int64)], list[float]()
-        memory, began = -anonymous(), time.perf_counter()
+        of, kept, memory = np.full(len(items), -1, np.int64), [np.empty(0, np.int64)], -anonymous()
+        run, began, before = Run(of), time.perf_counter(), time.process_time()
         index = self._index(faiss, items)
         for start in range(0, len(items), BATCH):
-            if ends and ends[-1] > self.limit:
-                of = of[:start]
+            if run.ends and run.ends[-1] > self.limit:
+                run.of = of = of[:start]
                 break
             batch, known = comparable(self.likeness, items[start : start + BATCH]), np.concatenate(kept)
             found = of[start : start + BATCH]
@@ -216,7 +234,7 @@ class Faiss:
             new = np.flatnonzero(found < 0)
             index.add(np.ascontiguousarray(batch[new]))
             kept = [known, start + new]
-            ends.append(time.perf_counter() - began)
+            run.took(began, before, len(items))
         memory += anonymous()
         file, binary = folder / "index", self.likeness == "hamming"
         (faiss.write_index_binary if binary else faiss.write_index)(index, str(file))
@@ -224,7 +242,7 @@ class Faiss:
         began = time.perf_counter()
         index = (faiss.read_index_binary if binary else faiss.read_index)(str(file))
         index.search(comparable(self.likeness, items[:1]), NEIGHBOURS)
-        return Run(of, ends, memory, file.stat().st_size, time.perf_counter() - began)
+        return replace(run, memory=memory, disk=file.stat().st_size, restart=time.perf_counter() - began)
 
     def _index(self, faiss: Any, items: NDArray[Any]) -> Any:
         if self.likeness == "hamming":
@@ -321,7 +339,7 @@ def measure(given: argparse.Namespace) -> None:
     for feed in feeds(given.documents, given.likenesses):
         likeness = feed.likeness
         once(Engine(feed.settings), feed.items[:2000], given.work)  # compile the kernels
-        kinds = ("flat", "MultiHash") if likeness == "hamming" else ("flat", "HNSW", "IVF")
+        kinds = ("flat", "MultiHash") if likeness == "hamming" else ("flat", "IVF", "HNSW")
         systems: dict[str, System] = {"stream-lsh": Engine(feed.settings)}
         for kind in kinds:
             if kind in given.peers:
@@ -362,6 +380,7 @@ def figures(run: Run) -> dict[str, Any]:
     n = len(run.of)
     return {
         "documents": n, "rate": run.rate(n), "last": run.last, "kept": 100 * float((run.of < 0).mean()),
+        "cpu": 1e6 * run.cpu[-1] / n, "tenths": [run.cpu[len(run.cpu) * tenth // 10 - 1] for tenth in range(1, 11)],
         "incomplete": run.incomplete, "memory": run.memory / n, "disk": run.disk / n, "restart": 1000 * run.restart,
         "seconds": run.ends[-1],
     }  # fmt: skip
@@ -385,7 +404,7 @@ def main() -> None:
     parser = report.parser("likeness", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=100_000, help="of each likeness (%(default)s)")
     parser.add_argument("--likenesses", default="cosine,euclidean,hamming", help="comma list (%(default)s)")
-    parser.add_argument("--peers", default="flat,HNSW,IVF,MultiHash", help="indexes of faiss (%(default)s)")
+    parser.add_argument("--peers", default="flat,IVF,HNSW,MultiHash", help="indexes of faiss (%(default)s)")
     parser.add_argument("--peer-seconds", type=float, default=180, help="that an index of faiss gets (%(default)s)")
     parser.add_argument("--queries", type=int, default=1000, help="near-copies whose truth is computed (%(default)s)")
     parser.add_argument("--dense-documents", type=int, default=20_000, help="of each dense feed (%(default)s)")
