@@ -14,7 +14,7 @@ ITEMS: dict[str, dict[str, Any]] = {
     "cosine": {"likeness": "cosine", "dimensions": DIMENSIONS, "threshold": 0.9},
     "euclidean": {"likeness": "euclidean", "dimensions": DIMENSIONS, "distance": 0.5, "vector_field": "where.at"},
     "hamming": {"likeness": "hamming", "dimensions": DIMENSIONS, "distance": 3, "bits_field": "hash"},
-    "edit": {"likeness": "edit", "distance": 3, "text_field": ("title",)},
+    "edit": {"likeness": "edit", "distance": 3},
 }
 """Settings by likeness."""
 LANGUAGES = ("en", "de", None, 7)
@@ -87,7 +87,7 @@ def _written(item: Any, way: int) -> Any:
 
 def _field(likeness: str, value: Any) -> dict[str, Any]:
     return (
-        {"title": value}
+        {"text": value}
         if likeness == "edit"
         else {"hash": value}
         if likeness == "hamming"
