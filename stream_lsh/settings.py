@@ -348,8 +348,10 @@ class Settings(BaseSettings):
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
             "generation_documents": self.documents_of_a_generation, "bucket_size": self.read_of_a_bucket,
         }  # fmt: skip
+        if self.likeness != "copies":
+            values |= {name: getattr(self, name) for name in LIKENESS}
         if self.item is not None:
-            values |= {name: getattr(self, name) for name in LIKENESS} | {f"{self.item.kind}_field": self.item.name}
+            values |= {f"{self.item.kind}_field": self.item.name}
         if self.late:
             values[LATE] = self.decided_after
         if self.match_within:
