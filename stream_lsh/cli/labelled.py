@@ -42,7 +42,7 @@ def as_object(settings: Settings, labelled: Labelled, found: Agreement, alone: A
         "repeated_ids": labelled.repeated,
         "without_label": labelled.without,
         **asked_of(settings),
-        **({"shingles": settings.shingles} if settings.item is None else {}),
+        **({"shingles": settings.shingles} if settings.likeness == "copies" else {}),
         "labels": found.labels,
         "groups": found.groups,
         "b_cubed": {"precision": found.precision, "recall": found.recall, "f1": found.f1},
