@@ -82,8 +82,9 @@ def beside(titles: list[str], distance: int) -> Iterator[dict[str, Any]]:
     true, found = near.any(axis=1), ~kept[sample]
     yield {
         "distance": distance, "system": "stream-lsh", "rate": len(titles) / seconds,
-        "recall": (true & found).sum() / max(1, true.sum()), "precision": (true & found).sum() / max(1, found.sum()),
-        "dropped": 100 * (1 - kept.mean()), "incomplete": sum(verdict.incomplete > 0 for verdict in verdicts),
+        "recall": float((true & found).sum() / max(1, true.sum())),
+        "precision": float((true & found).sum() / max(1, found.sum())),
+        "dropped": float(100 * (1 - kept.mean())), "incomplete": sum(verdict.incomplete > 0 for verdict in verdicts),
         "disk": disk,
     }  # fmt: skip
     yield {"distance": distance, "system": "rapidfuzz, brute force", "rate": len(sample) / brute,

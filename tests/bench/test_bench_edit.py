@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import orjson
+
 from bench.edit import beside, crowded, dense_feeds
 
 
@@ -12,6 +14,7 @@ def test_the_engine_and_brute_force_find_the_same() -> None:
     assert engine["recall"] == engine["precision"] == 1
     assert 0 < engine["dropped"] < 100
     assert engine["disk"] > 0
+    assert orjson.dumps([engine, brute])
 
 
 def test_dense_feeds_are_taken() -> None:
