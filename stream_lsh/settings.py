@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from stream_lsh.documents.items import Item
+from stream_lsh.documents.items import Item, item_of
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.curve import Curve
@@ -273,11 +273,7 @@ class Settings(BaseSettings):
     @property
     def item(self) -> Item | None:
         """What documents have instead of a text; None of texts and sets."""
-        if self.likeness in ("copies", "edit"):
-            return None
-        if self.likeness == "hamming":
-            return Item(self.bits_field or "bits", "bits", self.dimensions or 0)
-        return Item(self.vector_field or "vector", "vector", self.dimensions or 0, directed=self.likeness == "cosine")
+        return item_of(self.likeness, self.dimensions or 0, vector=self.vector_field, bits=self.bits_field)
 
     @cached_property
     def signing(self) -> SigningSettings:

@@ -56,6 +56,15 @@ class Item:
         return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 
+def item_of(likeness: str, dimensions: int, *, vector: str | None, bits: str | None) -> Item | None:
+    """What documents of a likeness have instead of a text, in the fields with these names; None of texts."""
+    if likeness in ("copies", "edit"):
+        return None
+    if likeness == "hamming":
+        return Item(bits or "bits", "bits", dimensions)
+    return Item(vector or "vector", "vector", dimensions, directed=likeness == "cosine")
+
+
 def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     import numpy as np  # here, because the settings know of items, and every start of a command reads those
 
