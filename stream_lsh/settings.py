@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -31,6 +32,7 @@ from stream_lsh.families.likeness import (
     similarity_at,
     unused,
 )
+from stream_lsh.families.quotations import GENERATION, LEAST_THRESHOLD, MOST_SAMPLING, QUOTATIONS, sampling_of
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
 from stream_lsh.text.settings import SigningSettings, parse_shingles
@@ -57,11 +59,12 @@ class Settings(BaseSettings):
     likeness: Likeness = Field(
         default="copies",
         description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
-        "euclidean of vectors; hamming, of rows of bits; edit, of short texts",
+        "euclidean of vectors; hamming, of rows of bits; edit, of short texts; quotations, a share of one text in "
+        "another",
     )
     threshold: float = Field(
         default=0.8, gt=0, le=1,
-        description="similarity (Jaccard, cosine) from which two documents are near-duplicates",
+        description="similarity (Jaccard, cosine; of quotations a share) from which two documents are alike",
     )  # fmt: skip
     distance: float | None = Field(
         default=None, ge=0, le=1e30, allow_inf_nan=False,
@@ -81,6 +84,18 @@ class Settings(BaseSettings):
         default=None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)"
     )
     rows: int | None = Field(default=None, ge=1, le=64, description="rows r of a band (default: tuned)")
+    least_shingles: int = Field(
+        default=32, ge=1, le=10000,
+        description="quotations: shingles that a text has at least for recall to be promised",
+    )  # fmt: skip
+    sampling: int | None = Field(
+        default=None, ge=1, le=MOST_SAMPLING,
+        description="quotations: one in so many shingles is a key (default: as threshold, recall and least_shingles "
+        "allow)",
+    )  # fmt: skip
+    passage_words: int = Field(
+        default=12, ge=1, le=10000, description="quotations: tokens that a passage has at least that verdicts name"
+    )
     shingles: str = Field(
         default="words:3/8",
         description="words:K/C: K words, or C characters in scripts without spaces; words:K; chars:K",
@@ -246,6 +261,24 @@ class Settings(BaseSettings):
             if getattr(self, name) != fields[name].default:
                 raise ValueError(f"{name} is not used with likeness = {likeness}; leave it out")
         check_extent(likeness, self.dimensions or 0, self.distance or 0.0)
+        if likeness == "quotations":
+            self._check_quotations()
+
+    def _check_quotations(self) -> None:
+        """Raise ValueError if quotations cannot have these."""
+        if self.threshold < LEAST_THRESHOLD:
+            raise ValueError(f"threshold: {self.threshold:g} is too small a share; {LEAST_THRESHOLD:g} is the least")
+        for step in ("markup", "nfkc"):
+            if step in (part.strip() for part in self.normalize.split(",")):
+                raise ValueError(
+                    f"normalize: {step} is not used with likeness = quotations, whose passages are places in the texts "
+                    "as they came; leave it out"
+                )
+        if self.late:
+            raise ValueError(
+                "likeness = quotations needs against = 'any' with several shards: what contains another one is kept, "
+                "and shards say of each other's documents only whether they match; or shards = 1"
+            )
 
     @cached_property
     def banding(self) -> Banding:
@@ -268,7 +301,10 @@ class Settings(BaseSettings):
     def curve(self) -> Curve:
         """How surely a pair becomes a candidate."""
         asked = self.threshold if self.likeness not in BY_DISTANCE else self.distance or 0.0
-        return Curve(self.likeness, self.banding, asked, self.dimensions or 0)
+        curve = Curve(self.likeness, self.banding, asked, self.dimensions or 0)
+        if self.likeness == "quotations":
+            return replace(curve, sampling=self.sampled, shingles=self.least_shingles)
+        return curve
 
     @property
     def item(self) -> Item | None:
@@ -292,7 +328,14 @@ class Settings(BaseSettings):
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
             likeness=self.likeness, dimensions=self.dimensions or 0, distance=self.distance or 0.0,
             salt_bits=SALT_BITS if self.match_within and self.likeness in OF_BITS else 0,
+            sampling=self.sampled if self.likeness == "quotations" else 0,
+            passage=self.passage_words if self.likeness == "quotations" else 0,
         )  # fmt: skip
+
+    @cached_property
+    def sampled(self) -> int:
+        """One in so many shingles is a key, of quotations."""
+        return self.sampling or sampling_of(self.threshold, self.recall, self.least_shingles)
 
     @property
     def late(self) -> bool:
@@ -327,6 +370,8 @@ class Settings(BaseSettings):
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
+        if self.likeness == "quotations":
+            return self.generation_documents or GENERATION
         return self.generation_documents or min(2**27, _MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
 
     @property
@@ -344,10 +389,12 @@ class Settings(BaseSettings):
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
             "generation_documents": self.documents_of_a_generation, "bucket_size": self.read_of_a_bucket,
         }  # fmt: skip
-        if self.likeness != "copies":
+        if self.likeness not in ("copies", "quotations"):
             values |= {name: getattr(self, name) for name in LIKENESS}
         if self.item is not None:
             values |= {f"{self.item.kind}_field": self.item.name}
+        if self.likeness == "quotations":
+            values |= {"likeness": self.likeness, "sampling": self.sampled, "passage_words": self.passage_words}
         if self.late:
             values[LATE] = self.decided_after
         if self.match_within:
@@ -395,11 +442,12 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS) and name not in given
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS, *QUOTATIONS) and name not in given
             and not (name == "tokens" and "shingles" in given)
-            and not (name in Banding._fields and "recall" in given) and name not in unused(known["likeness"])
+            and not (name in (*Banding._fields, "sampling") and {"recall", "least_shingles"} & given)
+            and name not in unused(known["likeness"])
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS, *QUOTATIONS}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has

@@ -94,14 +94,20 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
         for other in others:
             if other != curve:
                 label = f"{other.banding.bands} × {other.banding.rows}"
+                if curve.likeness == "quotations":
+                    label = f"one in {other.sampling} of {other.shingles:,}"
                 axes.plot(grid, [other.at(x) for x in grid], linewidth=0.8, alpha=0.6, label=label)
         label = f"{curve.banding.bands} {'keys' if blocks else 'bands'} × {curve.banding.rows} "
         label += {"hamming": "blocks", "edit": "pieces"}.get(curve.likeness, "rows")
+        if curve.likeness == "quotations":
+            label = f"one shingle in {curve.sampling} of {curve.shingles:,}"
         axes.plot(grid, [curve.at(x) for x in grid], color="black", linewidth=2, label=label)
         found = f"{_asked(curve)} {curve.asked:g}: {100 * curve.at(curve.asked):.4g} % found"
         axes.axvline(curve.asked, color="tab:red", linewidth=1, label=found)
-        names = {"cosine": "cosine", "euclidean": "distance", "hamming": "bits that differ", "edit": "edits"}
-        axes.set(xlim=(0, reach), ylim=(0, 1.02), xlabel=names[curve.likeness], ylabel="P(candidate)")
+        names = {"euclidean": "distance", "hamming": "bits that differ", "edit": "edits", "quotations": "share"}
+        axes.set(
+            xlim=(0, reach), ylim=(0, 1.02), xlabel=names.get(curve.likeness, curve.likeness), ylabel="P(candidate)"
+        )
         axes.legend(loc="upper right" if curve.by_distance else "upper left", fontsize=8)
 
 

@@ -36,8 +36,8 @@ stream-lsh evaluate stories.jsonl --labels story --threshold 0.5
 stream-lsh evaluate vectors.jsonl --likeness cosine --dimensions 384 --threshold 0.9
 """
 SETTINGS = (
-    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows", "shingles",
-    "bag", "normalize", "tokens", "verify",
+    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows",
+    "least_shingles", "sampling", "shingles", "bag", "normalize", "tokens", "verify",
     "id_field", "text_field", "match_within", "set_field", "vector_field", "bits_field", "max_document_bytes",
     "shards", "bucket_size", "memory_documents",
 )  # fmt: skip
@@ -127,17 +127,20 @@ def evaluate(
 
 
 def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tuple[Pairs, dict[str, Any]]:
+    from stream_lsh.evaluation.contained import Contained, EveryShare
     from stream_lsh.evaluation.edits import EveryText, ShortTexts
     from stream_lsh.evaluation.exact import AllPairs, Ranked
     from stream_lsh.evaluation.items import EveryPair
     from stream_lsh.evaluation.report import Pairs
 
     workers = min(WORKERS, os.cpu_count() or 1)
-    every: AllPairs | EveryPair | EveryText
+    every: AllPairs | EveryPair | EveryText | EveryShare
     if isinstance(collection.compared, Ranked):
         every = AllPairs(collection.compared, settings.threshold, workers)
     elif isinstance(collection.compared, ShortTexts):
         every = EveryText(collection.compared, int(settings.distance or 0))
+    elif isinstance(collection.compared, Contained):
+        every = EveryShare(collection.compared, settings.threshold)
     else:
         every = EveryPair(collection.compared, settings.least)
     expected = every.seconds()
@@ -218,10 +221,8 @@ def as_object(
         "rejected": dict(collection.rejected),
         "repeated_ids": collection.repeated,
         **asked_of(settings),
-        "signature_size": settings.banding.signature_size,
-        "bands": settings.banding.bands,
-        "rows": settings.banding.rows,
-        **({"shingles": settings.shingles} if settings.likeness == "copies" else {}),
+        **(settings.banding._asdict() if settings.likeness != "quotations" else {}),
+        **({"shingles": settings.shingles} if settings.likeness in ("copies", "quotations") else {}),
         "verify": settings.verify,
         **notes,
         "true_pairs": quality.truth,
@@ -291,12 +292,16 @@ def as_text(
         yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
     yield ""
     parts = {"hamming": "keys of {} blocks", "edit": "pieces"}.get(settings.likeness, "bands of {} rows")
-    yield f"{limit_of(settings)}, {settings.banding.bands} {parts.format(settings.banding.rows)}"
+    keys = f"{settings.banding.bands} {parts.format(settings.banding.rows)}"
+    if settings.likeness == "quotations":
+        keys = f"one shingle in {settings.sampled} is a key"
+    yield f"{limit_of(settings)}, {keys}"
     yield f"  recall     {ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {against} pairs found"
     yield f"  precision  {ratio(quality.precision)}   {quality.false:,} of {quality.found:,} pairs reported are false"
     yield f"  F1         {ratio(quality.f1)}"
+    at_least = f", of {settings.least_shingles} shingles" if settings.likeness == "quotations" else ""
     if report.expected_recall is not None:
-        yield f"  expected   {ratio(report.expected_recall)}   recall that the banding curve promises for these pairs"
+        yield f"  expected   {ratio(report.expected_recall)}   recall that the curve promises for these pairs{at_least}"
     if report.below_threshold:
         yield f"  {report.below_threshold:,} of the {against} pairs are less similar than the threshold: only a lower"
         yield "  threshold or other shingles can find them"

@@ -17,6 +17,8 @@ def asked_of(settings: Settings) -> dict[str, Any]:
     """The same for machines; with the likeness, unless it is that of copies."""
     curve = settings.curve
     asked = {"distance" if curve.by_distance else "threshold": curve.asked}
+    if settings.likeness == "quotations":
+        return {"likeness": settings.likeness, "sampling": settings.sampled, **asked}
     if settings.likeness == "copies":
         return asked
     dimensions = {"dimensions": settings.dimensions} if settings.dimensions is not None else {}

@@ -23,8 +23,9 @@ KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames
 FOLDING = "Groups and alerts"
 SECTIONS = {
     SIMILARITY: (
-        "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows", "shingles",
-        "bag", "normalize", "tokens", "verify", "against", "max_matches", "verify_matches", "candidates",
+        "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows",
+        "least_shingles", "sampling", "passage_words", "shingles", "bag", "normalize", "tokens", "verify", "against",
+        "max_matches", "verify_matches", "candidates",
     ),
     DOCUMENTS: (
         "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field", "vector_field",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.marked import marked
 from stream_lsh.cli.options import OUTPUTS, quiet_option, setting, state_option, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
@@ -114,7 +115,7 @@ def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapp
 
 def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping[str, str], as_json: bool) -> None:
     """The matches of one text on standard output. within: values by field."""
-    items = (stored_answers(state) or {}).get("likeness", "copies") != "copies"
+    items = (stored_answers(state) or {}).get("likeness", "copies") not in ("copies", "quotations")
     wanted = read_text(text, bare=not items)
     if not wanted.strip():
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
@@ -129,10 +130,10 @@ def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping
     terminal = sys.stdout.isatty()
     if as_json or not terminal:
         for match in matches:
-            line = {"id": match.id, "seq": match.seq, "similarity": match.similarity}
+            line = {"id": match.id, "seq": match.seq, "similarity": match.similarity, **match.evidence}
             click.echo(json.dumps(line, ensure_ascii=False))
     elif matches:
-        show(matches)
+        show(matches, wanted)
     if not matches and sys.stderr.isatty():
         complain(f"nothing among {count(documents, 'document')} has a similarity of {settings.least:g} or more")
 
@@ -222,8 +223,8 @@ def elements(text: str) -> list[str]:
     return [element for part in text.splitlines() for piece in part.split(",") if (element := piece.strip())]
 
 
-def show(matches: Iterable[Match]) -> None:
-    """A table of matches on standard output."""
+def show(matches: Sequence[Match], text: str = "") -> None:
+    """A table of matches on standard output; of quotations with the passages, marked in the text that was asked for."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -232,6 +233,20 @@ def show(matches: Iterable[Match]) -> None:
     table.add_column("similarity", justify="right")
     table.add_column("id", overflow="fold")
     table.add_column("number", justify="right")
+    console = Console(highlight=False)
+    if any("passages" in match.evidence for match in matches):
+        table.add_column("of the text", justify="right")
+        table.add_column("of the document", justify="right")
+        for match in matches:
+            shares = (f"{100 * match.evidence[name]:.0f} %" for name in ("contained_in", "contains"))
+            table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}", *shares)
+        console.print(table)
+        for match in matches:
+            if match.evidence["passages"]:
+                console.print(Text(f"\n{match.id}"))
+            for line in marked(text, match.evidence["passages"]):
+                console.print(line)
+        return
     for match in matches:
         table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}")
-    Console(highlight=False).print(table)
+    console.print(table)

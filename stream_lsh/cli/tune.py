@@ -8,12 +8,13 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_lsh.cli import tune_items
+from stream_lsh.cli import tune_items, tune_quotations
 from stream_lsh.cli.curve import measured_plot, terminal_plot, write_measured_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
@@ -33,10 +34,11 @@ stream-lsh tune --threshold 0.8 --recall 0.999
 stream-lsh tune feed.jsonl.gz --threshold 0.5 --expected-docs 5000000 --plot curve.png
 stream-lsh tune feed.jsonl --text-field title --text-field body --shingles chars:9
 stream-lsh tune --likeness cosine --dimensions 384 --threshold 0.9
+stream-lsh tune --likeness quotations --threshold 0.5 --least-shingles 20
 """
 SETTINGS = (
-    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows", "shingles",
-    "bag", "normalize", "tokens",
+    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows",
+    "least_shingles", "sampling", "shingles", "bag", "normalize", "tokens",
     "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 SIMILARITIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -100,6 +102,9 @@ def tune(
     settings = load_settings(context)
     if plot is not None:
         check_plot(plot)
+    if settings.likeness == "quotations":
+        _tune_quotations(settings, inputs, sample, limit, plot, as_json)
+        return
     if settings.likeness != "copies":
         _tune_items(settings, inputs, expected_docs, min(sample, tune_items.MOST_ITEMS), limit, plot, as_json)
         return
@@ -174,6 +179,40 @@ def _tune_items(
     ]
     if drawn is not None and found is not None:
         lines += tune_items.sampled(settings, drawn, found, documents, rejected)
+    if plot is not None:
+        lines += ["", f"The curve is in {plot}."]
+    for line in [*lines, "", "As a file for --config:", "", *toml_lines(settings)]:
+        click.echo(line)
+
+
+def _tune_quotations(
+    settings: Settings, inputs: tuple[str, ...], sample: int, limit: int | None, plot: Path | None, as_json: bool
+) -> None:
+    """The same for quotations."""
+    drawn, sizes = None, list[int]()
+    rejected: Counter[str] = Counter()
+    if inputs:
+        drawn = _draw(settings, inputs, sample, limit, rejected)
+        sizes = tune_quotations.sizes_of(drawn, settings)
+    if plot is not None:
+        others = [replace(settings.curve, shingles=n) for n in tune_quotations.lengths_of(settings)]
+        write_measured_plot(plot, settings.curve, others, None)
+    if as_json:
+        click.echo(json.dumps(tune_quotations.as_object(settings, drawn, sizes)))
+        return
+    unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+    lines = [
+        *tune_quotations.choice(settings),
+        "",
+        *tune_quotations.table(settings),
+        "",
+        f"P(candidate) over the share, of {settings.least_shingles} shingles",
+        *measured_plot(settings.curve, unicode=unicode),
+        "",
+        *tune_quotations.beside(settings),
+    ]
+    if drawn is not None:
+        lines += tune_quotations.sampled(settings, drawn, sizes, rejected)
     if plot is not None:
         lines += ["", f"The curve is in {plot}."]
     for line in [*lines, "", "As a file for --config:", "", *toml_lines(settings)]:
@@ -316,6 +355,8 @@ def toml_lines(settings: Settings) -> Iterator[str]:
         chosen = {"likeness": settings.likeness} | {
             name: value for name, value in chosen.items() if name not in unused(settings.likeness)
         }
+    if settings.likeness == "quotations":
+        chosen |= {"least_shingles": settings.least_shingles, "sampling": settings.sampled}
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
         if name not in chosen and value != field.default:

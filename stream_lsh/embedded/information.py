@@ -192,7 +192,9 @@ def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> di
 
 def _used(settings: Settings) -> dict[str, Any]:
     """The answers, without what this likeness does not use; K, b and r follow from what it does."""
-    idle = unused(settings.likeness) - set(settings.banding._fields)
+    idle = unused(settings.likeness)
+    if settings.likeness != "quotations":
+        idle -= set(settings.banding._fields)
     return {name: value for name, value in settings.answers.items() if name not in idle}
 
 

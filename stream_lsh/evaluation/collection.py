@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.evaluation.contained import Contained
 from stream_lsh.evaluation.edits import ShortTexts
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.items import Items
@@ -27,7 +28,7 @@ class Collection:
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
-    compared: Ranked | Items | ShortTexts = field(
+    compared: Ranked | Items | ShortTexts | Contained = field(
         default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64))
     )
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
@@ -91,6 +92,8 @@ def collect(
         words = np.concatenate(shingles)
         edit = settings.likeness == "edit"
         collection.compared = ShortTexts(words, offsets, collection.salts) if edit else Ranked.of(words, offsets)
+    if settings.likeness == "quotations" and isinstance(collection.compared, Ranked):
+        collection.compared = Contained(collection.compared)
     return collection
 
 

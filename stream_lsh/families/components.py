@@ -36,7 +36,7 @@ def components_of(signing: SigningSettings) -> Components:
     """The layout of the signatures of an index."""
     if signing.likeness in OF_BITS or signing.likeness == "edit":
         return Components((signing.signature_size + signing.salt_bits) // 8, np.dtype(np.uint8), 1)
-    octets = component_bytes(signing.rows)
+    octets = 1 if signing.likeness == "quotations" else component_bytes(signing.rows)
     return Components(signing.signature_size, np.dtype(f"u{octets}"), 8 * octets)
 
 

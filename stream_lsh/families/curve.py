@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from stream_lsh.families import quotations
 from stream_lsh.families.likeness import BY_DISTANCE, CERTAIN, Likeness, collision, similarity_at
 from stream_lsh.families.tuning import Banding, probability
 
@@ -23,13 +24,16 @@ class Curve:
     """P(candidate) of the pairs of an index.
 
     likeness: which. banding: its K, b and r. asked: the threshold of the index (copies, cosine) or its distance.
-    dimensions: of its vectors or rows of bits.
+    dimensions: of its vectors or rows of bits. sampling, shingles: of quotations one shingle in so many is a key, and
+    texts have so many.
     """
 
     likeness: Likeness
     banding: Banding
     asked: float
     dimensions: int = 0
+    sampling: int = 1
+    shingles: int = 0
 
     @property
     def by_distance(self) -> bool:
@@ -73,6 +77,8 @@ class Curve:
         texts at most, as pieces may stand too far from their places)."""
         if self.likeness == "edit":
             return untouched(self.blocks, int(measure)) if math.isfinite(measure) else 0.0
+        if self.likeness == "quotations":
+            return quotations.probability(measure, self.shingles, self.asked, self.sampling)
         if self.likeness == "hamming":
             return clean_blocks(self.dimensions, self.blocks, self.banding.rows, int(measure))
         return probability(self.component(measure), self.banding.bands, self.banding.rows)

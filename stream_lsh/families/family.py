@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from stream_lsh.families.edit import EditSigner
 from stream_lsh.families.items import ItemSigner
+from stream_lsh.families.passages import Passages
+from stream_lsh.families.sampled import SampledSigner
 from stream_lsh.families.signer import Signed, Signer
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.text.settings import SigningSettings
@@ -45,9 +47,11 @@ def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs
     """
     if settings.likeness == "copies":
         return Signer(settings, key)
+    if settings.likeness == "quotations":
+        return SampledSigner(settings, key)
     return EditSigner(settings, key) if settings.likeness == "edit" else ItemSigner(settings, key)
 
 
 def explainer_of(settings: SigningSettings) -> Explains | None:
     """Who says what the matches of a likeness rest on, None where similarity says it all."""
-    return None
+    return Passages(settings) if settings.likeness == "quotations" else None

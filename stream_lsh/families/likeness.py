@@ -13,6 +13,7 @@ hamming     distance of rows of bits: their blocks (3.7.1 takes single bits). Of
 edit        distance of short texts, in characters inserted, deleted or replaced (3.5.5): their pieces. Of d + 1 pieces
             of a text d edits leave one whole, so that it stands in the other text, at a place that the lengths of both
             narrow down (pigeonhole; Li, Deng, Wang, Feng, PVLDB 5(3), 2011).
+quotations  of texts: a share of the shingles of one stands in the other; sampled shingles, see `quotations`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import math
 from typing import Literal, get_args
 
 from stream_lsh.errors import UsageError
+from stream_lsh.families.quotations import IDLE, layout
 from stream_lsh.families.tuning import MOST_BANDS, Banding, choose, most_rows
 
-Likeness = Literal["copies", "cosine", "euclidean", "hamming", "edit"]
+Likeness = Literal["copies", "cosine", "euclidean", "hamming", "edit", "quotations"]
 LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
 BY_DISTANCE = ("euclidean", "hamming", "edit")
 """Likenesses of which a distance is given instead of a threshold."""
@@ -31,8 +33,10 @@ CERTAIN = ("hamming", "edit")
 """Likenesses whose keys are parts of a document, some of which stay whole: whoever is within the distance meets."""
 LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")
 """Settings that say which likeness an index has; they fix answers where it is not `copies`."""
+OF_QUOTATIONS = ("sampling", "passage_words", "least_shingles")
+"""Settings of quotations only."""
 OF_TEXTS = ("text_field", "normalize")
-"""Settings of copies and edit only."""
+"""Settings of copies, edit and quotations only."""
 OF_COPIES = ("set_field", "shingles", "bag", "tokens", "verify")
 """Settings of copies only."""
 LEAST_DISTANCE = 1e-6
@@ -54,7 +58,7 @@ ENOUGH_BITS = 24
 """Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
 MOST_KEYS = 128
 """Keys that a row of bits gets at most for the sake of longer ones."""
-EXPLAINED: tuple[Likeness, ...] = ()
+EXPLAINED: tuple[Likeness, ...] = ("quotations",)
 """Likenesses of which verdicts say what matches rest on (`family.explainer_of`)."""
 MOST_EDITS = 8
 """A text is looked for under hundreds of keys then: 489, as `lookups` says; at 3 edits 44."""
@@ -71,12 +75,16 @@ strangers do not meet. By the other bits alone they could, half of which are equ
 def unused(likeness: Likeness) -> set[str]:
     """The settings that a likeness does not use."""
     if likeness == "copies":
-        return {*LIKENESS} - {"likeness"}
+        return {*LIKENESS, *OF_QUOTATIONS} - {"likeness"}
+    if likeness == "quotations":
+        return {*IDLE}
     if likeness == "hamming":
-        return {*OF_TEXTS, *OF_COPIES, *Banding._fields, "threshold", "vector_field"}
+        return {*OF_TEXTS, *OF_COPIES, *OF_QUOTATIONS, *Banding._fields, "threshold", "vector_field"}
     if likeness == "edit":
-        return {*OF_COPIES, *Banding._fields, "threshold", "dimensions", "vector_field", "bits_field"}
-    return {*OF_TEXTS, *OF_COPIES, "bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}
+        idle = {*OF_COPIES, *OF_QUOTATIONS, *Banding._fields}
+        return idle | {"threshold", "dimensions", "vector_field", "bits_field"}
+    idle = {*OF_TEXTS, *OF_COPIES, *OF_QUOTATIONS}
+    return idle | {"bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}
 
 
 def check_extent(likeness: Likeness, dimensions: int, distance: float) -> None:
@@ -141,6 +149,8 @@ def banding_of(
     """
     if likeness == "copies":
         return choose(threshold, recall, signature_size, bands, rows, error=error)
+    if likeness == "quotations":
+        return layout()
     if likeness == "hamming":
         return Banding(dimensions, *keys_of_blocks(int(distance), dimensions))
     if likeness == "edit":

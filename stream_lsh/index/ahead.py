@@ -16,7 +16,8 @@ from stream_lsh.index.going import was_deleted
 from stream_lsh.index.layout import OWNED, TEXT, VALID
 from stream_lsh.index.match import newest_of_id, with_text
 from stream_lsh.index.memory import find
-from stream_lsh.index.sets import place_of
+from stream_lsh.index.sets import at_hand
+from stream_lsh.index.sharing import gather_sharing
 from stream_lsh.index.verify import ruled_out
 from stream_lsh.index.work import AT_LEAST, NOBODY
 
@@ -56,13 +57,13 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
         nominate(kept, limits.full, scratch)
     elif limits.unique and old >= 0 and _alike(i, old, work):  # nobody else who is like it was kept beside it
         nominate(old, limits.likely, scratch)
-    elif gather(i, work) < 0:
+    elif (gather_sharing(i, work) if limits.samples else gather(i, work)) < 0:
         return n
     else:
         rank(limits, scratch)
     for _ in range(min(scratch.candidates, MOST)):
         row, agreement = best(scratch)
-        if row >= sets.first or place_of(sets.ring, sets.slots, sets.kept, row)[0] >= 0:
+        if row >= sets.first or at_hand(sets, row):
             continue
         if agreement >= limits.likely or not sets.have[i] or not ruled_out(i, row, work):
             rows[n] = row

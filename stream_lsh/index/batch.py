@@ -14,7 +14,7 @@ from stream_lsh.documents.columns import Columns
 from stream_lsh.families.family import Signs
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index import layout
-from stream_lsh.index.keys import Hashes, as_words, ends_of
+from stream_lsh.index.keys import Hashes, Keys, as_words, ends_of
 from stream_lsh.index.texts import COMPRESSION, TextFrame, compress
 from stream_lsh.settings import Settings
 
@@ -97,7 +97,8 @@ def sign_batch(
     sizes[list(columns.rejected)] = 0
     owner = owners(columns.ids, settings.shards)
     frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
-    documents = batch_of(hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times)
+    drawn = (signed.shingles, signed.offsets) if hashes.samples else None
+    documents = batch_of(hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times, drawn)
     documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:
@@ -124,11 +125,14 @@ def batch_of(
     fingerprints: NDArray[np.uint64],
     sizes: NDArray[np.uint32],
     times: NDArray[np.int64],
+    sets: Keys | None = None,
 ) -> layout.Batch:
     """Documents for the kernel; none is owned, those without a size are not valid, and numbers and log times are to be
-    set."""
+    set. sets: their shingles, where keys are a sample of these."""
     hashed = hashes.of_ids(ids)
-    keys, starts = hashes.keys(signatures, fingerprints, hashed)
+    keys, starts = hashes.keys(signatures, fingerprints, hashed, sets)
+    if sets is not None:  # what is met is judged by how many keys it has
+        signatures[:, -8:] = (np.diff(starts) - 2).astype("<u8").view(np.uint8).reshape(-1, 8)
     words = np.zeros((len(ids), layout.MASK), np.uint64)
     words[:, layout.TIME] = times.view(np.uint64)
     words[:, layout.ID : layout.ID + 2] = hashed

@@ -23,7 +23,8 @@ ENTRIES = np.int64(16)  # under `any` so many times as many rows of a bucket are
 
 
 @njit(inline="always")
-def _home(row, table):  # type: ignore[no-untyped-def]
+def home(row, table):  # type: ignore[no-untyped-def]
+    """Where in the table of the rows met one is looked for first."""
     return (row * np.int64(0x9E3779B1)) >> np.int64(7) & np.int64(len(table) - 1)
 
 
@@ -41,7 +42,7 @@ def _meet(i, n, band, work):  # type: ignore[no-untyped-def]
         if k + _AHEAD < n and out[k + _AHEAD] >= kept:
             prefetch(ring, (out[k + _AHEAD] & ring_mask) * size)
             prefetch(ring, (out[k + _AHEAD] & ring_mask) * size + 8)
-        slot = _home(row, table)
+        slot = home(row, table)
         while table[slot] >= 0 and met[table[slot], 0] != row:
             slot = (slot + 1) & mask
         m = table[slot]
@@ -69,7 +70,7 @@ def forget(scratch):  # type: ignore[no-untyped-def]
     table, met, histogram = scratch.table, scratch.met, scratch.histogram
     mask = np.int64(len(table) - 1)
     for m in range(scratch.met_count - 1, -1, -1):
-        slot = _home(met[m, 0], table)
+        slot = home(met[m, 0], table)
         while table[slot] != m:
             slot = (slot + 1) & mask
         table[slot] = -1
@@ -119,13 +120,13 @@ def gather(i, work):  # type: ignore[no-untyped-def]
                 cut_off |= further
             cut += cut_off
             _meet(i, n, NOBODY, work)
-    if (rows.guides < rows.seen or any_dead(rows.dead)) and not _pass_by(work):
+    if (rows.guides < rows.seen or any_dead(rows.dead)) and not pass_by(work):
         return NOBODY
     return cut
 
 
 @njit
-def _pass_by(work):  # type: ignore[no-untyped-def]
+def pass_by(work):  # type: ignore[no-untyped-def]
     """Of the rows met leave aside those that are not visible, unless there are copies of them that are. Returns whether
     there was room to look."""
     rows, limits, scratch = work.rows, work.limits, work.scratch

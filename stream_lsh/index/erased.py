@@ -20,21 +20,24 @@ from stream_lsh.index.store import ERASED as ERASED_ROWS
 from stream_lsh.index.store import ROWS, Store, rows_key
 
 PAGE = 1 << 14  # rows: a value has only such of one page
+_PART = 64  # rows whose keys are made at a time, where they may be any number
 _HEAD = struct.Struct("<II")  # rows, keys of each
 
 
 class Keyed:
     """The keys that the rows of a shard are posted under. generation_of: the number of the generation that a row
-    belongs to."""
+    belongs to. sets_of: where keys are a sample of the shingles, those of rows uint64[n, width] from a number on."""
 
     def __init__(
-        self, store: Store, shard: int, shape: Shape, hashes: Hashes, generation_of: Callable[[int], int]
-    ) -> None:
+        self, store: Store, shard: int, shape: Shape, hashes: Hashes, generation_of: Callable[[int], int],
+        sets_of: Callable[[NDArray[np.uint64], int], Keys] | None = None,
+    ) -> None:  # fmt: skip
         self._store = store
         self._shard = shard
         self._shape = shape
         self._hashes = hashes
         self._generation_of = generation_of
+        self._sets_of = sets_of
 
     def keys(self, block: NDArray[np.uint64], row: int) -> Keys:
         """Of rows uint64[n, width] of one generation, which are those from `row` on.
@@ -42,24 +45,39 @@ class Keyed:
         Raises:
             DamagedError: those of a row that was erased are missing.
         """
-        keys, starts = self.said(block)
+        keys, starts = self.said(block, row)
         erased = row + np.flatnonzero(block[:, FLAGS] & np.uint64(ERASED))
         if len(erased):
-            table = keys.reshape(len(block), -1)
             for rows, theirs in kept(self._store, self._shard, self._generation_of(row), int(erased[0])):
                 if rows[0] >= row + len(block):
                     break
                 here = (rows >= row) & (rows < row + len(block))
-                table[rows[here] - row] = theirs[here]
+                at = starts[rows[here] - row + 1][:, None] - np.arange(theirs.shape[1], 0, -1)
+                keys[at] = theirs[here]
                 erased = np.setdiff1d(erased, rows)
             if len(erased):
                 raise _damaged(self._store, self._shard)
         return keys, starts
 
-    def said(self, block: NDArray[np.uint64]) -> Keys:
+    def said(self, block: NDArray[np.uint64], row: int) -> Keys:
         """The same, of rows none of which was erased."""
+        sets = self._sets_of(block, row) if self._sets_of else None
+        return self._keys(block, sets)
+
+    def lasting(self, block: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Those keys of rows that are needed when nobody meets them any more: uint64[n, k]. Sampled shingles are not:
+        who is dead counts nowhere."""
+        return self._keys(block, None)[0].reshape(len(block), -1)
+
+    def _keys(self, block: NDArray[np.uint64], sets: Keys | None) -> Keys:
         texts, ids = (np.ascontiguousarray(block[:, at : at + 2]) for at in (TEXT, ID))
-        return self._hashes.keys(self._shape.signatures(block), texts, ids)
+        return self._hashes.keys(self._shape.signatures(block), texts, ids, sets)
+
+    def parts(self, block: NDArray[np.uint64], row: int) -> Iterator[tuple[int, int]]:
+        """The rows of a block in parts, as many at a time as their texts allow."""
+        step = _PART if self._sets_of else max(1, len(block))
+        for first in range(0, len(block), step):
+            yield first, min(first + step, len(block))
 
 
 def kept(store: Store, shard: int, generation: int, row: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:

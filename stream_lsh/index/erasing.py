@@ -259,8 +259,7 @@ class Erasing:
         new = ~np.isin(rows, known)
         if new.any():
             fresh = block[new]
-            keys, _ = shard.keyed.said(fresh)
-            values |= keep(shard.number, generation.number, rows[new], keys.reshape(len(fresh), -1))
+            values |= keep(shard.number, generation.number, rows[new], shard.keyed.lasting(fresh))
         block = blank(block, shard.shape.signature_at)
         values |= blanked(self._store, shard.number, generation.number, rows, shard.shape.signature_at)
         base = int(shard.rows.base)

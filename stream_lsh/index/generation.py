@@ -72,11 +72,11 @@ class Generation:
 
     def rebuild(self, memory: Memory, keyed: Keyed, room: int) -> None:
         """Make the postings again from the rows, with an empty memory segment that takes `room` rows."""
-        first = at = 0
+        first, at, most = 0, 0, 2 * len(memory.slots) // 3  # reached only where documents have many keys
         for block in self._blocks():
             post_rows(block, self.first + at, self.first, memory, keyed, self._shape)
             at += len(block)
-            if at == self.rows.flushed or at - first + BLOCK > room:
+            if at == self.rows.flushed or at - first + BLOCK > room or memory.postings > most:
                 keys, rows = memory.sorted()
                 self.postings.add(keys, rows, first, at, self.rows.sync)
                 self.postings.merged()
@@ -100,8 +100,11 @@ class Generation:
 def post_rows(block: Any, first: int, begin: int, memory: Memory, keyed: Keyed, shape: Shape) -> None:
     """Post rows uint64[n, width] in memory, which are those from `first` on of the shard, whose generation begins with
     the row `begin`."""
-    keys, starts = keyed.keys(block, first)
-    replay(np.ascontiguousarray(block), first - begin, shape.mask_words, keys, starts, shape.bands, memory)
+    for start, stop in keyed.parts(block, first):
+        keys, starts = keyed.keys(block[start:stop], first + start)
+        memory.reserve(len(keys))
+        part = np.ascontiguousarray(block[start:stop])
+        replay(part, first + start - begin, shape.mask_words, keys, starts, shape.bands, memory)
 
 
 def post_undecided_rows(block: Any, first: int, table: Memory, keyed: Keyed, shape: Shape) -> None:

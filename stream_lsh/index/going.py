@@ -167,8 +167,9 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
         return DONE
     if time_of(rows, row) != NO_TIME:
         time = max(time, time_of(rows, row) + _ONE)
-    _store(i, _go(i, row, work), row, time, work)
-    return DONE
+    heir = _go(i, row, work)
+    _store(i, heir, row, time, work)
+    return HEIR_STANDS if heir >= 0 and work.limits.samples else DONE
 
 
 @njit
@@ -292,6 +293,8 @@ def _post_heir(new, row, work):  # type: ignore[no-untyped-def]
     memory, limits = work.memory, work.limits
     _post(key_behind(new[GROUP], HEIRS), row, memory)
     _post(posting_key(new[TEXT]), row, memory)
+    if limits.samples:  # under the shingles of its text by whoever has that
+        return
     for band in range(limits.bands):
         if len(limits.masks):
             key = key_of_mask(new, work.rows.signature_at, band, limits.masks, limits.secret)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_lsh.families.bands import band_keys, masked_keys, piece_keys
 from stream_lsh.families.components import masks_of
 from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, lookups
+from stream_lsh.families.sampled import sampled
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import key_words, siphash128
 from stream_lsh.index.memory import posting_key
@@ -28,6 +29,7 @@ class Hashes:
     def __init__(self, signing: SigningSettings, key: bytes) -> None:
         self._signing = signing
         self._key = key_words(key)
+        self.samples = signing.sampling > 0
         self._masks = masks_of(signing)
         self.secret: np.uint64 = siphash128(b"bands", np.array([5]), self._key)[0, 0]
 
@@ -35,8 +37,26 @@ class Hashes:
         """Hashes uint64[n, 2] of ids, given as JSON text."""
         return siphash128(b"".join(ids), ends_of(ids), self._key)
 
-    def keys(self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64]) -> Keys:
-        """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id."""
+    def sample(self, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The keys of a document with these shingles, its salt uint64[1]."""
+        offsets = np.array([0, len(shingles)])
+        keys: NDArray[np.uint64]
+        keys, _ = sampled(shingles, offsets, np.ascontiguousarray(salt), self.secret, self._signing.sampling)
+        _as_keys(keys)
+        return keys
+
+    def keys(
+        self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64], sets: Keys | None = None
+    ) -> Keys:
+        """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id; sets: their
+        shingles and where each document's begin, of which keys are a sample for likenesses without bands."""
+        if self.samples:
+            shingles, offsets = sets or (np.empty(0, np.uint64), np.zeros(len(ids) + 1, np.int64))
+            salts = np.ascontiguousarray(as_words(signatures)[:, 0])
+            drawn, starts = sampled(shingles, offsets, salts, self.secret, self._signing.sampling)
+            keys = np.empty(len(drawn) + 2 * len(ids), np.uint64)
+            _lay_out_ragged(drawn, starts, texts, ids, keys)
+            return keys, starts + 2 * np.arange(len(starts))
         if len(self._masks):
             bands = masked_keys(as_words(signatures), self._masks, self.secret)
         elif self._signing.likeness == "edit":
@@ -64,6 +84,24 @@ def as_words(signatures: NDArray[Any]) -> NDArray[np.uint64]:
         padded[:, :size] = signatures
         signatures = padded
     return np.ascontiguousarray(signatures).view(np.uint64).reshape(n, -(-octets // 8))
+
+
+@njit
+def _as_keys(hashed):  # type: ignore[no-untyped-def]
+    for k in range(len(hashed)):
+        hashed[k] = posting_key(hashed[k])
+
+
+@njit
+def _lay_out_ragged(drawn, starts, texts, ids, out):  # type: ignore[no-untyped-def]
+    at = 0
+    for i in range(len(starts) - 1):
+        for k in range(starts[i], starts[i + 1]):
+            out[at] = posting_key(drawn[k])
+            at += 1
+        out[at] = posting_key(texts[i, 0])
+        out[at + 1] = posting_key(ids[i, 0])
+        at += 2
 
 
 @njit

@@ -59,6 +59,11 @@ HEAD_COMPONENTS = 128
 many to tell a neighbour from a stranger."""
 HEAD_WORDS = 16
 
+HALF = 1024
+FULL = 2 * HALF
+"""Where keys are sampled, an agreement is a share of them, in so many parts: above HALF of the newcomer's own that the
+row has, else of the row's that the newcomer has."""
+
 
 class Batch(Struct):
     """n documents as the kernel sees them; S words a signature.
@@ -144,5 +149,7 @@ class Limits(Struct):
     padding: Number  # components that signatures have more, so as to fill words; all equal
     accident: Real  # probability that two components are equal by accident
     tops: Unsigned  # the highest bit of each component in a word
+    samples: Flag  # keys are a sample of the shingles; candidates are ranked by how many they share
+    slack: Real  # of the keys that the threshold asks for so many times the root of their number may be missing
     masks: Words2  # [bands, S], the bits of each key, where components are bits; else [0, 0]
     pieces: Number  # number of the 32 bits of a signature that are its first key, where keys stand in it; else 0

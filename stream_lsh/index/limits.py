@@ -6,7 +6,8 @@ import numpy as np
 
 from stream_lsh.families.components import masks_of
 from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, collision
-from stream_lsh.index.layout import Limits
+from stream_lsh.families.quotations import slack
+from stream_lsh.index.layout import FULL, HALF, Limits
 from stream_lsh.index.rows import Shape
 from stream_lsh.index.work import EVERYTHING
 from stream_lsh.settings import Settings
@@ -32,7 +33,8 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
     lanes = 64 // bits
     ranked = min(size, shape.head_words * lanes)
     padding = shape.head_words * lanes - ranked
-    floor, follow = _agreements(settings, ranked)
+    sharing = settings.likeness == "quotations"
+    floor, follow = (1, EVERYTHING) if sharing else _agreements(settings, ranked)
     every, matches = EVERYTHING, settings.verify_matches or EVERYTHING
     return Limits(
         unique=settings.against == "unique",
@@ -43,9 +45,9 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         update=settings.on_same_id == "update",
         window=settings.window_ms,
         threshold=settings.least,
-        full=ranked + padding,
-        floor=floor + padding,
-        likely=(ranked + follow) // 2 + padding,
+        full=FULL if sharing else ranked + padding,
+        floor=floor if sharing else floor + padding,
+        likely=HALF + int(HALF * (1 + settings.threshold) / 2) if sharing else (ranked + follow) // 2 + padding,
         follow=follow + padding,
         expand=max(1, floor + follow - ranked) + padding,
         bucket=settings.read_of_a_bucket if settings.verify_matches else every,
@@ -57,12 +59,14 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         signature=shape.signature_words,
         components=size,
         bits=bits,
-        bands=settings.signing.bands,
+        bands=shape.bands,
         rows=settings.signing.rows,
         secret=secret,
         padding=shape.signature_words * lanes - size,
         accident=2.0**-bits,
         tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(lanes))),
+        samples=sharing,
+        slack=slack(settings.threshold, settings.sampled) if sharing else 0.0,
         masks=masks_of(settings.signing),
         pieces=COUNT_BITS // PIECE_BITS if settings.likeness == "edit" else 0,
     )

@@ -56,6 +56,7 @@ from stream_lsh.index.layout import (
     WENT_SINCE,
 )
 from stream_lsh.index.memory import find, newest, since
+from stream_lsh.index.sharing import gather_sharing
 from stream_lsh.index.storing import store
 from stream_lsh.index.verify import verify
 from stream_lsh.index.work import AT_LEAST, DONE, HEIR_STANDS, NO_ROOM, NOBODY
@@ -69,11 +70,12 @@ def match(start, stop, work):  # type: ignore[no-untyped-def]
     """Match and store the documents [start, stop) of a batch; fills `work.results`.
 
     Returns the position reached, and why no further: DONE if all of them are done. Called again from there, it goes on.
+    HEIR_STANDS: the last row stands for an heir, which the caller has to post, as keys are made of its text.
     """
     i = start
     while i < stop:
         code = _judge(i, work)
-        if code == HEIR_STANDS:
+        if code == HEIR_STANDS and not work.limits.samples:
             continue
         if code != DONE:
             return i, code
@@ -208,7 +210,10 @@ def _stays(i, old, work):  # type: ignore[no-untyped-def]
     limits, signatures, results = work.limits, work.batch.signatures, work.results
     if not limits.late and stands(old, work) < 0:
         return DONE, NOBODY
-    if agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
+    if limits.samples:
+        if word(work.rows, old, work.rows.signature_at) != signatures[i * limits.signature]:
+            return DONE, NOBODY
+    elif agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
         return DONE, NOBODY  # nor does anybody match whom it must not match within
     columns, found, similarity = results.columns, results.found, results.similarity[i]
     kind, oldest, number, more = columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE]
@@ -247,7 +252,7 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
             if code != DONE or columns[i, KIND] == EXACT:
                 return code, columns[i, OLDEST], NOBODY
             _begin(i, before, work)
-    cut = gather(i, work)
+    cut = gather_sharing(i, work) if limits.samples else gather(i, work)
     if cut < 0:
         return NO_ROOM, NOBODY, NOBODY
     there = rank(limits, scratch)

@@ -13,14 +13,15 @@ from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.buckets import passing
 from stream_lsh.index.going import inherit
 from stream_lsh.index.keys import ends_of
-from stream_lsh.index.layout import DELETION, KNOWN, REPLACES
+from stream_lsh.index.layout import DELETION, KNOWN, OF, REPLACES
 from stream_lsh.index.match import look_up, match
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.sets import keep_all, similarities
 from stream_lsh.index.shard import NO_NUMBERS, Shard, power_of_two
-from stream_lsh.index.work import AT_LEAST, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
+from stream_lsh.index.work import AT_LEAST, FULL, HEIR_STANDS, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
+MET = 1 << 16  # rows met that room is kept for, where documents may have any number of keys
 GUESSED = 256  # documents for which they are read ahead
 REMEDY = (
     "stream-lsh info --state {} --check names the file: a folder generations/*/postings can be deleted, as postings "
@@ -41,6 +42,7 @@ class Matching:
         self._documents = batch.owned_by(shard.number) if known else batch.documents
         self._limits = shard.limits.replaced(store=store)
         self._results = Results.of(len(batch), max(256, len(batch)))
+        self._met = shard.met
         self._guessed = 0  # what the documents before this one will ask for
         self._heirs = np.empty((0, 4), np.int64)
         self._first = shard.count
@@ -60,6 +62,8 @@ class Matching:
         self._at_hand(self._batch.shingles.known())
         if len(groups):
             self._inherit(start, groups)
+        if self._limits.samples and self._limits.store:
+            shard.memory.reserve(int(self._documents.starts[stop] - self._documents.starts[start]) + 2 * (stop - start))
         work = self._work()
         while start < stop:
             try:
@@ -74,10 +78,30 @@ class Matching:
                     self._guessed = min(start + GUESSED, stop)
                     self._load_ahead(start + 1, work)
             elif code == NO_ROOM:
-                shard.met *= 2
+                self._met *= 2
+                if not self._limits.samples or self._met <= MET:  # what met a book is no measure for others
+                    shard.met = self._met
                 work = self._work()
+            elif code == HEIR_STANDS:
+                self._post_heir()
             elif code == FULL:
                 results.enlarge()
+
+    def _post_heir(self) -> None:
+        """Post the last row, which stands for an heir, under the sampled shingles of that one's text."""
+        shard = self._shard
+        row = shard.count - 1
+        words = shard.stored.words(row)
+        heir = int(words[OF])
+        if heir >= self._first:
+            document = int(self._stored[heir - self._first])
+            own = self._batch.shingles.with_document(document)
+            self._at_hand(own)
+            shingles = own.shingles[own.offsets[document] : own.offsets[document + 1]]
+        else:
+            text = bytes(shard.texts.read([heir], 1)[0])
+            shingles, _ = shard.shingle(text, ends_of([text]))
+        shard.post_under(row, shingles, words)
 
     def _inherit(self, start: int, groups: NDArray[np.int64]) -> None:
         """Add a row for each who may stand for one of the groups."""
@@ -109,7 +133,7 @@ class Matching:
         so many."""
         shard, documents = self._shard, self._documents
         keys = int(np.diff(documents.starts).max(initial=0))
-        most, met = shard.shape.head_words * 64 // shard.shape.components.bits, max(shard.met, power_of_two(least))
+        most, met = int(self._limits.full), max(self._met, power_of_two(least))
         return Work(
             batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
             newer=shard.late.newer, limits=self._limits, sets=shard.sets, results=self._results,

@@ -63,6 +63,24 @@ class Memory(Struct):
         self.clear()
         self.first = first
 
+    def reserve(self, postings: int) -> None:
+        """Have room for so many postings more, of documents with many keys."""
+        there = int(self.postings) + postings
+        if 3 * there > 2 * len(self.slots):
+            larger = Memory.of(2 * there)
+            move(self.slots, larger.slots, larger.shift)
+            self.slots, self.shift = larger.slots, larger.shift
+        if POOL_WORDS * there + 1 > len(self.pool):
+            pool = np.empty(2 * POOL_WORDS * there + 1, np.uint32)
+            pool[: self.used] = self.pool[: self.used]
+            self.pool = pool
+
+    def shrink(self, postings: int) -> None:
+        """Have room for so many postings again, empty."""
+        if POOL_WORDS * postings + 1 < len(self.pool):
+            usual = Memory.of(postings)
+            self.slots, self.shift, self.pool = usual.slots, usual.shift, usual.pool
+
     def sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         """All postings by key, then row: keys uint64[n], rows uint32[n]."""
         keys, rows = np.empty(int(self.postings), np.uint64), np.empty(int(self.postings), np.uint32)
@@ -74,6 +92,15 @@ class Memory(Struct):
 def posting_key(hashed):  # type: ignore[no-untyped-def]
     """A hash as a key: the bits that count, and never 0, which marks an empty slot."""
     return max(hashed & _MASK, _LOWEST)
+
+
+@njit
+def move(slots, larger, shift):  # type: ignore[no-untyped-def]
+    """Enter the slots of a table into a larger one, which is empty."""
+    for slot in range(len(slots)):
+        if slots[slot, 0] != EMPTY:
+            to = _from(larger, np.int64(slots[slot, 0] >> shift), slots[slot, 0])
+            larger[to, 0], larger[to, 1] = slots[slot, 0], slots[slot, 1]
 
 
 @njit
@@ -114,6 +141,13 @@ def append(memory, slot, key, row):  # type: ignore[no-untyped-def]
     pool[block + _ROWS + np.int64(pool[block + _USED])] = np.uint32(row)
     pool[block + _USED] += np.uint32(1)
     slots[slot, 1] = np.uint64(block) << _HALF | (count + np.uint64(1))
+
+
+@njit
+def post_all(memory, keys, row):  # type: ignore[no-untyped-def]
+    """Post a row under each of these keys."""
+    for k in range(len(keys)):
+        append(memory, np.int64(keys[k] >> memory.shift), keys[k], row)
 
 
 @njit

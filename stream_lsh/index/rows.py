@@ -28,6 +28,7 @@ from stream_lsh.settings import Settings
 FORMAT = 2
 REMEDY = "restore the folder from a backup or start a new one"
 NONE = np.empty(0, np.int64)
+ANY_NUMBER = 1 << 40
 _VALUE = struct.Struct("<II")  # rows, width
 _BLOCK = 4096  # rows read at a time
 _BELOW_SIZE = (np.uint64(1) << layout.SIZE_BITS) - np.uint64(1)
@@ -41,8 +42,10 @@ class Shape:
         self.components = components_of(signing)
         self.size = signing.signature_size
         self.signature_words = self.components.words
-        self.bands = signing.bands
-        self.mask_words = 0 if settings.against == "unique" else (signing.bands + 63) // 64
+        sharing = settings.likeness == "quotations"
+        # Documents have any number of keys where these are sampled, and nobody follows where sharing is no metric.
+        self.bands = ANY_NUMBER if sharing else signing.bands
+        self.mask_words = 0 if settings.against == "unique" or sharing else (signing.bands + 63) // 64
         self.log_at = int(layout.MASK) + self.mask_words
         self.signature_at = self.log_at + (settings.window is not None)
         self.width = self.signature_at + self.signature_words

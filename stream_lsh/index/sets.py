@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.families.distances import COPIES, EDIT, edits, similarity_of
+from stream_lsh.families.distances import COPIES, EDIT, QUOTATIONS, edits, similarity_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
 BELOW = -1.0  # instead of a similarity: it is below the threshold
+CONTAINS = -1024.0
+"""So many times the similarity stands for it where the document contains the other one, and not the other way."""
+LARGE = 4096
+"""Elements from which a set is kept as a hash table, where containment is asked: whoever is compared with it looks up
+his own."""
 _STEP = 8  # elements compared at once where two sets go on alike
+LARGE_WORDS = 1 << 25  # of hash tables of large sets: 256 MB, used as they come; a book of 10 MB takes a tenth
 _MARK_BITS = 8  # bits of a bitmap for an element, or up to twice as many: one foreign element in nine to 16 passes
 # Columns of a ring's slots: row, position ever written at, words, elements of its set; a later row takes the place of
 # an earlier one.
@@ -29,8 +35,9 @@ class Sets(Struct):
     shingles, offsets, have: the batch's own, document i has shingles[offsets[i]:offsets[i + 1]] if have[i]. documents:
     those that became the rows from `first` on. ring, slots: the sets of the latest rows; bits, bit_slots: bitmaps of
     the sets of more rows; rings are overwritten from the oldest on, rows are found through direct-mapped tables; kept,
-    marked: words ever written to them. table: scratch, a hash table of the elements of document `filled`, and their
-    places; or room for `distances.edits`. loaded, similarity: rows (ascending) whose similarity with the document
+    marked: words ever written to them. large, large_slots, large_kept: the same, of hash tables of sets of more than
+    LARGE elements, where containment is asked. table: scratch, a hash table of the elements of document `filled`, and
+    their places; or room for `distances.edits`. loaded, similarity: rows (ascending) whose similarity with the document
     `document` was computed elsewhere.
     """
 
@@ -47,6 +54,9 @@ class Sets(Struct):
     marked: Number
     likeness: Number  # how two of them are compared, see `families.distances`
     dimensions: Number  # of vectors or rows of bits
+    large: Words
+    large_slots: Numbers2  # [s, 4]
+    large_kept: Number
     table: Words2  # [t, 2]
     filled: Number
     document: Number
@@ -59,10 +69,12 @@ class Sets(Struct):
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
         ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (likeness == COPIES)))
+        large = LARGE_WORDS if likeness == QUOTATIONS else 1
         return cls(
             shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
             documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,
-            likeness=likeness, dimensions=dimensions,
+            likeness=likeness, dimensions=dimensions, large=np.empty(large, np.uint64),
+            large_slots=np.full((max(1, large >> 13), 4), -1, np.int64), large_kept=0,
             table=np.empty((16, 2), np.uint64), filled=-1, document=-1, loaded=nothing, similarity=np.empty(0),
         )  # fmt: skip
 
@@ -94,6 +106,9 @@ def place_of(ring, slots, written, row):  # type: ignore[no-untyped-def]
 def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
     """Keep the set shingles[start:stop] of a row, and its bitmap."""
     size, ring, bits = stop - start, sets.ring, sets.bits
+    if sets.likeness == QUOTATIONS and size > LARGE:
+        _keep_table(sets, row, shingles, start, stop)
+        return
     at, sets.kept = _take_place(len(ring), sets.slots, sets.kept, row, size, size)
     if at >= 0:
         for k in range(size):
@@ -109,6 +124,36 @@ def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
         for k in range(start, stop):
             bit = shingles[k] >> shift
             bits[at + np.int64(bit >> np.uint64(6))] |= np.uint64(1) << (bit & np.uint64(63))
+
+
+@njit
+def _keep_table(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
+    """Keep the set shingles[start:stop] of a row as a hash table; 0 is a free entry."""
+    size, large = stop - start, sets.large
+    slots = size + (size >> 1)
+    at, sets.large_kept = _take_place(len(large), sets.large_slots, sets.large_kept, row, slots, size)
+    if at < 0:
+        return
+    for k in range(slots):
+        large[at + k] = np.uint64(0)
+    for k in range(start, stop):
+        place = _entry(shingles[k], slots)
+        while large[at + place] != 0:
+            place = place + 1 if place + 1 < slots else np.int64(0)
+        large[at + place] = shingles[k]
+
+
+@njit(inline="always")
+def _entry(value, slots):  # type: ignore[no-untyped-def]
+    return np.int64(((value >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
+
+
+@njit
+def at_hand(sets, row):  # type: ignore[no-untyped-def]
+    """Whether the set of a row is kept."""
+    if place_of(sets.ring, sets.slots, sets.kept, row)[0] >= 0:
+        return True
+    return place_of(sets.large, sets.large_slots, sets.large_kept, row)[0] >= 0
 
 
 @njit
@@ -231,11 +276,69 @@ def jaccard(sets, document, other, start, stop, threshold):  # type: ignore[no-u
 
 
 @njit
+def containment(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """The larger of the shares of what a document of the batch and the set other[start:stop] have in common, as
+    `_of_shares` says it."""
+    _fill(sets, document)
+    table, size = sets.table, sets.offsets[document + 1] - sets.offsets[document]
+    candidates, slots = stop - start, table_size(size)
+    mask, shift, missed = slots - 1, _shift_of(slots), np.int64(0)
+    missing = candidates - _least_shared(size, candidates, threshold)
+    for k in range(start, stop):
+        value = other[k]
+        slot = _slot(value, mask, shift)
+        while table[slot, 0] != 0 and table[slot, 0] != value:
+            slot = (slot + 1) & mask
+        if table[slot, 0] != value:
+            missed += 1
+            if missed > missing:
+                return BELOW
+    return _of_shares(candidates - missed, size, candidates, threshold)
+
+
+@njit
+def containment_in(sets, document, start, stop, other, threshold):  # type: ignore[no-untyped-def]
+    """The same with a set of `other` elements whose hash table is sets.large[start:stop]."""
+    large, begin, end = sets.large, sets.offsets[document], sets.offsets[document + 1]
+    size, slots, missed = end - begin, stop - start, np.int64(0)
+    missing = size - _least_shared(size, other, threshold)
+    for k in range(begin, end):
+        value = sets.shingles[k]
+        place = _entry(value, slots)
+        while large[start + place] != 0 and large[start + place] != value:
+            place = place + 1 if place + 1 < slots else np.int64(0)
+        if large[start + place] != value:
+            missed += 1
+            if missed > missing:
+                return BELOW
+    return _of_shares(size - missed, size, other, threshold)
+
+
+@njit
+def _least_shared(one, other, threshold):  # type: ignore[no-untyped-def]
+    """How much sets of these sizes share at the least if a share of either reaches the threshold; one less, so that
+    rounding decides nothing here."""
+    return np.int64(threshold * min(one, other)) - 1
+
+
+@njit
+def _of_shares(shared, size, other, threshold):  # type: ignore[no-untyped-def]
+    """The larger of two shares; BELOW if it is below the threshold, CONTAINS times as much if only that of the other
+    set reaches it."""
+    mine, theirs = shared / size, shared / other
+    if mine >= threshold:
+        return max(mine, theirs)
+    return theirs * CONTAINS if theirs >= threshold else BELOW
+
+
+@njit
 def similarity(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
     """Exact similarity of a document of the batch with what stands in other[start:stop], by the index's likeness; BELOW
     if it is smaller than the threshold."""
     if sets.likeness == COPIES:
         return jaccard(sets, document, other, start, stop, threshold)
+    if sets.likeness == QUOTATIONS:
+        return containment(sets, document, other, start, stop, threshold)
     mine, begin = sets.shingles, sets.offsets[document]
     size = sets.offsets[document + 1] - begin
     if sets.likeness == EDIT:

@@ -25,13 +25,13 @@ from stream_lsh.index.generation import Generation, post_rows, post_undecided_ro
 from stream_lsh.index.generations import Generations
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
-from stream_lsh.index.keys import Hashes
+from stream_lsh.index.keys import Hashes, Keys, ends_of
 from stream_lsh.index.late import Late
 from stream_lsh.index.layout import Rows
 from stream_lsh.index.limits import limits_of
 from stream_lsh.index.manifest import BATCH, Manifest
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.memory import Memory
+from stream_lsh.index.memory import Memory, post_all
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.rows import Shape, unpacked
 from stream_lsh.index.sets import Sets
@@ -88,7 +88,8 @@ class Shard:
         )  # fmt: skip
         self._store = store
         self._hashes = hashes
-        self.keyed = Keyed(store, number, shape, hashes, self.generations.number_of)
+        sets_of = self._sets_of if hashes.samples else None
+        self.keyed = Keyed(store, number, shape, hashes, self.generations.number_of, sets_of)
         self._workers = workers
         self._manifest = manifest = Manifest(store, number, base)
         base = manifest.first
@@ -112,7 +113,8 @@ class Shard:
         self.late = Late(settings, self.rows, manifest.undecided, base)
         manifest.undecided = self.late.facts if settings.late else None
         self._done = base  # rows before it are posted, in so far as they are decided late
-        self.memory = Memory.of(self._room * (settings.signing.bands + 3))
+        self._postings = self._room * (settings.signing.bands + 3)  # more only where documents have many keys
+        self.memory = Memory.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.read_of_a_bucket)
         self._told: dict[bytes, bytes] = {}
@@ -197,6 +199,32 @@ class Shard:
         """Post the rows from `first` on, which stand for heirs, among the undecided."""
         block = self.rows.recent[first - self._base : self.count - self._base]
         post_undecided_rows(block, first, self.late.newer, self.keyed, self.shape)
+
+    def _sets_of(self, block: NDArray[np.uint64], row: int) -> Keys:
+        """The shingles of rows uint64[n, width] from `row` on, and where each one's begin: those of an heir of who
+        stands for one, none of who is posted under its id and behind others only."""
+        flags = block[:, layout.FLAGS]
+        heirs = flags & np.uint64(layout.HEIR) != 0
+        rows = np.where(heirs, block[:, layout.OF].astype(np.int64), row + np.arange(len(block)))
+        unmet = layout.DELETED | layout.DROPPED | layout.COPY | layout.CERTAIN | layout.ERASED
+        idle = np.where(heirs, layout.ERASED, unmet).astype(np.uint64)
+        there = np.flatnonzero(flags & idle == 0)
+        asked: NDArray[np.int64] = np.unique(rows[there])
+        place = np.searchsorted(asked, rows[there]).tolist()
+        texts: list[memoryview] = []
+        while len(texts) < len(asked):
+            texts += self.texts.read(asked[len(texts) :].tolist(), 1 << 62)
+        shingles, offsets = self.shingle(b"".join(texts[k] for k in place), ends_of([texts[k] for k in place]))
+        sizes = np.zeros(len(block), np.int64)
+        sizes[there] = np.diff(offsets)
+        return shingles, np.concatenate(([0], np.cumsum(sizes)))
+
+    def post_under(self, row: int, shingles: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+        """Post the last row, uint64[width], under a sample of these shingles."""
+        salt = words[self.shape.signature_at : self.shape.signature_at + 1]
+        keys = self._hashes.sample(shingles, salt)
+        self.memory.reserve(len(keys))
+        post_all(self.memory, keys, row - int(self.memory.first))
 
     def make_room_for_the_dead(self, documents: int) -> None:
         """So many documents may replace or delete rows, and come to twice as many."""
@@ -298,7 +326,7 @@ class Shard:
     @property
     def full(self) -> bool:
         """Whether the memory segment must be flushed before another batch."""
-        return self.count - self._segment + self._most > self._room
+        return self.count - self._segment + self._most > self._room or int(self.memory.postings) > self._postings
 
     def flush(self) -> None:
         """Turn the memory segment into a run."""
@@ -317,6 +345,7 @@ class Shard:
         generation.postings.add(keys, rows, first, last, generation.rows.sync)
         self._segment = posted
         self.memory.clear()
+        self.memory.shrink(self._postings)
         self._look()
         trim()
 

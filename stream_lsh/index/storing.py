@@ -126,7 +126,7 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
         if flags & DROPPED or not flags & (FOLLOWER | HEIR):
             return
     append(memory, slots[text], keys[first + text], row)
-    for j in range(bands):
+    for j in range(min(bands, text)):
         if mask_words == 0 or masks[mask_at + (j >> 6)] >> np.uint64(j & 63) & _ONE:
             append(memory, slots[j], keys[first + j], row)
 
@@ -134,8 +134,11 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
 @njit(allocates=True)
 def replay(block, first, mask_words, keys, starts, bands, memory):  # type: ignore[no-untyped-def]
     """Post rows uint64[n, width] of the newest generation again, which are the rows from `first` on in it; their keys
-    are given as those of a batch; bands: of each."""
-    slots = np.empty(starts[1] - starts[0] if len(starts) > 1 else 0, np.int64)
+    are given as those of a batch; bands: of each, if it has as many."""
+    most = np.int64(0)
+    for i in range(len(starts) - 1):
+        most = max(most, starts[i + 1] - starts[i])
+    slots = np.empty(most, np.int64)
     flat, width = block.reshape(-1), block.shape[1]
     for i in range(len(block)):
         text = starts[i + 1] - starts[i] - 2

@@ -190,6 +190,10 @@ class Texts:
         return found
 
     def _frame(self, row: int) -> tuple[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]]:
+        if self._cache:  # what was read last is read again where many ask for one large text
+            first = next(reversed(self._cache))
+            if first <= row < first + len(self._cache[first][0]):
+                return first, self._cache[first]
         if self._pending and row >= self._pending[0][0]:
             first, value = self._pending[bisect_right(self._pending, row, key=lambda item: item[0]) - 1]
         else:

@@ -10,6 +10,7 @@ from stream_lsh.index.candidates import best, copies, oldest_copy
 from stream_lsh.index.layout import (
     DOCUMENT,
     EXACT,
+    FLAGS,
     FOLLOWED,
     KIND,
     MORE,
@@ -20,12 +21,14 @@ from stream_lsh.index.layout import (
     ROW,
     SAME,
     SEQ,
+    SIZE_BITS,
     TEXT,
 )
-from stream_lsh.index.sets import BELOW, hopeless, place_of, similarity
-from stream_lsh.index.work import DONE, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOBODY
+from stream_lsh.index.sets import BELOW, CONTAINS, at_hand, containment_in, hopeless, place_of, similarity
+from stream_lsh.index.work import DONE, EVERYTHING, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOBODY
 
 _FIRST = np.int64(0)
+_ENOUGH = np.int64(1 << 20)  # elements of the sets that are read at a time
 
 
 @njit
@@ -62,13 +65,17 @@ def verify(i, work):  # type: ignore[no-untyped-def]
 def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
     """Exact similarity of a document with a row, or BELOW; DONE, or what is missing: for NO_OWN_SET it is said whose.
     likely: they are thought to match."""
-    sets, threshold, wanted = work.sets, work.limits.threshold, work.scratch.wanted
+    sets, limits, wanted, threshold = work.sets, work.limits, work.scratch.wanted, work.limits.threshold
     if not sets.have[i]:
         wanted[0] = i
         return BELOW, NO_OWN_SET
     shingles, offsets = sets.shingles, sets.offsets
     if not likely and ruled_out(i, row, work):
         return BELOW, DONE
+    if limits.samples:
+        start, stop, size = place_of(sets.large, sets.large_slots, sets.large_kept, row)
+        if start >= 0:
+            return containment_in(sets, i, start, stop, size, threshold), DONE
     if row >= sets.first:
         other = sets.documents[row - sets.first]
         if not sets.have[other]:
@@ -100,11 +107,14 @@ def _want(row, work):  # type: ignore[no-untyped-def]
     """Write down whose sets are missing: that of a row, and of the other candidates that may be asked for next."""
     sets, scratch, n = work.sets, work.scratch, np.int64(1)
     scratch.wanted[0] = row
-    while scratch.candidates > 0 and n < work.limits.candidates:
+    elements = _ENOUGH if work.limits.samples else np.int64(EVERYTHING)  # each may be the set of a book
+    while scratch.candidates > 0 and n < work.limits.candidates and elements > 0:
         row, _ = best(scratch)
-        if row < sets.first and place_of(sets.ring, sets.slots, sets.kept, row)[0] < 0:
+        if row < sets.first and not at_hand(sets, row):
             scratch.wanted[n] = row
             n += 1
+            if work.limits.samples:
+                elements -= np.int64(word(work.rows, row, FLAGS) >> SIZE_BITS)
     scratch.wanted_count = n
 
 
@@ -126,6 +136,12 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     columns, room, oldest = results.columns, len(results.similarities), row
     if results.found == room:
         return FULL
+    larger = similar < BELOW  # it contains the row, and is not contained in it
+    if larger:
+        similar /= CONTAINS
+    if larger and limits.unique:  # that is no reason to drop it
+        _emit(i, row, similar, same, work)
+        return DONE
     if limits.unique or visible(rows, row):  # of what is aside it is asked whether it is similar
         _emit(i, row, similar, same, work)
         number = results.matches[results.found - 1, NUMBER]

@@ -16,6 +16,8 @@ class SigningSettings:
     signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
     likeness, dimensions, distance: of documents that are no texts, see `families.likeness`; then K, b and r alone of
     the rest have a meaning. salt_bits: behind the K bits of a signature, zeros that a salt changes; all keys have them.
+    sampling: one in so many shingles is a key, where keys are no bands (`families.quotations`); else 0. passage: tokens
+    that a passage has at least which is named.
     """
 
     kind: str
@@ -35,6 +37,8 @@ class SigningSettings:
     dimensions: int = 0
     distance: float = 0.0
     salt_bits: int = 0
+    sampling: int = 0
+    passage: int = 0
 
 
 def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]:

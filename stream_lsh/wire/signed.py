@@ -9,7 +9,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import Signs
 from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners
-from stream_lsh.index.keys import Hashes, ends_of
+from stream_lsh.index.keys import Hashes, Keys, ends_of
 from stream_lsh.index.layout import DELETION, SEQ
 from stream_lsh.index.texts import decompress
 from stream_lsh.settings import Settings
@@ -45,6 +45,13 @@ class TextShingles:
         texts = [self._take(k) for k in missing.tolist()]
         self._add(missing, *self._signer.shingle(b"".join(texts), ends_of(texts)))
         return self._sets
+
+    def all(self) -> Keys:
+        """The sets of all valid documents: shingles, and where each document's begin."""
+        self._ahead = len(self._valid)
+        missing = np.flatnonzero(self._valid & ~self._sets.have)
+        sets = self.with_document(int(missing[0])) if len(missing) else self._sets
+        return sets.shingles, sets.offsets
 
     def text(self, i: int) -> bytes:
         if i not in self._texts:
@@ -84,7 +91,9 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     if settings.updates and settings.time_field is None:  # the place in the log says which version is the newer one
         times[:] = NO_TIME
     times[frame.stamped] = NO_TIME
-    documents = batch_of(hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times)
+    shingles = TextShingles(frame, sizes > 0, signer)
+    drawn = shingles.all() if hashes.samples else None
+    documents = batch_of(hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times, drawn)
     documents.words[:, SEQ] = sequenced.numbers(n)
     deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]
     documents.what[deleted] = DELETION
@@ -95,4 +104,4 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
             )
         documents.log[:] = sequenced.log
     owner = owners(source.ids, settings.shards)
-    return SignedBatch(source.ids, owner, documents, frame.texts, TextShingles(frame, sizes > 0, signer))
+    return SignedBatch(source.ids, owner, documents, frame.texts, shingles)

@@ -21,6 +21,7 @@ from item_feeds import ITEMS, items
 from long_form import LONG, only_long
 from oracle import Outputs, json_of, places_of, renumbered, same, strip
 from oracles.dense import dense
+from quoting_feed import QUOTATIONS, quoting
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
@@ -45,6 +46,7 @@ def feeds(shared_data: Path) -> dict[str, list[bytes]]:
         orjson.dumps({"id": d.id, "text": d.text, "lang": langs[i % 5]}) for i, d in enumerate(dense(500))
     ]
     found |= {name: items(name, 900, 1, 0.1) for name in ITEMS}
+    found["quoting"] = quoting(900, 1, 0.1)
     found["posts"] = feed_of(found["posts"], 5)
     changes = changing(records_of(found["posts"][:2000], 1, 1), 2)
     found["changing"] = [record.value for record in changes if record.value is not None]
@@ -107,6 +109,8 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("changing", "one", {**UPDATES, **KEPT, **SOON, "shards": 3}, "at_least_once"),
         ("cosine", "groups", {**ITEMS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}, "exactly_once"),
         ("euclidean", "one", {**ITEMS["euclidean"], **ANY, "shards": 2}, "exactly_once"),
+        ("quoting", "one", {**QUOTATIONS, **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
+        ("quoting", "groups", {**QUOTATIONS, **ANY, "shards": 2}, "exactly_once"),
         ("hamming", "one", {**ITEMS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **UPDATES, **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),

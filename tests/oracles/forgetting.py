@@ -74,12 +74,14 @@ class Deletion:
 class Model:
     """window: of log time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
     shards, block: several that keep learn what went, and who was kept, when the second block after it begins.
-    compare: how similar two are, the Jaccard similarity of their words if nothing else is said."""
+    compare: how similar two are, the Jaccard similarity of their words if nothing else is said. stays: whether who
+    comes is kept beside one that he is similar to, as he contains it."""
 
     def __init__(
         self, window: int, threshold: float, *, unique: bool, update: bool = False, shards: int = 1, block: int = 0,
-        compare: Compare | None = None,
+        compare: Compare | None = None, stays: Callable[[Seen, Seen], bool] | None = None,
     ) -> None:  # fmt: skip
+        self.stays = stays
         self.compare, self.by_words = compare or _jaccard, compare is None
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.shards, self.block, self.at, self.told = shards, block, 0, 0  # told: how many records
@@ -201,11 +203,15 @@ class Model:
         if not similar:
             return Verdict("unique", group=new.seq if self.unique else None)
         similar.sort(key=lambda pair: pair[0].seq)
+        matches = sorted((-value, other.seq, other.id) for other, value in similar)
+        listed = tuple((id, seq, -value) for value, seq, id in matches)
+        if self.unique and self.stays is not None:
+            similar = [pair for pair in similar if not self.stays(new, pair[0])]
+            if not similar:
+                return Verdict("unique", group=new.seq, matches=listed)
         kind = "exact_duplicate" if any(other.text == new.text for other, _ in similar) else "near_duplicate"
         oldest, value = similar[0]
         new.dropped_for = oldest
-        matches = sorted((-value, other.seq, other.id) for other, value in similar)
-        listed = tuple((id, seq, -value) for value, seq, id in matches)
         return Verdict(kind, None, oldest.id, value, oldest.verdict.group, listed)
 
     def _similar(self, new: Seen, seen: Sequence[Seen]) -> list[tuple[Seen, float]]:
@@ -228,11 +234,14 @@ class Model:
         return len(groups) == len(set(groups))
 
 
-def model_of(settings: Settings, compare: Compare | None = None) -> Model:
+def model_of(
+    settings: Settings, compare: Compare | None = None, stays: Callable[[Seen, Seen], bool] | None = None
+) -> Model:
     """What the index with these settings is compared with."""
     return Model(
         settings.window_ms, settings.least, unique=settings.against == "unique", update=settings.updates,
         shards=settings.shards, block=settings.block, compare=compare,
+        stays=stays,
     )  # fmt: skip
 
 

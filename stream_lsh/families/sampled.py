@@ -1,0 +1,64 @@
+"""Texts in, what quotations go by out: their shingles, and a salt where a signature would be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.families.quotations import SIGNATURE_BYTES
+from stream_lsh.families.signer import Signed, Signer, set_apart
+from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, fold_multiply
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.siphash import KEY_BYTES
+from stream_lsh.text.settings import SigningSettings
+
+SALT_BYTES = 8
+_SAMPLED = 1 << 16  # values of the bits of a shingle's hash that say whether it is a key
+_LOW = np.uint64(_SAMPLED - 1)
+
+
+class SampledSigner:
+    """Signs texts whose keys are shingles of theirs; any number of threads may use the same one.
+
+    A signature has two words: zeros that a salt changes, and the number of the document's keys, which whoever knows the
+    index's key fills in (`index.batch`).
+    """
+
+    def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
+        self.settings = settings
+        self._signer = Signer(replace(settings, signature_size=1, bands=1, rows=1), key)
+
+    def sign(
+        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        want_signatures: bool = True,
+    ) -> Signed:  # fmt: skip
+        """As `Signer.sign`."""
+        signed = self._signer.sign(texts, ends, want_shingles=want_shingles, want_signatures=False)
+        signatures = np.zeros((len(ends), SIGNATURE_BYTES * want_signatures), np.uint8)
+        if salts is not None and len(salts):
+            set_apart(signatures[:, :SALT_BYTES], signed.fingerprints, salts)
+            signatures[signed.sizes == 0] = 0
+        return replace(signed, signatures=signatures)
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """As `Signer.shingle`."""
+        return self._signer.shingle(texts, ends)
+
+
+@njit(allocates=True)
+def sampled(shingles, offsets, salts, secret, sampling):  # type: ignore[no-untyped-def]
+    """The hashes of the shingles of n documents that are keys, one in `sampling`, under the index's secret and each
+    document's salt: uint64[k], and int64[n + 1] where each document's begin. Which ones they are depends on neither, as
+    answers do on them."""
+    bound, n = np.uint64((_SAMPLED + sampling - 1) // sampling), len(offsets) - 1
+    out, starts, there = np.empty(len(shingles), np.uint64), np.empty(n + 1, np.int64), np.int64(0)
+    starts[0] = 0
+    for i in range(n):
+        state = secret ^ SEED_BAND ^ salts[i]
+        for k in range(offsets[i], offsets[i + 1]):
+            out[there] = fold_multiply(shingles[k] ^ state, SEED_MIX)
+            there += np.int64((shingles[k] & _LOW) < bound)
+        starts[i + 1] = there
+    return out[:there], starts
