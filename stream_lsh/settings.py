@@ -32,7 +32,7 @@ from stream_lsh.families.likeness import (
     similarity_at,
     unused,
 )
-from stream_lsh.families.quotations import GENERATION, LEAST_THRESHOLD, MOST_SAMPLING, QUOTATIONS, sampling_of
+from stream_lsh.families.quotations import GENERATION, MOST_SAMPLING, QUOTATIONS, check, sampling_of
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
 from stream_lsh.text.settings import SigningSettings, parse_shingles
@@ -262,23 +262,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name} is not used with likeness = {likeness}; leave it out")
         check_extent(likeness, self.dimensions or 0, self.distance or 0.0)
         if likeness == "quotations":
-            self._check_quotations()
-
-    def _check_quotations(self) -> None:
-        """Raise ValueError if quotations cannot have these."""
-        if self.threshold < LEAST_THRESHOLD:
-            raise ValueError(f"threshold: {self.threshold:g} is too small a share; {LEAST_THRESHOLD:g} is the least")
-        for step in ("markup", "nfkc"):
-            if step in (part.strip() for part in self.normalize.split(",")):
-                raise ValueError(
-                    f"normalize: {step} is not used with likeness = quotations, whose passages are places in the texts "
-                    "as they came; leave it out"
-                )
-        if self.late:
-            raise ValueError(
-                "likeness = quotations needs against = 'any' with several shards: what contains another one is kept, "
-                "and shards say of each other's documents only whether they match; or shards = 1"
-            )
+            check(self.threshold, self.normalize, several_keep=self.late)
 
     @cached_property
     def banding(self) -> Banding:

@@ -46,6 +46,23 @@ def layout() -> Banding:
     return Banding(SIGNATURE_BYTES, KEYS, 1)
 
 
+def check(threshold: float, normalize: str, *, several_keep: bool) -> None:
+    """Raise ValueError if quotations cannot have these. several_keep: shards under `unique`."""
+    if threshold < LEAST_THRESHOLD:
+        raise ValueError(f"threshold: {threshold:g} is too small a share; {LEAST_THRESHOLD:g} is the least")
+    for step in ("markup", "nfkc"):
+        if step in (part.strip() for part in normalize.split(",")):
+            raise ValueError(
+                f"normalize: {step} is not used with likeness = quotations, whose passages are places in the texts as "
+                "they came; leave it out"
+            )
+    if several_keep:
+        raise ValueError(
+            "likeness = quotations needs against = 'any' with several shards: what contains another one is kept, and "
+            "shards say of each other's documents only whether they match; or shards = 1"
+        )
+
+
 def slack(threshold: float, sampling: int) -> float:
     """What may be missing of the keys that the threshold asks for: so many times the root of their number. The keys of
     a text are drawn from its shingles without putting back, so that with all of them as keys nothing is missing."""

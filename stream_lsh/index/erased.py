@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
+from stream_lsh.index.drawn import Drawn
 from stream_lsh.index.keys import Hashes, Keys
 from stream_lsh.index.layout import ERASED, FLAGS, ID, TEXT
 from stream_lsh.index.rows import NONE, Shape, blank, packed, unpacked
@@ -26,18 +27,18 @@ _HEAD = struct.Struct("<II")  # rows, keys of each
 
 class Keyed:
     """The keys that the rows of a shard are posted under. generation_of: the number of the generation that a row
-    belongs to. sets_of: where keys are a sample of the shingles, those of rows uint64[n, width] from a number on."""
+    belongs to. drawn: where keys are a sample of the shingles, who makes these."""
 
     def __init__(
         self, store: Store, shard: int, shape: Shape, hashes: Hashes, generation_of: Callable[[int], int],
-        sets_of: Callable[[NDArray[np.uint64], int], Keys] | None = None,
+        drawn: Drawn | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._shard = shard
         self._shape = shape
         self._hashes = hashes
         self._generation_of = generation_of
-        self._sets_of = sets_of
+        self.drawn = drawn
 
     def keys(self, block: NDArray[np.uint64], row: int) -> Keys:
         """Of rows uint64[n, width] of one generation, which are those from `row` on.
@@ -61,7 +62,7 @@ class Keyed:
 
     def said(self, block: NDArray[np.uint64], row: int) -> Keys:
         """The same, of rows none of which was erased."""
-        sets = self._sets_of(block, row) if self._sets_of else None
+        sets = self.drawn.sets(block, row) if self.drawn else None
         return self._keys(block, sets)
 
     def lasting(self, block: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -75,7 +76,7 @@ class Keyed:
 
     def parts(self, block: NDArray[np.uint64], row: int) -> Iterator[tuple[int, int]]:
         """The rows of a block in parts, as many at a time as their texts allow."""
-        step = _PART if self._sets_of else max(1, len(block))
+        step = _PART if self.drawn else max(1, len(block))
         for first in range(0, len(block), step):
             yield first, min(first + step, len(block))
 

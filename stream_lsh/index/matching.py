@@ -11,6 +11,7 @@ from stream_lsh.index.ahead import MOST, guess
 from stream_lsh.index.batch import Sets as Own
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.buckets import passing
+from stream_lsh.index.drawn import post_sample
 from stream_lsh.index.going import inherit
 from stream_lsh.index.keys import ends_of
 from stream_lsh.index.layout import DELETION, KNOWN, OF, REPLACES
@@ -99,9 +100,11 @@ class Matching:
             self._at_hand(own)
             shingles = own.shingles[own.offsets[document] : own.offsets[document + 1]]
         else:
-            text = bytes(shard.texts.read([heir], 1)[0])
-            shingles, _ = shard.shingle(text, ends_of([text]))
-        shard.post_under(row, shingles, words)
+            drawn = shard.keyed.drawn
+            assert drawn is not None, "keys are no sample of the shingles"
+            shingles = drawn.of(heir)
+        at = shard.shape.signature_at
+        post_sample(shard.memory, shard.hashes, row, shingles, words[at : at + 1])
 
     def _inherit(self, start: int, groups: NDArray[np.int64]) -> None:
         """Add a row for each who may stand for one of the groups."""

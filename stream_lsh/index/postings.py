@@ -25,6 +25,8 @@ from stream_lsh.index.policy import next_merge
 from stream_lsh.index.refusals import refused, remedy
 from stream_lsh.index.runs import REMEDY, Run, merge
 
+LARGEST = (1 << 30) - 1  # postings of a run that is merged with others: four such can be counted with 32 bits
+
 
 @dataclass
 class Workers:
@@ -144,7 +146,9 @@ class Postings:
             if short in self._merging:
                 continue
             taken = [run for merging in self._merging.values() for run in merging.runs]
-            busy = [run.path is None or run.last > self.rows or run in taken for run in self._runs]
+            busy = [
+                run.path is None or run.last > self.rows or run in taken or run.size > LARGEST for run in self._runs
+            ]
             found = next_merge(self.levels, busy, closed=self.closed, short=short)
             if found is not None:
                 runs = self._runs[found.first : found.last]

@@ -7,7 +7,7 @@ generation. Postings are derived, and rebuilt from the rows where they are lost.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,19 @@ from stream_lsh.families.likeness import LIKENESSES
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.dead import Dead
+from stream_lsh.index.drawn import Drawn, Shingle
 from stream_lsh.index.erased import Keyed, erased_of
 from stream_lsh.index.generation import Generation, post_rows, post_undecided_rows
 from stream_lsh.index.generations import Generations
 from stream_lsh.index.heap import trim
 from stream_lsh.index.ids import Ids
-from stream_lsh.index.keys import Hashes, Keys, ends_of
+from stream_lsh.index.keys import Hashes
 from stream_lsh.index.late import Late
 from stream_lsh.index.layout import Rows
 from stream_lsh.index.limits import limits_of
 from stream_lsh.index.manifest import BATCH, Manifest
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.memory import Memory, post_all
+from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.rows import Shape, unpacked
 from stream_lsh.index.sets import Sets
@@ -46,8 +47,6 @@ from stream_lsh.settings import Settings
 NO_NUMBERS = np.empty(0, np.int64)
 CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of more rows
 CACHED_HEADS = 128 << 20  # bytes of the latest rows' signatures
-
-Shingle = Callable[[bytes, NDArray[np.int64]], tuple[NDArray[np.uint64], NDArray[np.int64]]]
 
 
 class Shard:
@@ -87,9 +86,9 @@ class Shard:
             LIKENESSES.index(settings.likeness), settings.dimensions or 0,
         )  # fmt: skip
         self._store = store
-        self._hashes = hashes
-        sets_of = self._sets_of if hashes.samples else None
-        self.keyed = Keyed(store, number, shape, hashes, self.generations.number_of, sets_of)
+        self.hashes = hashes
+        drawn = Drawn(self.texts, shingle) if hashes.samples else None
+        self.keyed = Keyed(store, number, shape, hashes, self.generations.number_of, drawn)
         self._workers = workers
         self._manifest = manifest = Manifest(store, number, base)
         base = manifest.first
@@ -160,7 +159,7 @@ class Shard:
         """Of the rows that are decided when the next block begins: which were dropped, or stay in the group of the
         version before them, by number, ascending, and the ids that they were dropped for (b"" of none). The others were
         kept, and founded groups. heirs: numbers of those that stand for their groups, of who might."""
-        all = self.late.told(others, names, heirs, self._hashes)
+        all = self.late.told(others, names, heirs, self.hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
         for number, first, last in self.generations.between(all.first, all.last):
@@ -199,32 +198,6 @@ class Shard:
         """Post the rows from `first` on, which stand for heirs, among the undecided."""
         block = self.rows.recent[first - self._base : self.count - self._base]
         post_undecided_rows(block, first, self.late.newer, self.keyed, self.shape)
-
-    def _sets_of(self, block: NDArray[np.uint64], row: int) -> Keys:
-        """The shingles of rows uint64[n, width] from `row` on, and where each one's begin: those of an heir of who
-        stands for one, none of who is posted under its id and behind others only."""
-        flags = block[:, layout.FLAGS]
-        heirs = flags & np.uint64(layout.HEIR) != 0
-        rows = np.where(heirs, block[:, layout.OF].astype(np.int64), row + np.arange(len(block)))
-        unmet = layout.DELETED | layout.DROPPED | layout.COPY | layout.CERTAIN | layout.ERASED
-        idle = np.where(heirs, layout.ERASED, unmet).astype(np.uint64)
-        there = np.flatnonzero(flags & idle == 0)
-        asked: NDArray[np.int64] = np.unique(rows[there])
-        place = np.searchsorted(asked, rows[there]).tolist()
-        texts: list[memoryview] = []
-        while len(texts) < len(asked):
-            texts += self.texts.read(asked[len(texts) :].tolist(), 1 << 62)
-        shingles, offsets = self.shingle(b"".join(texts[k] for k in place), ends_of([texts[k] for k in place]))
-        sizes = np.zeros(len(block), np.int64)
-        sizes[there] = np.diff(offsets)
-        return shingles, np.concatenate(([0], np.cumsum(sizes)))
-
-    def post_under(self, row: int, shingles: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
-        """Post the last row, uint64[width], under a sample of these shingles."""
-        salt = words[self.shape.signature_at : self.shape.signature_at + 1]
-        keys = self._hashes.sample(shingles, salt)
-        self.memory.reserve(len(keys))
-        post_all(self.memory, keys, row - int(self.memory.first))
 
     def make_room_for_the_dead(self, documents: int) -> None:
         """So many documents may replace or delete rows, and come to twice as many."""

@@ -40,13 +40,13 @@ def compare(signer: Signs, one: str, other: str) -> Compared:
     shingle of the other text: what is marked is right, whatever a step of the normalisation does to it.
     """
     settings = signer.settings
-    if settings.likeness != "copies":
+    if settings.likeness not in ("copies", "quotations"):
         a, b = (signer.shingle(data, np.array([len(data)]))[0] for data in map(_encoded, (one, other)))
         near = similarity(settings.likeness, a, b, settings.dimensions)
         return Compared(near, None, (None, None), ([], []))
     found = [set(signer.shingle(data, np.array([len(data)]))[0].tolist()) for data in map(_encoded, (one, other))]
     shared = found[0] & found[1]
-    union = len(found[0] | found[1])
+    union = min(map(len, found)) if settings.likeness == "quotations" else len(found[0] | found[1])
     spans = tuple(_joined(_marked(signer, text, shared)) for text in (one, other))
     return Compared(
         len(shared) / union if union else 0.0, len(shared), (len(found[0]), len(found[1])), (spans[0], spans[1])
