@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,7 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from stream_lsh.documents.items import Item, item_of
 from stream_lsh.documents.times import duration_of, seconds_of
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import UsageError
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.likeness import (
     BY_DISTANCE,
@@ -34,10 +33,10 @@ from stream_lsh.families.likeness import (
 )
 from stream_lsh.families.quotations import GENERATION, MOST_SAMPLING, QUOTATIONS, check, sampling_of
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
-from stream_lsh.settings_sources import PREFIX, environment, explain, read_toml, without_foreign
-from stream_lsh.text.settings import SigningSettings, parse_shingles
+from stream_lsh.settings_checks import MOST_POSTINGS, check_room, check_used, refuse_others
+from stream_lsh.settings_sources import PREFIX, explain, gathered
+from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, parse_steps
 
-STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
 # What an answer depends on: an index made with other values of these gives other answers.
 ANSWERS = (
     "threshold", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify", "against",
@@ -48,7 +47,6 @@ LATE = "decided_after"  # fixes answers too, where some are decided late
 WITHIN = "match_within"  # fixes answers where it is given
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
 UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
-_MOST_POSTINGS = 2**32 - 1  # of a generation, and of the blocks of a memory segment
 
 
 class Settings(BaseSettings):
@@ -241,25 +239,13 @@ class Settings(BaseSettings):
             raise ValueError(
                 "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
             )
-        keys = self.most_rows * (self.banding.bands + 3)
-        if self.generation_documents is not None and self.generation_documents * keys > _MOST_POSTINGS:
-            raise ValueError(
-                f"generation_documents: at most {_MOST_POSTINGS // keys:,} with {self.banding.bands} bands"
-            )
-        if 4 * (self.memory_documents + 4096) * keys > _MOST_POSTINGS:
-            most = _MOST_POSTINGS // (4 * keys) - 4096
-            raise ValueError(f"memory_documents: at most {most:,} with {self.banding.bands} bands")
+        check_room(self.generation_documents, self.memory_documents, self.most_rows, self.banding.bands)
         return self
 
     def _check_likeness(self) -> None:
         """Raise ValueError if a setting is given that this likeness does not use, or one is missing."""
-        likeness, fields, idle = self.likeness, type(self).model_fields, unused(self.likeness)
-        for name in ("dimensions", "distance"):
-            if name not in idle and getattr(self, name) is None:
-                raise ValueError(f"likeness = {likeness} needs {name}: {fields[name].description}")
-        for name in sorted(idle):
-            if getattr(self, name) != fields[name].default:
-                raise ValueError(f"{name} is not used with likeness = {likeness}; leave it out")
+        likeness = self.likeness
+        check_used(self, likeness, unused(likeness))
         check_extent(likeness, self.dimensions or 0, self.distance or 0.0)
         if likeness == "quotations":
             check(self.threshold, self.normalize, several_keep=self.late)
@@ -285,10 +271,8 @@ class Settings(BaseSettings):
     def curve(self) -> Curve:
         """How surely a pair becomes a candidate."""
         asked = self.threshold if self.likeness not in BY_DISTANCE else self.distance or 0.0
-        curve = Curve(self.likeness, self.banding, asked, self.dimensions or 0)
-        if self.likeness == "quotations":
-            return replace(curve, sampling=self.sampled, shingles=self.least_shingles)
-        return curve
+        sampling, shingles = (self.sampled, self.least_shingles) if self.likeness == "quotations" else (1, 0)
+        return Curve(self.likeness, self.banding, asked, self.dimensions or 0, sampling, shingles)
 
     @property
     def item(self) -> Item | None:
@@ -299,10 +283,7 @@ class Settings(BaseSettings):
     def signing(self) -> SigningSettings:
         """What fixes the signature of a text."""
         kind, k, continuous_k = parse_shingles(self.shingles, self.set_field)
-        steps = [] if self.normalize.strip() in ("", "none") else [s.strip() for s in self.normalize.split(",")]
-        for step in steps:
-            if step not in STEPS:
-                raise ValueError(f"normalize: {step!r} is none of {', '.join(STEPS)}, none")
+        steps = parse_steps(self.normalize)
         # words:K alone is the textbook's shingle, K consecutive \\w+; with /C it is ours for all scripts.
         tokens = self.tokens or ("word" if kind == "words" and "/" not in self.shingles else "unicode")
         return SigningSettings(
@@ -354,9 +335,8 @@ class Settings(BaseSettings):
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
-        if self.likeness == "quotations":
-            return self.generation_documents or GENERATION
-        return self.generation_documents or min(2**27, _MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
+        most = GENERATION if self.likeness == "quotations" else 2**27
+        return self.generation_documents or min(most, MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
 
     @property
     def read_of_a_bucket(self) -> int:
@@ -441,13 +421,7 @@ class Settings(BaseSettings):
             for name, (there, here) in mine.differences(stored).items()
             if name in compared
         ]
-        if clash and not other:
-            raise StateError(f"{where} has settings with which those given do not go together: {clash}")
-        if other:
-            raise StateError(
-                f"{where} was made with other settings: {', '.join(other)}; use those, leave them out, or use another "
-                "folder"
-            )
+        refuse_others(where, other, clash)
         return mine
 
     def differences(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -471,11 +445,5 @@ class Settings(BaseSettings):
         Raises:
             UsageError: naming the setting, its value, where it came from and what is allowed.
         """
-        sources: dict[str, str] = {}
-        values: dict[str, Any] = dict(defaults or {})
-        file = without_foreign(read_toml(config, "settings file"), cls) if config is not None else {}
-        for origin, found in ((f"{config}", file), ("environment", environment(cls)), ("command line", given)):
-            for name, value in found.items():
-                values[name] = value
-                sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
+        values, sources = gathered(cls, config, defaults or {}, given)
         return cls._made(values, sources)

@@ -68,3 +68,18 @@ def explain(
         else:
             lines.append(message)
     return "; ".join(lines)
+
+
+def gathered(
+    model: type[BaseModel], config: Path | None, defaults: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of all sources, and where each comes from; the command line (`given`) wins over the environment, that
+    over the file, this over `defaults`."""
+    sources: dict[str, str] = {}
+    values: dict[str, Any] = dict(defaults)
+    file = without_foreign(read_toml(config, "settings file"), model) if config is not None else {}
+    for origin, found in ((f"{config}", file), ("environment", environment(model)), ("command line", given)):
+        for name, value in found.items():
+            values[name] = value
+            sources[name] = f"variable {PREFIX}{name.upper()}" if origin == "environment" else origin
+    return values, sources

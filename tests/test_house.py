@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "stream_lsh"
 # From the ground up. What stands on one floor does not import its neighbours.
 FLOORS = (
     ("errors", "wording", "hashing"),
-    ("documents", "text", "settings_sources"),
+    ("documents", "text", "settings_sources", "settings_checks"),
     ("families",),
     ("settings",),
     ("index",),

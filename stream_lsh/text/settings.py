@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
+
 
 @dataclass(frozen=True)
 class SigningSettings:
@@ -54,3 +56,12 @@ def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]
     if not (1 <= result[1] <= 64 and 1 <= result[2] <= 64):
         raise ValueError(f"shingles: {shingles!r} must have between 1 and 64 words or characters")
     return result
+
+
+def parse_steps(normalize: str) -> list[str]:
+    """`lower,space` -> the steps of the normalisation; none of `none`."""
+    steps = [] if normalize.strip() in ("", "none") else [step.strip() for step in normalize.split(",")]
+    for step in steps:
+        if step not in STEPS:
+            raise ValueError(f"normalize: {step!r} is none of {', '.join(STEPS)}, none")
+    return steps
