@@ -22,7 +22,8 @@ LARGE = 4096
 """Elements from which a set is kept as a hash table, where containment is asked: whoever is compared with it looks up
 his own."""
 _STEP = 8  # elements compared at once where two sets go on alike
-LARGE_WORDS = 1 << 25  # of hash tables of large sets: 256 MB, used as they come; a book of 10 MB takes a tenth
+_LEAST_LARGE = 1 << 24  # words; a set takes a quarter of them at most: that of a text of some 16 MB
+_LARGE_WORDS = 4  # of hash tables of large sets for each shingle of others that there is room for, used as they come
 _MARK_BITS = 8  # bits of a bitmap for an element, or up to twice as many: one foreign element in nine to 16 passes
 # Columns of a ring's slots: row, position ever written at, words, elements of its set; a later row takes the place of
 # an earlier one.
@@ -65,11 +66,12 @@ class Sets(Struct):
 
     @classmethod
     def of(cls, shingles: int, likeness: int = int(COPIES), dimensions: int = 0) -> Sets:
-        """Nothing at hand yet; room for so many shingles of rows, and of copies twice as many words of bitmaps."""
+        """Nothing at hand yet; room for so many shingles of rows, of copies twice as many words of bitmaps, and where
+        containment is asked four times as many of hash tables."""
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
         ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (likeness == COPIES)))
-        large = LARGE_WORDS if likeness == QUOTATIONS else 1
+        large = max(_LEAST_LARGE, _LARGE_WORDS * shingles) if likeness == QUOTATIONS else 1
         return cls(
             shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
             documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,

@@ -36,6 +36,7 @@ from item_feeds import ITEMS, items
 from match_play import log_ends
 from oracle import json_of
 from proxy import Proxy, proxied_broker
+from quoting_feed import QUOTATIONS, quoting
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import wanted
@@ -355,6 +356,9 @@ def run(
     if modelled:
         records = plain.history(n, PARTITIONS, seed)
         given |= {**plain.SURE, "time_field": "ts"}
+    elif likeness == "quotations":
+        records = records_of(quoting(n, seed), PARTITIONS, seed)
+        given |= {**QUOTATIONS, "text_field": ("text",)}
     elif likeness is not None:
         records = records_of(items(likeness, n, seed), PARTITIONS, seed)
         given |= {**ITEMS[likeness], "text_field": ("text",)}
@@ -438,7 +442,7 @@ def main() -> None:
     parser.add_argument("--window", action="store_true", help="a tiny one")
     parser.add_argument("--groups", action="store_true", help="with alerts")
     parser.add_argument("--erase", action="store_true", help="what goes, at once")
-    parser.add_argument("--likeness", choices=(*ITEMS,), help="vectors or rows of bits instead of posts")
+    parser.add_argument("--likeness", choices=(*ITEMS, "quotations"), help="vectors or rows of bits instead of posts")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.

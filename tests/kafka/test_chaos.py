@@ -78,6 +78,16 @@ def test_chaos_among_rows_of_bits(proxied: Proxied, shared_data: Path, tmp_path:
 
 
 @pytest.mark.first
+def test_chaos_among_quotations(proxied: Proxied, shared_data: Path, tmp_path: Path) -> None:
+    """Whose postings are made of texts wherever a shard begins again."""
+    counts = run(
+        shared_data, tmp_path, proxied.broker, proxied.proxies[0], SEED, MINUTES * 60, DOCUMENTS, shards=2,
+        against="any", likeness="quotations",
+    )  # fmt: skip
+    assert len(counts) == 12
+
+
+@pytest.mark.first
 def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
     """Its worker's session lasts as long: nobody takes over before. The others run ahead, but not without limit."""
     down = 60 if LONG else 12
