@@ -25,9 +25,11 @@ from stream_lsh.families.likeness import (
     OF_BITS,
     READ_OF_A_BUCKET,
     SALT_BITS,
+    STORY_THRESHOLD,
     Likeness,
     banding_of,
     check_extent,
+    check_order,
     similarity_at,
     unused,
 )
@@ -43,8 +45,7 @@ ANSWERS = (
     "bucket_size", "candidates", "verify_matches", "shards", "generation_documents", "id_field", "text_field",
     "set_field",
 )  # fmt: skip
-LATE = "decided_after"  # fixes answers too, where some are decided late
-WITHIN = "match_within"  # fixes answers where it is given
+LATE, WITHIN = "decided_after", "match_within"  # fix answers where some are decided late, and where it is given
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
 UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
 
@@ -58,11 +59,12 @@ class Settings(BaseSettings):
         default="copies",
         description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
         "euclidean of vectors; hamming, of rows of bits; edit, of short texts; quotations, a share of one text in "
-        "another",
+        "another; stories, the same event in other words",
     )
     threshold: float = Field(
         default=0.8, gt=0, le=1,
-        description="similarity (Jaccard, cosine; of quotations a share) from which two documents are alike",
+        description="similarity (Jaccard, cosine; of quotations a share) from which two documents are alike, or of one "
+        "story (default: 0.26)",
     )  # fmt: skip
     distance: float | None = Field(
         default=None, ge=0, le=1e30, allow_inf_nan=False,
@@ -229,7 +231,11 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        self._check_likeness()
+        check_used(self, self.likeness, unused(self.likeness))
+        check_order(self.likeness, self.shards, self.against)
+        check_extent(self.likeness, self.dimensions or 0, self.distance or 0.0)
+        if self.likeness == "quotations":
+            check(self.threshold, self.normalize, several_keep=self.late)
         _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
         if self.against == "unique" and self.verify_matches == 0:
             raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
@@ -241,14 +247,6 @@ class Settings(BaseSettings):
             )
         check_room(self.generation_documents, self.memory_documents, self.most_rows, self.banding.bands)
         return self
-
-    def _check_likeness(self) -> None:
-        """Raise ValueError if a setting is given that this likeness does not use, or one is missing."""
-        likeness = self.likeness
-        check_used(self, likeness, unused(likeness))
-        check_extent(likeness, self.dimensions or 0, self.distance or 0.0)
-        if likeness == "quotations":
-            check(self.threshold, self.normalize, several_keep=self.late)
 
     @cached_property
     def banding(self) -> Banding:
@@ -263,6 +261,8 @@ class Settings(BaseSettings):
     @property
     def least(self) -> float:
         """The similarity from which two documents are alike, as verdicts have it."""
+        if self.likeness == "stories" and "threshold" not in self.model_fields_set:
+            return STORY_THRESHOLD
         if self.likeness not in BY_DISTANCE:
             return self.threshold
         return similarity_at(self.likeness, self.distance or 0.0, self.dimensions or 1)
@@ -270,7 +270,7 @@ class Settings(BaseSettings):
     @cached_property
     def curve(self) -> Curve:
         """How surely a pair becomes a candidate."""
-        asked = self.threshold if self.likeness not in BY_DISTANCE else self.distance or 0.0
+        asked = self.least if self.likeness not in BY_DISTANCE else self.distance or 0.0
         sampling, shingles = (self.sampled, self.least_shingles) if self.likeness == "quotations" else (1, 0)
         return Curve(self.likeness, self.banding, asked, self.dimensions or 0, sampling, shingles)
 
@@ -352,6 +352,7 @@ class Settings(BaseSettings):
             **self.banding._asdict(), "shingles": shingles, "tokens": signing.tokens,
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
             "generation_documents": self.documents_of_a_generation, "bucket_size": self.read_of_a_bucket,
+            "threshold": self.threshold if self.likeness in BY_DISTANCE else self.least,
         }  # fmt: skip
         if self.likeness not in ("copies", "quotations"):
             values |= {name: getattr(self, name) for name in LIKENESS}

@@ -98,6 +98,8 @@ def evaluate(
 ) -> None:
     if truth is not None and labels is not None:
         raise UsageError("--truth is for pairs, --labels for groups: give one of them")
+    if labels is None and context.params.get("likeness") == "stories":
+        raise UsageError("likeness = stories is measured by groups: give --labels FIELD, which names the true story")
     settings = load_settings(context, defaults={"against": "any" if labels is None else "unique"})
     names = chosen_inputs(inputs, "stream-lsh evaluate feed.jsonl")
     if labels is not None:

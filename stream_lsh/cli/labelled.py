@@ -83,4 +83,5 @@ def as_text(settings: Settings, labelled: Labelled, found: Agreement, alone: Agr
         (pairs.found, "in one group", "have one label", pairs.precision),
     ):
         yield f"  of {count(all_pairs, 'pair')} {same}, {pairs.correct:,} {other} ({ratio(part)})"
-    yield "Groups hold near-copies. The same event in other words is not one, and stays outside."
+    if settings.likeness != "stories":
+        yield "Groups hold near-copies. The same event in other words is not one, and stays outside."

@@ -105,6 +105,11 @@ def tune(
     if settings.likeness == "quotations":
         _tune_quotations(settings, inputs, sample, limit, plot, as_json)
         return
+    if settings.likeness == "stories":
+        raise UsageError(
+            "likeness = stories has nothing to tune but its threshold, and no curve: stream-lsh evaluate --likeness "
+            "stories --labels FIELD measures it on labelled documents"
+        )
     if settings.likeness != "copies":
         _tune_items(settings, inputs, expected_docs, min(sample, tune_items.MOST_ITEMS), limit, plot, as_json)
         return

@@ -58,7 +58,7 @@ class Item:
 
 def item_of(likeness: str, dimensions: int, *, vector: str | None, bits: str | None) -> Item | None:
     """What documents of a likeness have instead of a text, in the fields with these names; None of texts."""
-    if likeness in ("copies", "edit", "quotations"):
+    if likeness in ("copies", "edit", "quotations", "stories"):
         return None
     if likeness == "hamming":
         return Item(bits or "bits", "bits", dimensions)

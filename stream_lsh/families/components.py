@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.likeness import OF_BITS
+from stream_lsh.families.likeness import OF_BITS, STORY_TERMS
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.text.settings import SigningSettings
 
@@ -36,6 +36,8 @@ def components_of(signing: SigningSettings) -> Components:
     """The layout of the signatures of an index."""
     if signing.likeness in OF_BITS or signing.likeness == "edit":
         return Components((signing.signature_size + signing.salt_bits) // 8, np.dtype(np.uint8), 1)
+    if signing.likeness == "stories":
+        return Components(STORY_TERMS, np.dtype(np.uint32), 32)
     octets = 1 if signing.likeness == "quotations" else component_bytes(signing.rows)
     return Components(signing.signature_size, np.dtype(f"u{octets}"), 8 * octets)
 

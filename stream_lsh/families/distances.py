@@ -16,7 +16,7 @@ from stream_lsh.families.likeness import LIKENESSES
 from stream_lsh.hashing.bits import float_of, popcount
 from stream_lsh.hashing.kernels import njit
 
-COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS = (np.int64(number) for number in range(len(LIKENESSES)))
+COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS = (np.int64(number) for number in range(6))
 
 MOST_COUNTED = 256
 """Edits between any two texts that are counted; a comparison takes the square of them."""

@@ -13,6 +13,7 @@ from stream_lsh.families.items import ItemSigner
 from stream_lsh.families.passages import Passages
 from stream_lsh.families.sampled import SampledSigner
 from stream_lsh.families.signer import Signed, Signer
+from stream_lsh.families.terms import StoryWords, TermSigner
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.text.settings import SigningSettings
 
@@ -49,9 +50,13 @@ def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs
         return Signer(settings, key)
     if settings.likeness == "quotations":
         return SampledSigner(settings, key)
+    if settings.likeness == "stories":
+        return TermSigner(settings, key)
     return EditSigner(settings, key) if settings.likeness == "edit" else ItemSigner(settings, key)
 
 
-def explainer_of(settings: SigningSettings) -> Explains | None:
+def explainer_of(settings: SigningSettings) -> Explains | StoryWords | None:
     """Who says what the matches of a likeness rest on, None where similarity says it all."""
+    if settings.likeness == "stories":
+        return StoryWords(settings)
     return Passages(settings) if settings.likeness == "quotations" else None

@@ -14,6 +14,8 @@ edit        distance of short texts, in characters inserted, deleted or replaced
             of a text d edits leave one whole, so that it stands in the other text, at a place that the lengths of both
             narrow down (pigeonhole; Li, Deng, Wang, Feng, PVLDB 5(3), 2011).
 quotations  of texts: a share of the shingles of one stands in the other; sampled shingles, see `quotations`.
+stories     texts that tell of the same event in other words: terms, weighed by how rare they are (`terms`). Their keys
+            are their heaviest terms, no random ones.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from stream_lsh.errors import UsageError
 from stream_lsh.families.quotations import IDLE, layout
 from stream_lsh.families.tuning import MOST_BANDS, Banding, choose, most_rows
 
-Likeness = Literal["copies", "cosine", "euclidean", "hamming", "edit", "quotations"]
+Likeness = Literal["copies", "cosine", "euclidean", "hamming", "edit", "quotations", "stories"]
 LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
 BY_DISTANCE = ("euclidean", "hamming", "edit")
 """Likenesses of which a distance is given instead of a threshold."""
@@ -33,10 +35,14 @@ CERTAIN = ("hamming", "edit")
 """Likenesses whose keys are parts of a document, some of which stay whole: whoever is within the distance meets."""
 LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")
 """Settings that say which likeness an index has; they fix answers where it is not `copies`."""
+STORY_TERMS, STORY_KEYS = 64, 16
+"""Of a document of a story: terms that its row keeps, the heaviest, and how many of these are its keys."""
+STORY_THRESHOLD = 0.26
+"""Unless the user sets it: chosen on news (docs/likeness.md)."""
 OF_QUOTATIONS = ("sampling", "passage_words", "least_shingles")
 """Settings of quotations only."""
 OF_TEXTS = ("text_field", "normalize")
-"""Settings of copies, edit and quotations only."""
+"""Settings of copies, edit, quotations and stories only."""
 OF_COPIES = ("set_field", "shingles", "bag", "tokens", "verify")
 """Settings of copies only."""
 LEAST_DISTANCE = 1e-6
@@ -58,7 +64,7 @@ ENOUGH_BITS = 24
 """Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
 MOST_KEYS = 128
 """Keys that a row of bits gets at most for the sake of longer ones."""
-EXPLAINED: tuple[Likeness, ...] = ("quotations",)
+EXPLAINED: tuple[Likeness, ...] = ("quotations", "stories")
 """Likenesses of which verdicts say what matches rest on (`family.explainer_of`)."""
 MOST_EDITS = 8
 """A text is looked for under hundreds of keys then: 489, as `lookups` says; at 3 edits 44."""
@@ -78,6 +84,9 @@ def unused(likeness: Likeness) -> set[str]:
         return {*LIKENESS, *OF_QUOTATIONS} - {"likeness"}
     if likeness == "quotations":
         return {*IDLE}
+    if likeness == "stories":
+        idle = {*LIKENESS, *OF_COPIES, *OF_QUOTATIONS, *Banding._fields, "recall", "verify_matches"}
+        return idle - {"likeness", "tokens"}
     if likeness == "hamming":
         return {*OF_TEXTS, *OF_COPIES, *OF_QUOTATIONS, *Banding._fields, "threshold", "vector_field"}
     if likeness == "edit":
@@ -101,6 +110,13 @@ def check_extent(likeness: Likeness, dimensions: int, distance: float) -> None:
             f"distance: {distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} is the "
             "least; multiply the vectors and the distance by the same number"
         )
+
+
+def check_order(likeness: Likeness, shards: int, against: str) -> None:
+    """Raise ValueError if documents of a likeness cannot be looked at so."""
+    if likeness == "stories" and (shards > 1 or against == "any"):
+        name, other = ("shards", "1") if shards > 1 else ("against", "unique")
+        raise ValueError(f"{name}: likeness = stories needs {name} = {other}; stories are told one after the other")
 
 
 def collision(likeness: Likeness, threshold: float, distance: float = 0.0) -> float:
@@ -155,6 +171,8 @@ def banding_of(
         return Banding(dimensions, *keys_of_blocks(int(distance), dimensions))
     if likeness == "edit":
         return Banding(COUNT_BITS + PIECE_BITS * lookups(int(distance)), int(distance) + 1, 1)
+    if likeness == "stories":
+        return Banding(STORY_TERMS, STORY_KEYS, 1)
     p = collision(likeness, threshold, 1.0)
     if bands is None and rows is None and (found := most_rows(p, recall, signature_size or MOST_COMPONENTS)):
         whole = 64 if likeness == "cosine" else 8

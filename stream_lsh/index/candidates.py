@@ -222,11 +222,11 @@ def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
         if lowest <= met[m, 1] <= highest:
             row = np.uint64(met[m, 0])
             if count < n:
-                _push(heap, count, row)
+                push(heap, count, row)
                 count += 1
             elif row < heap[0]:
-                _pop(heap, n)
-                _push(heap, n - 1, row)
+                pop(heap, n)
+                push(heap, n - 1, row)
     return np.int64(heap[0])
 
 
@@ -295,7 +295,7 @@ def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
     value = np.uint64(agreement) << _ROW_BITS | np.uint64(row)
     if scratch.old_first:
         value = (_ROWS - np.uint64(row)) << _AGREEMENT_BITS | np.uint64(agreement)
-    _push(scratch.heap, scratch.candidates, value)
+    push(scratch.heap, scratch.candidates, value)
     scratch.candidates += 1
 
 
@@ -329,7 +329,7 @@ def _cut(n, limits, scratch):  # type: ignore[no-untyped-def]
 @njit
 def best(scratch):  # type: ignore[no-untyped-def]
     """Row and agreement of the best candidate, the newest among equals, or just the oldest; it is none any more."""
-    value = _pop(scratch.heap, scratch.candidates)
+    value = pop(scratch.heap, scratch.candidates)
     scratch.candidates -= 1
     if scratch.old_first:
         return np.int64(_ROWS - (value >> _AGREEMENT_BITS)), np.int64(value & _AGREEMENTS)
@@ -337,7 +337,7 @@ def best(scratch):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _push(heap, n, value):  # type: ignore[no-untyped-def]
+def push(heap, n, value):  # type: ignore[no-untyped-def]
     """Add a value to a heap of n."""
     at = n
     while at > 0 and heap[(at - 1) >> 1] < value:
@@ -347,7 +347,7 @@ def _push(heap, n, value):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _pop(heap, n):  # type: ignore[no-untyped-def]
+def pop(heap, n):  # type: ignore[no-untyped-def]
     """Take the largest value out of a heap of n."""
     first, value, at, last = heap[0], heap[n - 1], _FIRST, n - 1
     while 2 * at + 1 < last:

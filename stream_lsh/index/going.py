@@ -35,6 +35,7 @@ from stream_lsh.index.layout import (
     KIND_BITS,
     LEFT,
     LIKE,
+    MEMBER,
     OF,
     OUTDATED,
     REPLACES,
@@ -243,7 +244,7 @@ def _store(i, heir, row, time, work):  # type: ignore[no-untyped-def]
     at, new = rows.total, rows.recent[rows.total - rows.base]
     flags, kind = DELETED, UNIQUE if work.limits.late else UNKNOWN
     if heir >= 0:
-        flags |= HEIR
+        flags |= HEIR | (MEMBER if work.limits.stories else _FIRST)
         _stand_for(heir, new, work)
     else:
         _clear(new)
@@ -292,6 +293,8 @@ def _post_heir(new, row, work):  # type: ignore[no-untyped-def]
     """Post the next row, as `storing.post` would, where its heir is met, and behind the group."""
     memory, limits = work.memory, work.limits
     _post(key_behind(new[GROUP], HEIRS), row, memory)
+    if limits.stories:  # it is met where it is posted itself
+        return
     _post(posting_key(new[TEXT]), row, memory)
     if limits.samples:  # under the shingles of its text by whoever has that
         return

@@ -12,6 +12,7 @@ from stream_lsh.families.bands import band_keys, masked_keys, piece_keys
 from stream_lsh.families.components import masks_of
 from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, lookups
 from stream_lsh.families.sampled import sampled
+from stream_lsh.families.terms import story_keys
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import key_words, siphash128
 from stream_lsh.index.memory import posting_key
@@ -57,7 +58,9 @@ class Hashes:
             keys = np.empty(len(drawn) + 2 * len(ids), np.uint64)
             _lay_out_ragged(drawn, starts, texts, ids, keys)
             return keys, starts + 2 * np.arange(len(starts))
-        if len(self._masks):
+        if self._signing.likeness == "stories":
+            bands = story_keys(signatures, texts, self.secret)
+        elif len(self._masks):
             bands = masked_keys(as_words(signatures), self._masks, self.secret)
         elif self._signing.likeness == "edit":
             first, pieces = COUNT_BITS // PIECE_BITS, lookups(int(self._signing.distance))

@@ -18,6 +18,8 @@ def _agreements(settings: Settings, ranked: int) -> tuple[int, int]:
     if settings.likeness in ("hamming", "edit"):  # all bits that differ may be among those that are ranked
         bits = int(settings.signing.distance)  # an edit changes how often a text has at most two characters, by one
         return (max(1, ranked - (2 * bits if settings.likeness == "edit" else bits)),) * 2
+    if settings.likeness == "stories":  # ranked by what they share, not by how much
+        return 1, 1
     p = collision(settings.likeness, settings.threshold, 1.0)
     sigma = (p * (1 - p) / ranked) ** 0.5
     return max(1, int(np.ceil((p - 4 * sigma) * ranked - 1e-9))), max(1, int(np.ceil(p * ranked - 1e-9)))
@@ -38,6 +40,7 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
     every, matches = EVERYTHING, settings.verify_matches or EVERYTHING
     return Limits(
         unique=settings.against == "unique",
+        stories=settings.likeness == "stories",
         exact=settings.verify == "exact",
         alone=settings.shards == 1,
         late=settings.late,

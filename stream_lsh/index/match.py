@@ -58,6 +58,7 @@ from stream_lsh.index.layout import (
 from stream_lsh.index.memory import find, newest, since
 from stream_lsh.index.sharing import gather_sharing
 from stream_lsh.index.storing import store
+from stream_lsh.index.story import compare, counted, resembles, weigh
 from stream_lsh.index.verify import verify
 from stream_lsh.index.work import AT_LEAST, DONE, HEIR_STANDS, NO_ROOM, NOBODY
 
@@ -92,6 +93,10 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
         return DONE
     if work.limits.window:
         see(work.rows, batch.log[i] - work.limits.window)
+    if work.limits.stories:
+        code = weigh(i, work)
+        if code != DONE:
+            return code
     # All look-ups first: they do not depend on each other, so that the waits for memory overlap.
     keys, first = batch.keys, batch.starts[i]
     for k in range(batch.starts[i + 1] - first):
@@ -124,6 +129,8 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
             columns[i, GROUP_OF] = np.int64(word(work.rows, of, GROUP) if of >= 0 else batch.words[i, SEQ])
         if work.limits.store and what & OWNED:
             store(i, original, follows, work)
+            if work.limits.stories:
+                counted(i, work)
     else:
         results.found = before
     forget(scratch)
@@ -210,6 +217,8 @@ def _stays(i, old, work):  # type: ignore[no-untyped-def]
     limits, signatures, results = work.limits, work.batch.signatures, work.results
     if not limits.late and stands(old, work) < 0:
         return DONE, NOBODY
+    if limits.stories:
+        return DONE, old if resembles(i, old, work) else NOBODY
     if limits.samples:
         if word(work.rows, old, work.rows.signature_at) != signatures[i * limits.signature]:
             return DONE, NOBODY
@@ -244,6 +253,9 @@ def _compare(i, work):  # type: ignore[no-untyped-def]
     -1."""
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     _begin(i, before, work)
+    if limits.stories:
+        code, row = compare(i, work)
+        return code, row, NOBODY
     if limits.unique:
         row = with_text(i, work)
         if row >= 0:  # the only candidate, unless somebody knows the key and has made two texts with one hash

@@ -19,7 +19,18 @@ from stream_lsh.index.match import look_up, match
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.sets import keep_all, similarities
 from stream_lsh.index.shard import NO_NUMBERS, Shard, power_of_two
-from stream_lsh.index.work import AT_LEAST, FULL, HEIR_STANDS, NO_OWN_SET, NO_ROOM, NO_SETS, Results, Scratch, Work
+from stream_lsh.index.work import (
+    AT_LEAST,
+    FULL,
+    HEIR_STANDS,
+    NO_LOG,
+    NO_OWN_SET,
+    NO_ROOM,
+    NO_SETS,
+    Results,
+    Scratch,
+    Work,
+)
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 MET = 1 << 16  # rows met that room is kept for, where documents may have any number of keys
@@ -85,6 +96,8 @@ class Matching:
                 work = self._work()
             elif code == HEIR_STANDS:
                 self._post_heir()
+            elif code == NO_LOG:
+                shard.rarity.enlarge()
             elif code == FULL:
                 results.enlarge()
 
@@ -139,7 +152,7 @@ class Matching:
         most, met = int(self._limits.full), max(self._met, power_of_two(least))
         return Work(
             batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
-            newer=shard.late.newer, limits=self._limits, sets=shard.sets, results=self._results,
+            newer=shard.late.newer, limits=self._limits, sets=shard.sets, rarity=shard.rarity, results=self._results,
             scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StreamLshError
-from stream_lsh.families.likeness import LIKENESSES
+from stream_lsh.families.likeness import LIKENESSES, STORY_KEYS
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.dead import Dead
@@ -34,6 +34,7 @@ from stream_lsh.index.manifest import BATCH, Manifest
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.memory import Memory
 from stream_lsh.index.postings import Workers
+from stream_lsh.index.rarity import Counted, Rarity
 from stream_lsh.index.rows import Shape, unpacked
 from stream_lsh.index.sets import Sets
 from stream_lsh.index.settling import Fates
@@ -82,9 +83,12 @@ class Shard:
         self.ids = Ids(store, number, self.generations.number_of, told_later=settings.late)
         self.shingle = shingle
         self.sets = Sets.of(
-            power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact else 0,
+            power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact and not self.limits.stories else 0,
             LIKENESSES.index(settings.likeness), settings.dimensions or 0,
         )  # fmt: skip
+        stories = settings.likeness == "stories"
+        self.rarity = Rarity.of(settings.candidates * stories, STORY_KEYS * stories, shape.signature_words)
+        self.counted = Counted(store, number, self.rarity)
         self._store = store
         self.hashes = hashes
         drawn = Drawn(self.texts, shingle) if hashes.samples else None
@@ -248,7 +252,8 @@ class Shard:
         for generation in self.generations:
             generation.postings.rows = self._posted - generation.first
         more, ranges = self.manifest()
-        return {**values, **more}, ranges
+        rare, passed = self.counted.take()
+        return {**values, **more, **rare}, ranges + passed
 
     def pending(self) -> dict[bytes, bytes]:
         """The values of the rows that are neither committed nor flushed, each of one generation."""
@@ -331,6 +336,7 @@ class Shard:
             if before.first == self.count:  # nothing has come
                 self.generations.pop().close()
         self._open(number, self.count, None)
+        self.counted.begin(number, self.limits.window > 0)
 
     def _open(self, number: int, first: int, known: dict[str, Any] | None) -> Generation:
         generation = self.generations.open(number, first, known)

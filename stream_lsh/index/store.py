@@ -27,9 +27,10 @@ from stream_lsh.index.column_families import BLOBS_ANEW, FACTS, GENERATION, alon
 from stream_lsh.index.refusals import output_error, plainly, state_error
 
 ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
+RARE = b"w"
 GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {
-    ROWS: column_families.ROWS, ANSWERS: column_families.ANSWERS,
+    ROWS: column_families.ROWS, RARE: column_families.ROWS, ANSWERS: column_families.ANSWERS,
     **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), column_families.GROUPS),
 }  # fmt: skip
 _ALONE = {IDS: "ids", TEXTS: "texts"}

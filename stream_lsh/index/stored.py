@@ -29,6 +29,11 @@ class Stored:
         words: NDArray[np.uint64] = self._block(row, row + 1)[0]
         return words
 
+    def signature(self, row: int) -> NDArray[np.uint32]:
+        """The signature of a row whose components have 32 bits."""
+        words = np.ascontiguousarray(self.words(row)[int(self._rows.signature_at) :])
+        return words.view(np.uint32)
+
     def at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Rows uint64[n, width]; of those in files neighbours are read together."""
         base, recent = int(self._rows.base), self._rows.recent

@@ -23,6 +23,7 @@ from stream_lsh.index.layout import (
     KIND,
     KIND_BITS,
     MASK,
+    MEMBER,
     OF,
     ROW_OF,
     SEQ,
@@ -64,6 +65,8 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     recent, place = rows.recent.reshape(-1), (row - rows.base) * rows.recent.shape[1]
     for k in range(MASK):
         recent[place + k] = batch.words[i, k]
+    if limits.stories:
+        flags |= MEMBER
     kind = columns[i, KIND] if limits.alone else UNKNOWN
     recent[place + FLAGS] |= np.uint64(flags) | np.uint64(kind) << KIND_BITS
     recent[place + OF] = of
@@ -101,7 +104,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
             memory, batch.keys, first, limits.bands, text, scratch.slots, mine, flags, link, recent, place + MASK,
             mask_words,
         )  # fmt: skip
-    if limits.exact:
+    if limits.exact and not limits.stories:
         sets.documents[row - sets.first] = i
         if sets.have[i] and not flags & (DROPPED | COPY | CERTAIN):
             keep(sets, row, sets.shingles, sets.offsets[i], sets.offsets[i + 1])
@@ -123,7 +126,9 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
     if flags & (DROPPED | FOLLOWER | COPY | HEIR):
         key = key_behind(link, COPIES if flags & COPY else HEIRS if flags & HEIR else FOLLOWERS)
         append(memory, np.int64(key >> memory.shift), key, row)
-        if flags & DROPPED or not flags & (FOLLOWER | HEIR):
+        if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | HEIR)):
+            return
+        if flags & MEMBER and flags & HEIR:
             return
     append(memory, slots[text], keys[first + text], row)
     for j in range(min(bands, text)):

@@ -7,12 +7,13 @@ import numpy as np
 from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 from stream_lsh.index.layout import INCOMPLETE, INVALID, KIND, MORE, RESULTS, STATUS, Batch, Limits, Rows
 from stream_lsh.index.memory import Memory
+from stream_lsh.index.rarity import Rarity
 from stream_lsh.index.sets import Sets
 
-DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, HEIR_STANDS = (np.int64(code) for code in range(6))
+DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, HEIR_STANDS, NO_LOG = (np.int64(code) for code in range(7))
 """Why the kernel returns: all is done; sets of rows are needed, or of a document of the batch, which are in `wanted`;
-room for the rows that a document meets; room for matches. HEIR_STANDS, within the kernel: there is a row more, so the
-document is to be looked at once more."""
+room for the rows that a document meets; room for matches; room for the terms that were counted. HEIR_STANDS, within the
+kernel: there is a row more, so the document is to be looked at once more."""
 EVERYTHING = 1 << 40  # more rows than a shard can have
 NOBODY = np.int64(-1)
 AT_LEAST = np.int64(256)
@@ -85,5 +86,6 @@ class Work(Struct):
     newer: Memory
     limits: Limits
     sets: Sets
+    rarity: Rarity
     scratch: Scratch
     results: Results

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
+from stream_lsh.families.terms import StoryWords
 from stream_lsh.index.batch import Shingles, parts
 from stream_lsh.index.dead import died
 from stream_lsh.index.erasing import Erasing, left_by
@@ -74,7 +75,7 @@ class Replica(Copy):
         self._workers: Workers | None = None
         self._shard: Shard | None = None
         self._signer: Signs
-        self._explain: Explains | None
+        self._explain: Explains | StoryWords | None
         self._hashes: Hashes
         self._places: Places
 
@@ -111,6 +112,7 @@ class Replica(Copy):
         except BaseException:
             workers.close()
             raise
+        shard.counted.adds_only = True
         self._places = Places(shard, self.store)
         if self._erase_after is not None:
             erasing = Erasing(

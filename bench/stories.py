@@ -1,0 +1,183 @@
+"""Stories: how well they are found, alone and scattered among posts; documents a second there, and in dense feeds.
+
+Labelled news (stories-ecb, stories) alone: in the order of the file, and the mean of random orders. Then the articles
+of stories-ecb at random places among posts, as many as asked for: the posts of posts-120k first, then posts that are
+made of the first half of one of them and the second half of another, drawn from a seed. What is said of the stories
+there (B-cubed and adjusted Rand index of the labelled articles) also counts articles that have posts in their story.
+
+Dense: articles of one story, each of 40 words of 60 that the story has (20 of them names) and 60 of 2,000 that all
+texts have; and one article over and over. Seconds of the processor are of all threads: two cores have two a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench import report
+from bench.corpora import default_data
+from stream_lsh import Settings
+from stream_lsh.embedded.job import Job
+
+EXAMPLE = "python -m bench.stories --posts 200000 --out results"
+COLUMNS = {
+    "feed": "feed", "documents": "documents", "f1": "B-cubed F1", "precision": "precision", "recall": "recall",
+    "ari": "ARI", "stories": "stories found", "strangers": "strangers in them", "rate": "documents/s",
+    "processor": "documents per second of a processor",
+}  # fmt: skip
+Texts = list[tuple[str, str]]
+"""Label and text."""
+
+
+def news(path: Path) -> Texts:
+    """Labelled articles; titles, where there are some, before the text."""
+    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    records = [json.loads(line) for line in data.splitlines()]
+    return [(r["story"], f"{r.get('title') or ''} {r['text'] or ''}".strip()) for r in records]
+
+
+def posts(path: Path, n: int, seed: int = 7) -> Iterator[str]:
+    """So many posts."""
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        texts = [f"{r['title']} {r['text']}" for r in map(json.loads, islice(lines, n))]
+    yield from texts
+    chance = random.Random(seed)
+    for _ in range(n - len(texts)):
+        one, other = chance.choice(texts).split(" "), chance.choice(texts).split(" ")
+        yield " ".join(one[: len(one) // 2] + other[len(other) // 2 :])
+
+
+def scattered(labelled: Texts, others: Iterator[str], n: int, seed: int = 7) -> Iterator[tuple[str, str]]:
+    """Labelled articles in random order at random places among n others, which have no label."""
+    chance = random.Random(seed)
+    labelled = chance.sample(labelled, len(labelled))
+    places = sorted(chance.randrange(n) for _ in labelled)
+    at = 0
+    for place, text in enumerate(others):
+        while at < len(places) and places[at] == place:
+            yield labelled[at]
+            at += 1
+        yield "", text
+    yield from labelled[at:]
+
+
+def one_story(n: int, seed: int = 7) -> Iterator[tuple[str, str]]:
+    """Articles that all tell of one event."""
+    chance = random.Random(seed)
+    words = ["".join(chance.choice("bdfgklmnprstvz") + chance.choice("aeiou") for _ in range(4)) for _ in range(2060)]
+    event, common = [word.title() if i < 20 else word for i, word in enumerate(words[:60])], words[60:]
+    for _ in range(n):
+        said = chance.choices(event, k=40) + chance.choices(common, k=60)
+        chance.shuffle(said)
+        yield "one", " ".join(said)
+
+
+def found(feed: Iterator[tuple[str, str]], settings: Settings) -> tuple[list[str], list[int], float, float]:
+    """Labels, stories that were found, seconds, seconds of the processor."""
+    labels = []
+    with tempfile.TemporaryDirectory() as folder:
+        file, verdicts = Path(folder, "feed.jsonl"), Path(folder, "verdicts.jsonl")
+        with file.open("w") as out:
+            for i, (label, text) in enumerate(feed):
+                labels.append(label)
+                out.write(json.dumps({"id": i, "text": text}) + "\n")
+        start, used = time.perf_counter(), time.process_time()
+        Job(settings, [str(file)], {"verdicts": str(verdicts), "unique": "/dev/null"}, Path(folder, "index")).run()
+        seconds, used = time.perf_counter() - start, time.process_time() - used
+        with verdicts.open("rb") as lines:
+            groups = [-1 if (g := json.loads(line)["group"]) is None else g for line in lines]
+    return labels, groups, seconds, used
+
+
+def agreement(labels: Sequence[str], groups: Sequence[int]) -> dict[str, float]:
+    """B-cubed (Bagga and Baldwin 1998) and the adjusted Rand index (Hubert and Arabie 1985) of two partitions."""
+    _, a = np.unique(np.array(labels), return_inverse=True)
+    _, b = np.unique(np.array(groups), return_inverse=True)
+    n = len(a)
+    _, cell, both = np.unique(a * (b.max() + 1) + b, return_inverse=True, return_counts=True)
+    in_a, in_b = np.bincount(a), np.bincount(b)
+    precision, recall = float((both[cell] / in_b[b]).mean()), float((both[cell] / in_a[a]).mean())
+
+    def pairs(sizes: NDArray[np.int64]) -> float:
+        return float((sizes * (sizes - 1) / 2).sum())
+
+    chance = pairs(in_a) * pairs(in_b) / (n * (n - 1) / 2)
+    rand = (pairs(both) - chance) / ((pairs(in_a) + pairs(in_b)) / 2 - chance)
+    return {"f1": 2 * precision * recall / (precision + recall), "precision": precision, "recall": recall, "ari": rand}
+
+
+def line(name: str, feed: Iterator[tuple[str, str]], settings: Settings) -> dict[str, Any]:
+    """One feed, and how well and fast its stories are found."""
+    labels, groups, seconds, used = found(feed, settings)
+    mine = [i for i, label in enumerate(labels) if label]
+    row: dict[str, Any] = {
+        "feed": name, "documents": len(labels), "rate": round(len(labels) / seconds),
+        "processor": round(len(labels) / used), "stories": len({groups[i] for i in mine}),
+    }  # fmt: skip
+    if len({labels[i] for i in mine}) > 1:
+        row |= {k: round(v, 3) for k, v in agreement([labels[i] for i in mine], [groups[i] for i in mine]).items()}
+    if len(mine) < len(labels):
+        theirs = {groups[i] for i in mine}
+        row["strangers"] = sum(not label and group in theirs for label, group in zip(labels, groups, strict=True))
+    return row
+
+
+def shuffled(labelled: Texts, orders: int, settings: Settings) -> dict[str, Any]:
+    """The means over random orders."""
+    rows = [
+        line("", iter([labelled[i] for i in np.random.default_rng(seed).permutation(len(labelled))]), settings)
+        for seed in range(orders)
+    ]
+    mean = {key: round(float(np.mean([row[key] for row in rows])), 3) for key in ("f1", "precision", "recall", "ari")}
+    return {**mean, "stories": round(float(np.mean([row["stories"] for row in rows])))}
+
+
+def run(given: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
+    settings = Settings(likeness="stories", memory_documents=given.memory_documents)
+    found(iter([("", "one document"), ("", "one more document")]), settings)  # compile
+    for name in ("stories-ecb.jsonl.xz", "stories.jsonl"):
+        labelled = news(given.data / name)
+        yield line(name.split(".")[0], iter(labelled), settings)
+        row = shuffled(labelled, given.orders, settings)
+        yield {"feed": f"{given.orders} random orders", "documents": len(labelled), **row}
+    labelled = news(given.data / "stories-ecb.jsonl.xz")
+    others = posts(given.data / "posts-120k.jsonl.xz", given.posts)
+    yield line("stories-ecb among posts", scattered(labelled, others, given.posts), settings)
+    yield line("one story", one_story(given.dense_documents), settings)
+    _, article = max(labelled, key=lambda one: len(one[1]))
+    yield line("one article", (("one", article) for _ in range(given.dense_documents)), settings)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.epilog = f"example: {EXAMPLE}"
+    parser.add_argument("--posts", type=int, default=200_000, help="posts that the articles are scattered among")
+    parser.add_argument("--dense-documents", type=int, default=100_000, help="of each dense feed")
+    parser.add_argument("--orders", type=int, default=12, help="random orders of the labelled news")
+    parser.add_argument("--memory-documents", type=int, default=65536, help="as of the engine")
+    parser.add_argument("--data", type=Path, default=default_data(), help="folder of the real texts")
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    given = parser.parse_args(arguments)
+    where, rows = report.environment(), []
+    for row in run(given):
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    print(report.table(COLUMNS, rows))
+    report.write(given.out, "stories", where, rows, report.table(COLUMNS, rows, markdown=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,329 @@
+"""Texts in, terms out: what `signer` is to copies, for stories (the same event, told in other words).
+
+A term is a word, cut to its first characters where its script has capitals (a stem that needs no dictionary); in
+scripts without spaces two characters in a row. It weighs by how often the text has it (1 + log2 of that, Salton and
+Buckley 1988), words of the beginning thrice; a name, which is a word that is written with a capital once, or a number
+weighs more. How rare it is is for the index to say, which knows the documents before.
+
+A term is one number: 23 bits of a hash, whether it is a name or number (of a text without capitals nothing is: there
+are no names to be compared), and its weight in eighths in the lowest 8 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
+from stream_lsh.families.signer import LONGEST, Signed
+from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, bits_of, fold_multiply
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
+from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.casing import rewrite_rare
+from stream_lsh.text.markup import prepare
+from stream_lsh.text.settings import SigningSettings
+from stream_lsh.text.shingles import hash_bytes, mixed, table_slots, whole_text
+from stream_lsh.text.tokens import CONTINUOUS_START, decode, is_visible, normalise, normalised_capacity
+from stream_lsh.text.unicode import CASED, PAGE_BITS, tables_for, unicode_data
+
+LEAD, LEAD_COUNTS = 80, 3
+"""Terms at the beginning of a text, where news says what happened, and how often each counts."""
+WORDS_TOLD = 6
+"""Words that a verdict says of a match."""
+STEM = 4
+"""Characters of a word that count, where its script has capitals."""
+TWICE = 2.0
+"""What names and numbers weigh more than other words."""
+UNIT = 8.0
+"""The weights of terms are in this part of one."""
+TERM_BITS, NAME_BIT, WEIGHT_MASK = 23, np.uint64(1 << 8), np.uint64(0xFF)
+TERM_SHIFT = np.uint64(9)
+_TERM_MASK = np.uint64((1 << TERM_BITS) - 1)
+_PLACE = np.int64(CONTINUOUS_START - 1)
+_LOW = np.int64((1 << PAGE_BITS) - 1)
+_FRACTION = np.uint64(42)  # of the 52 bits of a number's fraction those that `log2` does not look at
+_MANTISSA = np.uint64((1 << 52) - 1)
+# log2(1 + i/1024), rounded: the same on every machine.
+_LOGS = np.round(np.log2(1 + (np.arange(1024) + 0.5) / 1024) * 2.0**20) / 2.0**20
+_LOGS[0] = 0.0  # of a power of two, exactly
+
+
+@njit
+def log2(x):  # type: ignore[no-untyped-def]
+    """The logarithm of a number of 1 and more, to three digits; the same on every machine."""
+    bits = bits_of(x)
+    return np.float64(np.int64(bits >> np.uint64(52)) - 1023) + _LOGS[np.int64((bits & _MANTISSA) >> _FRACTION)]
+
+
+@njit(inline="always")
+def _hash_of(norm, start, end):  # type: ignore[no-untyped-def]
+    return mixed(hash_bytes(norm, start, end))
+
+
+@njit
+def _stem(norm, start, end, most):  # type: ignore[no-untyped-def]
+    """Where the first characters of a word end, with the marks of the last one."""
+    place, left = start, most
+    while place < end and left > 0:
+        place += 1
+        while place < end and norm[place] & 0xC0 == 0x80:
+            place += 1
+        left -= 1
+    return place
+
+
+@njit
+def _gather(  # type: ignore[no-untyped-def]
+    norm, spans, bounds, kept, pages, records, flags, out, place, table, counts, slots, where
+):
+    """Append the distinct terms of the tokens spans[:bounds] to out[place:]; the new place.
+
+    kept: the text with its capitals, of which the i-th token is written at kept_spans[2 i] (`kept` = bytes, places).
+    table: uint64[slots], scratch: hash of a term, and where it is in `out`; counts: float64, of each term how often.
+    where: uint32[., 2], where each stands first in `norm`, as a word.
+    """
+    written, kept_spans, whole = kept
+    table[:slots] = np.uint64(0)
+    mask, first, seen = np.uint64(slots - 1), place, 0
+    before = np.int64(-1)  # where the token before began, if it was a character of a script without spaces
+    before_end, alone, capitals = np.int64(-1), False, False
+    tokens = bounds >> 1
+    for token in range(tokens + 1):
+        name, number, hashed, more, second = False, False, np.uint64(0), False, np.uint64(0)
+        start, end = np.int64(0), np.int64(0)
+        second_at = second_end = pair_at = np.int64(0)
+        continuous = False
+        if token < tokens:
+            start, end = np.int64(spans[2 * token]), np.int64(spans[2 * token + 1])
+            continuous = start >> 31 != 0
+            start &= _PLACE
+        if before >= 0 and alone and not (continuous and start == before_end):
+            second, more = _hash_of(norm, before, before_end), True  # a single such character is a term of its own
+            second_at, second_end = before, before_end
+        if token < tokens and continuous:
+            if before >= 0 and start == before_end:
+                hashed, alone, pair_at = _hash_of(norm, before, end), False, before
+            else:
+                alone = True
+            before, before_end = start, end
+        elif token < tokens:
+            before, alone = np.int64(-1), False
+            point, size = decode(norm, start, end)
+            digit = 0x30 <= point <= 0x39
+            cased = flags[records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]] & CASED != 0
+            if digit:
+                number = True
+                hashed = _hash_of(norm, start, end)
+            elif cased or point == 0x5F:
+                if end - start > size:  # a single letter says nothing
+                    hashed = _hash_of(norm, start, _stem(norm, start, end, STEM))
+                    if whole:
+                        at = np.int64(kept_spans[2 * token]) & _PLACE
+                        other, _ = decode(written, at, np.int64(kept_spans[2 * token + 1]))
+                        name = other != point
+            else:
+                hashed = _hash_of(norm, start, end)
+        for which in range(2):
+            value = second if which == 0 else hashed
+            if value == 0 or (which == 0 and not more):
+                continue
+            term = max(value >> np.uint64(64 - TERM_BITS), np.uint64(1))
+            slot = (term * SEED_MIX) >> np.uint64(40) & mask
+            while table[slot] != 0 and out[first + np.int64(table[slot]) - 1] >> TERM_SHIFT != term:
+                slot = (slot + np.uint64(1)) & mask
+            if table[slot] == 0:
+                table[slot] = np.uint64(place - first + 1)
+                out[place] = term << TERM_SHIFT
+                counts[place - first] = 0.0
+                where[place - first, 0] = start if which == 1 else second_at
+                where[place - first, 1] = end if which == 1 else second_end
+                if which == 1 and continuous:
+                    where[place - first, 0] = pair_at
+                place += 1
+            at_term = np.int64(table[slot]) - 1
+            counts[at_term] += LEAD_COUNTS if seen < LEAD else 1
+            if which == 1:
+                out[first + at_term] |= np.uint64(name) << np.uint64(1) | np.uint64(number)
+                capitals |= name
+            seen += 1
+    for k in range(first, place):
+        weight = 1.0 + log2(counts[k - first]) * 0.6931471805599453
+        known_by_name = out[k] & WEIGHT_MASK != 0
+        if known_by_name:
+            weight *= TWICE
+        out[k] = (
+            (out[k] >> TERM_SHIFT << TERM_SHIFT)
+            | NAME_BIT * np.uint64(known_by_name and capitals)
+            | np.uint64(min(255.0, weight * UNIT + 0.5))
+        )
+    return place
+
+
+@njit(allocates=True)
+def _sign(  # type: ignore[no-untyped-def]
+    text, ends, plain, plain_ends, quick, quick_plain, tables, tables_plain, flags_of, key,
+    sizes, fingerprints, terms, offsets,
+):  # fmt: skip
+    ascii_table, pages, records, flags, lower = tables
+    ascii_plain, _, _, _, lower_plain = tables_plain
+    longest, start, begin = np.int64(0), np.int64(0), np.int64(0)
+    for document in range(ends.shape[0]):
+        longest = max(longest, ends[document] - start, plain_ends[document] - begin)
+        start, begin = ends[document], plain_ends[document]
+    # Scratch lives as long as this call: one document's, used again for the next.
+    norm = np.empty(normalised_capacity(longest), dtype=np.uint8)
+    spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
+    other = np.empty(normalised_capacity(longest), dtype=np.uint8)
+    other_spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
+    most = table_slots(longest + 1)
+    table, counts = np.empty(most, dtype=np.uint64), np.empty(longest + 2, dtype=np.float64)
+    where = np.empty((longest + 2, 2), dtype=np.uint32)
+    base, start, begin = np.int64(0), np.int64(0), np.int64(0)
+    offsets[0] = 0
+    for document in range(ends.shape[0]):
+        end, stop = ends[document], plain_ends[document]
+        size, bounds = normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans)
+        fingerprints[document, 0], fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
+        _, same = normalise(
+            plain, begin, stop, quick_plain, ascii_plain, pages, records, flags, lower_plain, other, other_spans
+        )
+        place = _gather(
+            norm, spans, bounds, (other, other_spans, same == bounds), pages, records, flags_of, terms, base, table,
+            counts, table_slots((bounds >> 1) + 1), where,
+        )  # fmt: skip
+        if place == base and is_visible(norm, size, pages, records, flags):
+            terms[place] = (whole_text(norm, size) >> np.uint64(64 - TERM_BITS)) << TERM_SHIFT | np.uint64(UNIT)
+            place += 1
+        sizes[document] = place - base
+        base = place
+        offsets[document + 1] = place
+        start, begin = end, stop
+    return base
+
+
+class TermSigner:
+    """Signs documents in batches by their terms; any number of threads may use the same one.
+
+    A signature is what a row keeps of a document: STORY_TERMS terms, the heaviest first. Which those are follows from
+    the documents before, so the index fills it in; here it is
+    zeros. A salt changes terms, so that
+    those of documents with different ones are equal by accident only.
+    """
+
+    def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
+        self.settings = settings
+        self._key = key_words(key)
+        self._tables = _tables(settings)
+        plain = SigningSettings(**{**settings.__dict__, "lower": False})
+        self._plain, self._quick, self._quick_plain = _tables(plain), quick_of(settings), quick_of(plain)
+        self._flags = unicode_data().flags
+
+    def sign(
+        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        want_signatures: bool = True,
+    ) -> Signed:  # fmt: skip
+        """Documents that end at `ends` in `texts`, see `Signer.sign`; what stands for their shingles are terms."""
+        settings, n = self.settings, len(ends)
+        ends = np.ascontiguousarray(ends, dtype=np.int64)
+        if settings.markup or settings.nfkc:
+            texts, ends = prepare(texts, ends, settings)
+        plain = np.frombuffer(texts, dtype=np.uint8)
+        text, lower_ends = rewrite_rare(plain, ends) if settings.lower else (plain, ends)
+        lengths = np.diff(lower_ends, prepend=0)
+        if lengths.max(initial=0) > LONGEST:
+            raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
+        sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
+        offsets, terms = np.empty(n + 1, np.int64), np.empty(int(lengths.sum()) + n + 1, np.uint64)
+        total = _sign(
+            text, lower_ends, plain, ends, self._quick, self._quick_plain, self._tables, self._plain, self._flags,
+            self._key, sizes, fingerprints, terms, offsets,
+        )  # fmt: skip
+        signatures = np.zeros((n, STORY_TERMS * want_signatures), np.uint32)
+        terms = terms[:total]
+        if salts is not None and len(salts):
+            fingerprints[:, 0] ^= salts
+            terms = terms ^ np.repeat((salts & _TERM_MASK) << TERM_SHIFT, np.diff(offsets))
+        return Signed(sizes, fingerprints, signatures, terms if want_shingles else terms[:0], offsets)
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The terms of texts, each ending at ends[i]; and offsets int64[n + 1] in them."""
+        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
+        return signed.shingles, signed.offsets
+
+
+class StoryWords:
+    """Says by which words a document was taken for one of a story: those that weigh most in the member that it is like,
+    and stand in its own text. They are written in lower case, as the text has them first."""
+
+    def __init__(self, settings: SigningSettings) -> None:
+        self._settings = settings
+        self._tables, self._quick, self._flags = _tables(settings), quick_of(settings), unicode_data().flags
+
+    def __call__(self, text: bytes, signatures: Sequence[NDArray[np.uint32]]) -> list[bytes]:
+        """Of a text and the signatures of those that it matches: see `family.Explains`."""
+        ends = np.array([len(text)])
+        if self._settings.markup or self._settings.nfkc:
+            text, ends = prepare(text, ends, self._settings)
+        octets = np.frombuffer(text, np.uint8)
+        if self._settings.lower:
+            octets, ends = rewrite_rare(octets, ends)
+        size = int(ends[0])
+        terms, where = np.empty(size + 2, np.uint64), np.empty((size + 2, 2), np.uint32)
+        norm = np.empty(normalised_capacity(size), np.uint8)
+        n = _words(octets, self._quick, self._tables, self._flags, norm, terms, where)
+        places = dict(zip((terms[:n] >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
+        told = []
+        for signature in signatures:
+            shared = [places[term] for term in (signature >> np.uint32(TERM_SHIFT)).tolist() if term in places]
+            words = [norm[a:b].tobytes().decode("utf-8", "replace") for a, b in shared[:WORDS_TOLD]]
+            told.append(b',"terms":' + orjson.dumps(words))
+        return told
+
+
+@njit(allocates=True)
+def _words(text, quick, tables, flags_of, norm, terms, where):  # type: ignore[no-untyped-def]
+    """The terms of one text, in `terms`, and where each stands first in `norm`; their number."""
+    ascii_table, pages, records, flags, lower = tables
+    spans = np.empty(len(text) + 2 + GROUP, dtype=np.uint32)
+    _, bounds = normalise(text, 0, len(text), quick, ascii_table, pages, records, flags, lower, norm, spans)
+    slots = table_slots((bounds >> 1) + 1)
+    table, counts = np.empty(slots, dtype=np.uint64), np.empty(len(text) + 2, dtype=np.float64)
+    return _gather(
+        norm, spans, bounds, (norm, spans, False), pages, records, flags_of, terms, np.int64(0), table, counts, slots,
+        where,
+    )  # fmt: skip
+
+
+def _tables(settings: SigningSettings) -> tuple[Any, ...]:
+    tables = tables_for(settings)
+    return tables.ascii, tables.pages, tables.records, tables.flags, tables.lower
+
+
+@njit
+def key_of_term(term, secret):  # type: ignore[no-untyped-def]
+    """The key under which whoever has this term among the heaviest is posted; term: without its weight."""
+    return fold_multiply(np.uint64(term) ^ secret ^ SEED_BAND, SEED_MIX)
+
+
+@njit
+def _keys(signatures, texts, secret, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            entry = np.uint64(signatures[i, k])
+            if entry != 0:
+                out[i, k] = key_of_term(entry >> TERM_SHIFT, secret)
+            else:  # it has no more: a key of its own, which nobody looks up
+                out[i, k] = fold_multiply(texts[i, 1] ^ secret, SEED_MIX + np.uint64(k))
+
+
+def story_keys(signatures: NDArray[np.uint32], texts: NDArray[np.uint64], secret: np.uint64) -> NDArray[np.uint64]:
+    """The keys uint64[n, STORY_KEYS] of documents with these signatures: of their heaviest terms. texts: hashes [n, 2]
+    of their texts."""
+    out = np.empty((len(signatures), STORY_KEYS), np.uint64)
+    _keys(np.ascontiguousarray(signatures), np.ascontiguousarray(texts), secret, out)
+    return out

@@ -1,0 +1,210 @@
+"""How rare terms are: of how many documents of the log each is, by a hash of it. What stories weigh terms by.
+
+A function of the documents that were stored, in their order: whatever the batches, flushes and restarts. Where there is
+a window an eighth of all counts goes whenever a generation begins, which is where an eighth of the window ends.
+
+The store has what it was at one commit, and what every commit since has added; when that is more than the whole, the
+whole is written again; on Kafka, where it goes through the changelog, only what is added ever is. Nobody is named in
+it: which documents a count comes from cannot be told, so it stays when they are erased.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.families.likeness import STORY_TERMS
+from stream_lsh.families.terms import TERM_BITS, log2
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.structs import Halves, Number, Numbers, Real, Reals, Struct, Words, Words2
+from stream_lsh.index.store import RARE, Range, Store, rows_key
+
+SLOTS = 1 << 22
+"""Counters: 16 MB. The terms of a million posts are some 500,000."""
+OWN_SLOTS = 512
+BEFORE = 8
+"""Documents that are thought to have been before the first one, with other terms: or else what the first two share
+would say nothing."""
+UNIT = 16  # that a document counts, so that what fades does so in small steps
+BITMAP = 16  # words of the bitmap of a row's terms
+_HEAD = struct.Struct("<BqqqI")  # whole or added; generation, documents, number of the value; counts
+_POWER = 0.8
+# log2(x) ** 0.8 in steps of 1/64, rounded: the same on every machine. Terms that are twice as rare do not say twice as
+# much: without it one misspelt word outweighs the name of the town.
+_POWERS = np.round((np.arange(64 * 64) / 64) ** _POWER * 2.0**20) / 2.0**20
+_MOST = np.uint32(0xFFFFFFFF - UNIT)
+
+
+class Rarity(Struct):
+    """The counts, of UNIT a document; and scratch for the document at hand, and for the rows that it is compared with.
+
+    documents: how many there were, times UNIT. log: slots that were counted since the last commit, `logged` of them.
+    own, own_weights: a hash table of the document's heaviest terms. norm, names: sums of the squares of their weights,
+    of all and of names; whole: what the weight of a term is at the most. keys: how many of the heaviest there are, up
+    to STORY_KEYS, with the weights of these. near: the signatures of rows, with their bitmaps, groups and similarities.
+    """
+
+    counts: Halves
+    documents: Number
+    log: Halves
+    logged: Number
+    own: Words  # [OWN_SLOTS]
+    own_weights: Reals
+    norm: Real
+    names: Real
+    pad: Real
+    heaviest: Words  # [STORY_TERMS]
+    keys: Number
+    key_weights: Numbers
+    near: Words2  # [candidates, S]
+    bitmaps: Words2  # [candidates, BITMAP]
+    found: Numbers  # [candidates]
+    groups: Numbers
+    cosines: Reals
+    order: Numbers
+    chosen: Numbers
+
+    @classmethod
+    def of(cls, candidates: int, keys: int, words: int) -> Self:
+        """Nothing is known yet; candidates: rows that a document is compared with, 0 = of an index without stories."""
+        some = candidates > 0
+        return cls(
+            counts=np.zeros(SLOTS if some else 0, np.uint32), documents=0,
+            log=np.empty(1 << 16 if some else 0, np.uint32), logged=0,
+            own=np.zeros(OWN_SLOTS * some, np.uint64), own_weights=np.zeros(OWN_SLOTS * some), norm=0.0, names=0.0,
+            pad=0.0, heaviest=np.empty(STORY_TERMS * some, np.uint64), keys=0, key_weights=np.zeros(keys, np.int64),
+            near=np.empty((candidates, words), np.uint64), bitmaps=np.empty((candidates, BITMAP), np.uint64),
+            found=np.empty(candidates, np.int64), groups=np.empty(candidates, np.int64), cosines=np.empty(candidates),
+            order=np.empty(candidates, np.int64), chosen=np.empty(candidates, np.int64),
+        )  # fmt: skip
+
+    def enlarge(self) -> None:
+        """Twice the room for what is counted."""
+        self.log = np.concatenate((self.log, np.empty_like(self.log)))
+
+
+@njit(inline="always")
+def slot_of(term):  # type: ignore[no-untyped-def]
+    """Where a term is counted."""
+    return np.int64(term & np.uint64(SLOTS - 1))
+
+
+@njit
+def rarity_of(rarity, term, own):  # type: ignore[no-untyped-def]
+    """How much a term says by being rare, seen from a document that has it (own = 1) or not (0): the logarithm of the
+    documents for one that has it, the document at hand among them."""
+    documents = np.float64(rarity.documents) / UNIT + (2.0 + BEFORE)
+    count = np.float64(rarity.counts[slot_of(term)]) / UNIT + own
+    return _POWERS[np.int64(64.0 * log2(max(1.0, documents / (count + 0.5))))]
+
+
+@njit
+def most_rare(rarity):  # type: ignore[no-untyped-def]
+    """That of a term that no document has had."""
+    return _POWERS[np.int64(64.0 * log2(np.float64(rarity.documents) / UNIT + (2.0 + BEFORE)))]
+
+
+@njit
+def count(rarity, terms, first, last, shift):  # type: ignore[no-untyped-def]
+    """A document is stored, which has terms[first:last]; the caller has seen to room in the log."""
+    rarity.documents += UNIT
+    for k in range(first, last):
+        slot = slot_of(terms[k] >> shift)
+        if rarity.counts[slot] < _MOST:
+            rarity.counts[slot] += np.uint32(UNIT)
+        rarity.log[rarity.logged] = np.uint32(slot)
+        rarity.logged += 1
+
+
+class Counted:
+    """The counts of a shard, and how they are kept.
+
+    Attributes:
+        adds_only: the whole is never written again, but where something fades.
+    """
+
+    def __init__(self, store: Store, shard: int, rarity: Rarity) -> None:
+        self.rarity = rarity
+        self.adds_only = False
+        self._shard = shard
+        self._generation = -1  # the last one that began
+        self._number = 0  # of the next value
+        self._whole = 0  # bytes of the last whole one
+        self._since = 0  # and of those since
+        self._anew = True
+        if len(rarity.counts):
+            self._restore(store)
+
+    def begin(self, generation: int, fades: bool) -> None:
+        """A generation begins; whether an eighth goes."""
+        if not len(self.rarity.counts) or generation == self._generation:
+            return
+        if fades and self._generation >= 0:
+            counts = self.rarity.counts
+            counts -= (counts + np.uint32(7)) >> np.uint32(3)
+            self.rarity.documents -= (int(self.rarity.documents) + 7) >> 3
+            self.rarity.logged = 0
+            self._anew = True
+        self._generation = generation
+
+    def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
+        """The values that make the counts durable, and the ranges of keys that are needed no more."""
+        rarity = self.rarity
+        if not len(rarity.counts):
+            return {}, []
+        ranges = list[Range]()
+        if self._anew or (self._since > max(self._whole, 1 << 20) and not self.adds_only):
+            slots = np.flatnonzero(rarity.counts).astype(np.uint32)
+            counts = rarity.counts[slots]
+            ranges.append((self._key(0), self._key(self._number)))
+        else:
+            slots, times = np.unique(rarity.log[: int(rarity.logged)], return_counts=True)
+            counts = times.astype(np.uint32) * np.uint32(UNIT)
+        whole, rarity.logged = bool(ranges), 0
+        head = _HEAD.pack(whole, self._generation, int(rarity.documents), self._number, len(slots))
+        # Neighbours are near, and most counts are equal, which takes a third when it is compressed.
+        steps = np.diff(slots, prepend=np.uint32(0)).astype("<u4")
+        value = head + zlib.compress(steps.tobytes() + counts.astype("<u4").tobytes(), 1)
+        values = {self._key(self._number): value}
+        self._number += 1
+        self._whole, self._since = (len(value), 0) if whole else (self._whole, self._since + len(value))
+        self._anew = False
+        return values, ranges
+
+    def _key(self, number: int) -> bytes:
+        return rows_key(RARE, self._shard, 0, number)
+
+    def _restore(self, store: Store) -> None:
+        for number, value in store.rows_of(RARE, self._shard, 0):
+            try:
+                self._add(number, value)
+            except (struct.error, ValueError, IndexError, zlib.error):
+                raise DamagedError(
+                    f"{store.path}: what shard {self._shard} knows of how rare terms are is damaged; restore the "
+                    "folder from a backup"
+                ) from None
+
+    def _add(self, number: int, value: bytes) -> None:
+        """Take over a value: a whole one, or what was added to the one before."""
+        whole, self._generation, documents, named, n = _HEAD.unpack_from(value)
+        if named != number or (not whole and number != self._number):
+            raise ValueError("out of order")
+        data = zlib.decompress(value[_HEAD.size :])
+        slots = np.cumsum(np.frombuffer(data, "<u4", n), dtype=np.uint32)
+        counts = np.frombuffer(data, "<u4", n, 4 * n)
+        if whole:
+            self.rarity.counts[:] = 0
+        have = self.rarity.counts
+        have[slots] += np.minimum(counts, np.uint32(0xFFFFFFFF) - have[slots])
+        self.rarity.documents, self._number, self._anew = documents, number + 1, False
+        self._whole, self._since = (len(value), 0) if whole else (self._whole, self._since + len(value))
+
+
+def term_of(entry: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The terms of entries of signatures, without their weights."""
+    return entry >> np.uint64(32 - TERM_BITS)

@@ -1,0 +1,214 @@
+"""Stories through the whole job: against a plain model that compares all, restarts and kills, deletions, a window."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kills import COMMITTING, break_commits, kill
+from oracles.stories import Stories
+
+from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.embedded import job as module
+from stream_lsh.embedded.information import information
+from stream_lsh.embedded.job import Job
+from stream_lsh.errors import StreamLshError, UsageError
+
+# No limit is met.
+SURE: dict[str, Any] = {
+    "likeness": "stories", "bucket_size": 4096, "candidates": 4096, "memory_documents": 32, "generation_documents": 100,
+}  # fmt: skip
+CHANGING: dict[str, Any] = {
+    "on_same_id": "update", "deleted_field": "deleted", "time_field": "ts", "window": "150s",
+}  # fmt: skip
+OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters", "groups")
+
+
+@dataclass
+class Feed:
+    """Events with names and words of their own, among words that all use."""
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.common = [self._word() for _ in range(60)]
+        self.events = [self._event() for _ in range(30)]
+        self.said: list[str] = []
+
+    def _word(self) -> str:
+        return "".join(self.chance.choice("bdfgklmnprstvz") + self.chance.choice("aeiou") for _ in range(4))
+
+    def _event(self) -> list[str]:
+        names = [self._word().title() for _ in range(4)] + [str(self.chance.randrange(10, 3000))]
+        return [*names, *(self._word() for _ in range(8))]
+
+    def text(self) -> str:
+        if self.said and self.chance.random() < 0.1:
+            return self.chance.choice(self.said)
+        event, words = self.chance.choice(self.events), list[str]()
+        for _ in range(self.chance.randrange(4, 40)):
+            words.append(self.chance.choice(event if self.chance.random() < 0.35 else self.common))
+        self.said.append(" ".join(words))
+        return self.said[-1]
+
+    def plain(self, n: int) -> list[dict[str, Any]]:
+        return [{"id": i, "text": self.text(), "ts": 1000 + i} for i in range(n)]
+
+    def history(self, n: int) -> list[dict[str, Any]]:
+        """Many of which are changed and withdrawn, or late."""
+        out: list[dict[str, Any]] = []
+        for i in range(n):
+            what, old = self.chance.random(), self.chance.choice(out[-80:])["id"] if out else "begin"
+            ts = 1000 + i - 40 * (self.chance.random() < 0.1)
+            if what < 0.12:
+                out.append({"id": old, "deleted": True, **({"ts": ts} if what < 0.08 else {})})
+            elif what > 0.93 and out:
+                out.append(self.chance.choice(out[-20:]))
+            else:
+                out.append({"id": old if what < 0.3 else i, "text": self.text(), "ts": ts})
+        return out
+
+
+def rounded(value: Any) -> Any:
+    return None if value is None else round(value, 9)
+
+
+def expected(verdict: Any) -> tuple[Any, ...]:
+    kind, first, of, similarity, group, matches, replaces, heir, _ = verdict
+    listed = [(id, seq, rounded(value)) for id, seq, value in matches]
+    return kind, first, of, rounded(similarity), group, listed, replaces, heir
+
+
+def told(line: dict[str, Any]) -> tuple[Any, ...]:
+    heir = line.get("heir")
+    return (
+        line["kind"], line.get("first_kind"), line["of"], rounded(line["similarity"]), line["group"],
+        [(match["id"], match["seq"], rounded(match["similarity"])) for match in line["matches"]],
+        line.get("replaces"), (heir["id"], heir["seq"]) if heir else None,
+    )  # fmt: skip
+
+
+def modelled(records: Sequence[dict[str, Any]], settings: Settings) -> list[Any]:
+    model, out = Stories(settings), []
+    for seq, record in enumerate(records):
+        ts = 1000 * record["ts"] if "ts" in record and settings.time_field else None
+        if record.get("deleted"):
+            out.append(model.delete(seq, record["id"], ts))
+        else:
+            out.append(model.judge(seq, record["id"], record["text"], ts))
+    return out
+
+
+def written(folder: Path, records: Sequence[dict[str, Any]], parts: int = 3) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for part in range(parts):
+        paths.append(folder / f"feed-{part}.jsonl")
+        lines = records[len(records) * part // parts : len(records) * (part + 1) // parts]
+        paths[-1].write_text("".join(json.dumps(record) + "\n" for record in lines))
+    return [str(path) for path in paths]
+
+
+def run(folder: Path, inputs: list[str], settings: Settings) -> list[dict[str, Any]]:
+    folder.mkdir(exist_ok=True)
+    Job(settings, inputs, {name: str(folder / name) for name in OUTPUTS}, folder / "index").run()
+    return [json.loads(line) for line in (folder / "verdicts").read_text().splitlines()]
+
+
+def compared(verdicts: list[dict[str, Any]], truth: Sequence[Any]) -> None:
+    for verdict, true in zip(verdicts, truth, strict=True):
+        assert (verdict["seq"], *told(verdict)) == (verdict["seq"], *expected(true))
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_stories_are_those_of_a_plain_model(tmp_path: Path, changing: bool) -> None:
+    """To the last match; over several generations and runs, restarts, and what fades with a window."""
+    feed = Feed(seed=1)
+    records = feed.history(450) if changing else feed.plain(450)
+    settings = Settings(**(SURE | (CHANGING if changing else {})))
+    inputs = written(tmp_path, records)
+    run(tmp_path, inputs[:1], settings)
+    run(tmp_path, inputs[:2], Settings())
+    verdicts = run(tmp_path, inputs, Settings())
+    truth = modelled(records, settings)
+    compared(verdicts, truth)
+    kinds = {verdict["kind"] for verdict in verdicts}
+    assert {"unique", "near_duplicate", "exact_duplicate"} <= kinds
+    assert not changing or ({"deleted", "outdated", "redelivered"} <= kinds and any(true.heir for true in truth))
+    facts: Any = information(tmp_path / "index", check=True)
+    assert facts["health"]["problems"] == []
+    assert facts["settings"]["likeness"] == "stories" and facts["settings"]["threshold"] == settings.least
+
+
+@pytest.mark.parametrize("name", ["stories-ecb.jsonl.xz", "stories.jsonl"])
+def test_stories_of_news_are_those_of_a_plain_model(tmp_path: Path, shared_data: Path, name: str) -> None:
+    path = shared_data / name
+    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    records = [json.loads(line) for line in data.splitlines()]
+    records = [{"id": r["id"], "text": f"{r.get('title', '')} {r['text']}".strip()} for r in records]
+    settings = Settings(**(SURE | {"generation_documents": 200}))
+    compared(run(tmp_path, written(tmp_path, records), settings), modelled(records, settings))
+
+
+def test_what_decided_is_told_in_words() -> None:
+    with Deduplicator(Settings(likeness="stories")) as deduplicator:
+        first, second = deduplicator.process(
+            [
+                Document(1, "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim"),
+                Document(2, "In Mannheim beat Klitschko his challenger Rahman after seven rounds"),
+            ]
+        )
+    assert (first.kind, second.kind, second.group) == ("unique", "near_duplicate", first.seq)
+    (match,) = second.matches
+    assert set(match.evidence["terms"]) >= {"klitschko", "rahman", "mannheim"}
+
+
+def test_a_story_has_one_shard_and_keeps_one_of_each() -> None:
+    for given, name in (({"shards": 2}, "shards"), ({"against": "any", "verify_matches": 10}, "against")):
+        with pytest.raises((UsageError, ValueError), match=f"{name}.* = "):
+            Settings(likeness="stories", **given)  # type: ignore[arg-type]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in OUTPUTS}
+
+
+def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = written(tmp_path, Feed(seed=3).history(300), parts=6)
+    settings = Settings(**(SURE | CHANGING))
+    run(tmp_path / "one", inputs, settings)
+    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
+    break_commits(monkeypatch, 3)
+    broken = 0
+    while True:
+        try:
+            run(tmp_path / "two", inputs, settings)
+            break
+        except StreamLshError as error:
+            assert str(error) == "enough"
+            broken += 1
+    assert broken > 1
+    assert bytes_of(tmp_path / "two") == bytes_of(tmp_path / "one")
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path) -> None:
+    inputs = written(tmp_path, Feed(seed=4).history(20_000), parts=2)
+    given: dict[str, Any] = {"likeness": "stories", **CHANGING, "memory_documents": 256, "window": "3000s"}
+    run(tmp_path / "whole", inputs, Settings(**given))
+    (tmp_path / "broken").mkdir()
+    options = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    outputs = [word for name in OUTPUTS
+               for word in (f"--{name.replace('_', '-')}", str(tmp_path / "broken" / name))]  # fmt: skip
+    command = [sys.executable, "-c", COMMITTING, "dedup", *inputs, "--state", str(tmp_path / "broken" / "index"),
+               *options, *outputs, "--quiet"]  # fmt: skip
+    kill(command, tmp_path / "broken" / "verdicts", (tmp_path / "whole" / "verdicts").stat().st_size, kills=4)
+    assert bytes_of(tmp_path / "broken") == bytes_of(tmp_path / "whole")

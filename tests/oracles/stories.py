@@ -1,0 +1,140 @@
+"""What stories mean, in plain Python: every document is compared with all that share one of their heaviest terms.
+
+Nothing of the index is used: no buckets, no limits, no tables. Terms are those of the signer, which has tests of its
+own, and the logarithm is the engine's, whose rounding is part of the answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from oracles.forgetting import Model, Seen, Verdict
+
+from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
+from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
+from stream_lsh.index.rarity import BEFORE, SLOTS
+from stream_lsh.index.story import MEMBERS, PAD
+from stream_lsh.settings import Settings
+
+
+class Term(NamedTuple):
+    """weight: by what the text says of it. entry: the number that it is, which decides among equals."""
+
+    term: int
+    name: bool
+    weight: float
+    entry: int
+
+
+def _power(logarithm: float) -> float:
+    """Its power 0.8, in steps."""
+    return float(np.round((int(64 * logarithm) / 64) ** 0.8 * 2.0**20) / 2.0**20)
+
+
+class Stories(Model):
+    """A model of an index with likeness = stories, whose generations end after so many documents, and where there is a
+    window with every minute."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(
+            settings.window_ms, settings.least, unique=True, update=settings.updates, compare=self._resembles
+        )
+        self._signer = TermSigner(settings.signing)
+        self._part, self._first, self._records = 0, -1, 0
+        self._most = settings.documents_of_a_generation
+        self._documents, self._counts = 0.0, Counter[int]()  # of 16 a document
+        self._rows: dict[int, list[Term]] = {}  # by number, of the version with it
+        self._all: dict[int, list[Term]] = {}
+
+    def judge(self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None) -> Verdict:
+        self._all[seq] = self._terms(text)
+        before = len(self.stored)
+        verdict = super().judge(seq, id, text, time, stamp)
+        if len(self.stored) > before:
+            self._documents += 16
+            self._counts.update({slot: 16 * n for slot, n in Counter(t.term % SLOTS for t in self._all[seq]).items()})
+        return verdict
+
+    def _go_on(self, time: int | None) -> None:
+        super()._go_on(time)
+        part, self._records = self._records // self._most, self._records + 1
+        if self.window and self._first >= 0 and (part != self._part or self.log // 60_000 > self._first // 60_000):
+            self._counts = Counter({slot: n - ((n + 7) >> 3) for slot, n in self._counts.items()})
+            self._documents -= (int(self._documents) + 7) >> 3
+            self._first = -1
+        if self._first < 0:
+            self._part, self._first = part, self.log
+
+    def _terms(self, text: str) -> list[Term]:
+        said = text.encode()
+        found, _ = self._signer.shingle(said, np.array([len(said)]))
+        return [
+            Term(int(entry >> TERM_SHIFT), bool(entry & NAME_BIT), float(entry & WEIGHT_MASK) / UNIT, int(entry))
+            for entry in found
+        ]
+
+    def _rare(self, term: int, own: bool) -> float:
+        ratio = max(1.0, (self._documents / 16 + 2 + BEFORE) / (self._counts[term % SLOTS] / 16 + own + 0.5))
+        return _power(log2(ratio))
+
+    def _weighed(self, seq: int) -> list[Term]:
+        """The heaviest terms of a version that comes now."""
+        order = [(int(t.weight * self._rare(t.term, True) * 65536), t.entry, t) for t in self._all[seq]]
+        return [term for _, _, term in sorted(order, reverse=True)[:STORY_TERMS]]
+
+    def _cosine(self, mine: list[Term], other: list[Term], *, names: bool = False) -> float | None:
+        own = {t.term for t in mine}
+        a = {t.term: t.weight * self._rare(t.term, True) for t in mine if t.name or not names}
+        b = {t.term: t.weight * self._rare(t.term, t.term in own) for t in other if t.name or not names}
+        if names and not (a and b):
+            return None
+        pad = PAD * _power(log2(self._documents / 16 + 2 + BEFORE)) ** 2
+        squares = [sum(weight * weight for weight in side.values()) + pad for side in (a, b)]
+        return sum(a[t] * b[t] for t in a if t in b) / math.sqrt(squares[0] * squares[1])
+
+    def _likeness(self, mine: list[Term], other: list[Term]) -> float:
+        every, names = self._cosine(mine, other), self._cosine(mine, other, names=True)
+        assert every is not None
+        value = every if names is None else every**0.75 * names**0.25
+        return math.floor(value * 2.0**30 + 0.5) / 2.0**30
+
+    def _resembles(self, new: Seen, old: Seen) -> float:
+        return self._likeness(self._weighed(new.seq), self._rows[old.seq])
+
+    def _verdict(self, new: Seen, without: Any = None) -> Verdict:
+        mine = self._rows[new.seq] = self._weighed(new.seq)
+        numbers = {seen.seq: seen for seen in self.stored}
+        seen = [
+            other for other in self.stored
+            if other.living and other is not without and self._sees(other.log)
+            and self._sees(numbers[other.verdict.group or 0].log)
+        ]  # fmt: skip
+        same = [other for other in self.stored if other.text == new.text and other.living and other is not without
+                and self._sees(other.log)][-1:]  # fmt: skip
+        if same and same[0] in seen:
+            new.dropped_for = same[0]
+            return Verdict(
+                "exact_duplicate", None, same[0].id, 1.0, same[0].verdict.group, ((same[0].id, same[0].seq, 1.0),)
+            )
+        keys = {t.term for t in mine[:STORY_KEYS]}
+        met = [other for other in seen if keys & {t.term for t in self._rows[other.seq][:STORY_KEYS]}]
+        liked = sorted((-self._likeness(mine, self._rows[other.seq]), other.seq, other) for other in met)
+        stories: dict[int, list[tuple[float, Seen]]] = {}
+        for value, _, other in liked:
+            chosen = stories.setdefault(other.verdict.group or 0, [])
+            if len(chosen) < MEMBERS and not any(self._alike(other, one) for _, one in chosen):
+                chosen.append((-value, other))
+        means = {group: sum(value for value, _ in chosen) / len(chosen) for group, chosen in stories.items()}
+        best = min(means, key=lambda group: (-means[group], group), default=None)
+        if best is None or means[best] < self.threshold:
+            return Verdict("unique", group=new.seq)
+        new.dropped_for = stories[best][0][1]
+        listed = tuple((other.id, other.seq, value) for value, other in stories[best])
+        return Verdict("near_duplicate", None, new.dropped_for.id, means[best], best, listed)
+
+    def _alike(self, one: Seen, other: Seen) -> bool:
+        a, b = ({t.term % 1024 for t in self._rows[seen.seq]} for seen in (one, other))
+        return len(a & b) >= 0.6 * len(a | b)
