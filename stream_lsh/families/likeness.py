@@ -56,10 +56,10 @@ MOST_COMPONENTS = 1024
 """Components that a signature of a vector gets at most unless the user sets its size. Unrelated vectors agree in half
 of their bits (cosine), those three times as far as asked for in nearly half of their places (euclidean), so that bands
 need many rows: 83 of 11 at a cosine of 0.8, 77 of 11 for all distances."""
-READ_OF_A_BUCKET = {"euclidean": 1024}
+READ_OF_A_BUCKET = {"euclidean": 1024, "stories": 256}
 """Documents of a bucket that are read if nothing else is set, where they are not 64. Those of lines are not equally
 full: vectors that are no further from their middle than a few times the distance lie in two or three buckets of each
-line, so that one key in many holds one in 200 of them."""
+line, so that one key in many holds one in 200 of them. Those of the weightiest words are of all sizes."""
 ENOUGH_BITS = 24
 """Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
 MOST_KEYS = 128

@@ -17,8 +17,9 @@ from stream_lsh.index.keys import ends_of
 from stream_lsh.index.layout import DELETION, KNOWN, OF, REPLACES
 from stream_lsh.index.match import look_up, match
 from stream_lsh.index.matches import Matches
+from stream_lsh.index.memory import power_of_two
 from stream_lsh.index.sets import keep_all, similarities
-from stream_lsh.index.shard import NO_NUMBERS, Shard, power_of_two
+from stream_lsh.index.shard import NO_NUMBERS, Shard
 from stream_lsh.index.work import (
     AT_LEAST,
     FULL,
@@ -97,7 +98,7 @@ class Matching:
             elif code == HEIR_STANDS:
                 self._post_heir()
             elif code == NO_LOG:
-                shard.rarity.enlarge()
+                shard.counted.rarity.enlarge()
             elif code == FULL:
                 results.enlarge()
 
@@ -152,7 +153,8 @@ class Matching:
         most, met = int(self._limits.full), max(self._met, power_of_two(least))
         return Work(
             batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
-            newer=shard.late.newer, limits=self._limits, sets=shard.sets, rarity=shard.rarity, results=self._results,
+            newer=shard.late.newer, limits=self._limits, sets=shard.sets, rarity=shard.counted.rarity,
+            results=self._results,
             scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
         )  # fmt: skip
 

@@ -30,6 +30,11 @@ _SMALLEST, _LARGEST = 4, 256
 POOL_WORDS = 4  # of the pool a posting takes at the most: two rows in a block of four
 
 
+def power_of_two(least: int) -> int:
+    """The smallest that is not less."""
+    return 1 << max(0, least - 1).bit_length()
+
+
 class Memory(Struct):
     """The arrays of one memory segment; some slots are always empty.
 

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.families.likeness import STORY_TERMS
+from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import TERM_BITS, log2
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Halves, Number, Numbers, Real, Reals, Struct, Words, Words2
 from stream_lsh.index.store import RARE, Range, Store, rows_key
+from stream_lsh.settings import Settings
 
 SLOTS = 1 << 22
 """Counters: 16 MB. The terms of a million posts are some 500,000."""
@@ -45,8 +46,9 @@ class Rarity(Struct):
 
     documents: how many there were, times UNIT. log: slots that were counted since the last commit, `logged` of them.
     own, own_weights: a hash table of the document's heaviest terms. norm, names: sums of the squares of their weights,
-    of all and of names; whole: what the weight of a term is at the most. keys: how many of the heaviest there are, up
-    to STORY_KEYS, with the weights of these. near: the signatures of rows, with their bitmaps, groups and similarities.
+    of all and of names; pad: what is not looked at. keys: how many of the heaviest there are, up to STORY_KEYS, with
+    the weights of these; rarest: their order, the rarest first. near: the signatures of rows, with their bitmaps,
+    groups and similarities.
     """
 
     counts: Halves
@@ -61,6 +63,7 @@ class Rarity(Struct):
     heaviest: Words  # [STORY_TERMS]
     keys: Number
     key_weights: Numbers
+    rarest: Numbers
     near: Words2  # [candidates, S]
     bitmaps: Words2  # [candidates, BITMAP]
     found: Numbers  # [candidates]
@@ -78,10 +81,17 @@ class Rarity(Struct):
             log=np.empty(1 << 16 if some else 0, np.uint32), logged=0,
             own=np.zeros(OWN_SLOTS * some, np.uint64), own_weights=np.zeros(OWN_SLOTS * some), norm=0.0, names=0.0,
             pad=0.0, heaviest=np.empty(STORY_TERMS * some, np.uint64), keys=0, key_weights=np.zeros(keys, np.int64),
+            rarest=np.zeros(keys, np.int64),
             near=np.empty((candidates, words), np.uint64), bitmaps=np.empty((candidates, BITMAP), np.uint64),
             found=np.empty(candidates, np.int64), groups=np.empty(candidates, np.int64), cosines=np.empty(candidates),
             order=np.empty(candidates, np.int64), chosen=np.empty(candidates, np.int64),
         )  # fmt: skip
+
+    @classmethod
+    def of_shard(cls, settings: Settings, words: int) -> Self:
+        """That of an index with these settings, whose signatures have so many words."""
+        stories = settings.likeness == "stories"
+        return cls.of(settings.candidates * stories, STORY_KEYS * stories, words)
 
     def enlarge(self) -> None:
         """Twice the room for what is counted."""

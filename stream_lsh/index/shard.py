@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StreamLshError
-from stream_lsh.families.likeness import LIKENESSES, STORY_KEYS
+from stream_lsh.families.likeness import LIKENESSES
 from stream_lsh.index import layout
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.dead import Dead
@@ -32,7 +32,7 @@ from stream_lsh.index.layout import Rows
 from stream_lsh.index.limits import limits_of
 from stream_lsh.index.manifest import BATCH, Manifest
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.memory import Memory
+from stream_lsh.index.memory import Memory, power_of_two
 from stream_lsh.index.postings import Workers
 from stream_lsh.index.rarity import Counted, Rarity
 from stream_lsh.index.rows import Shape, unpacked
@@ -86,9 +86,7 @@ class Shard:
             power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact and not self.limits.stories else 0,
             LIKENESSES.index(settings.likeness), settings.dimensions or 0,
         )  # fmt: skip
-        stories = settings.likeness == "stories"
-        self.rarity = Rarity.of(settings.candidates * stories, STORY_KEYS * stories, shape.signature_words)
-        self.counted = Counted(store, number, self.rarity)
+        self.counted = Counted(store, number, Rarity.of_shard(settings, shape.signature_words))
         self._store = store
         self.hashes = hashes
         drawn = Drawn(self.texts, shingle) if hashes.samples else None
@@ -251,8 +249,7 @@ class Shard:
         manifest.undecided = self.late.facts if self.limits.late else None
         for generation in self.generations:
             generation.postings.rows = self._posted - generation.first
-        more, ranges = self.manifest()
-        rare, passed = self.counted.take()
+        (more, ranges), (rare, passed) = self.manifest(), self.counted.take()
         return {**values, **more, **rare}, ranges + passed
 
     def pending(self) -> dict[bytes, bytes]:
@@ -424,7 +421,3 @@ class Shard:
 
     def close(self) -> None:
         self.generations.close()
-
-
-def power_of_two(least: int) -> int:
-    return 1 << max(0, least - 1).bit_length()

@@ -2,8 +2,8 @@
 
 1. Its terms weigh by what the text says of them and by how rare they are in the log so far (`rarity`). The heaviest
    stand in its row; the heaviest of these are its keys.
-2. Of the bucket of each key the newest rows are read. Who shares the weightiest keys is compared: the cosine of all
-   terms, and that of names, together.
+2. Of the bucket of each key the newest rows are read, those of the rarest first: what they leave is for the others.
+   Who shares the weightiest keys is compared: the cosine of all terms, and that of names, together.
 3. The similarity with a story is the mean of that with its three most similar members, near-duplicates counted once.
    The most similar story is joined, or else one is founded. Every document is posted, so that the next ones meet it.
 
@@ -40,7 +40,7 @@ from stream_lsh.index.layout import (
     VALID,
 )
 from stream_lsh.index.memory import posting_key
-from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, most_rare, rarity_of
+from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, most_rare, rarity_of, slot_of
 from stream_lsh.index.work import DONE, FULL, NO_LOG, NO_OWN_SET, NO_ROOM, NOBODY
 
 MEMBERS = 3
@@ -95,7 +95,25 @@ def weigh(i, work):  # type: ignore[no-untyped-def]
             batch.keys[begin + k] = posting_key(key_of_term(entry >> TERM_SHIFT, limits.secret))
             rarity.key_weights[k] = np.int64(min(weight * weight * 8.0, 262143.0))
             probe(batch.keys[begin + k], work.runs, batch.hits[begin + k : begin + k + 1])
+            _sort_in(k, rarity)
     return DONE
+
+
+@njit
+def _sort_in(k, rarity):  # type: ignore[no-untyped-def]
+    """Put the k-th of the heaviest among those before it, by how rare they are."""
+    rarest, at = rarity.rarest, k
+    mine = _times(k, rarity)
+    while at > 0 and _times(rarest[at - 1], rarity) > mine:
+        rarest[at] = rarest[at - 1]
+        at -= 1
+    rarest[at] = k
+
+
+@njit(inline="always")
+def _times(k, rarity):  # type: ignore[no-untyped-def]
+    """How often the k-th of the heaviest terms was counted."""
+    return rarity.counts[slot_of((rarity.heaviest[k] & _ENTRY) >> TERM_SHIFT)]
 
 
 @njit
@@ -205,21 +223,24 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
     batch, limits, scratch, rarity = work.batch, work.limits, work.scratch, work.rarity
     table, met, out, cut, n_met = scratch.table, scratch.met, scratch.out, _FIRST, _FIRST
     mask, dead = np.int64(len(table) - 1), any_dead(work.rows.dead)
-    for k in range(rarity.keys):
+    left = limits.bucket * STORY_KEYS
+    for j in range(rarity.keys):
+        k, share = rarity.rarest[j], left // (rarity.keys - j)
         slot, at = scratch.slots[k], batch.starts[i] + k
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
-        most = min(limits.bucket, len(met) - n_met - 1)
+        most = min(share, len(met) - n_met - 1)
         if dead:
             n, more = read_living(batch.keys[at], slot, batch.hits, at, most, work)
         else:
             n, more = read(
                 batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out
             )
-        if more and most < limits.bucket:
+        if more and most < share:
             scratch.met_count = n_met
             return NOBODY
         cut += more
+        left -= n
         for m in range(n):
             place = home(out[m], table)
             while table[place] >= 0 and met[table[place], 0] != out[m]:

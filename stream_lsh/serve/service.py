@@ -161,6 +161,11 @@ class Service:
         return await asyncio.to_thread(self._compare, *found)
 
     def _compare(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        if self.settings.likeness == "stories":
+            raise Problem(
+                409, "how similar two documents of a story are follows from all that came before them; their verdicts "
+                "say so, with the words that decided", field="likeness",
+            )  # fmt: skip
         signer = self.engine.index.signer
         salts = [_salt(signer, document) for document in (a, b)]
         apart = bool(self.settings.match_within) and salts[0] != salts[1]
