@@ -13,11 +13,11 @@ from bench.quotations import engine, ensemble, longest_run, numbered, scored, sh
 from stream_lsh.evaluation.contained import Contained, EveryShare
 
 
-def texts(n: int = 60) -> list[str]:
+def texts(n: int = 60, least: int = 3) -> list[str]:
     chance = random.Random(1)
     found = []
     for _ in range(n):
-        words = [f"w{chance.randrange(3000)}" for _ in range(chance.choice((3, 30, 400)))]
+        words = [f"w{chance.randrange(3000)}" for _ in range(chance.choice((least, 30, 400)))]
         if found and chance.random() < 0.5:
             words += chance.choice(found).split()[: chance.choice((20, 60))]
         found.append(" ".join(words))
@@ -44,14 +44,14 @@ def test_the_truth_is_that_of_plain_python(kind: str, threshold: float) -> None:
 
 
 def test_the_engine_finds_the_truth(tmp_path: Path) -> None:
-    documents = with_quotations(texts(), share=0.5)
-    truth = EveryShare(Contained(numbered(documents, "words:3")), 0.8).run()
+    documents = with_quotations(texts(least=30), share=0.5)
+    truth = EveryShare(Contained(numbered(documents, "words:3")), 0.5).run()
     true = {*zip(truth.older.tolist(), truth.newer.tolist(), strict=True)}
-    run = engine(documents, "words:3", 0.8, tmp_path / "index")
+    run = engine(documents, "words:3", 0.5, tmp_path / "index")
     assert scored(run.pairs, true) == {"recall": 1.0, "precision": 1.0}
     assert scored(set(), set()) == {"recall": None, "precision": None}
     if importlib.util.find_spec("datasketch"):
-        assert ensemble(documents, "words:3", 0.8, tmp_path).pairs & true
+        assert ensemble(documents, "words:3", 0.5, tmp_path).pairs & true
 
 
 def test_passages_are_cut_from_long_texts() -> None:
