@@ -387,7 +387,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"vector_field": "v"}, "vector_field is not used with likeness = copies; leave it out"),
     ({**COSINE, "dimensions": 0}, "dimensions"),
     ({**COSINE, "dimensions": 16385}, "16384"),
-    ({"likeness": "angular", "dimensions": 8}, "'copies', 'cosine', 'euclidean', 'hamming' or 'edit'"),
+    ({"likeness": "angular", "dimensions": 8}, "'hamming', 'edit', 'quotations'"),
 ]  # fmt: skip
 
 
