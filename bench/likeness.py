@@ -192,7 +192,7 @@ class Engine:
         began = time.perf_counter()
         with Deduplicator(state=state, read_only=True) as deduplicator:
             wanted = items[0].tobytes() if self.settings.likeness == "hamming" else items[0]
-            assert deduplicator.query(wanted)  # type: ignore[arg-type]
+            assert deduplicator.query(wanted)
             restart = time.perf_counter() - began
         return replace(
             run, memory=memory, disk=folder_bytes(state), restart=restart, incomplete=100 * incomplete / len(items)
