@@ -15,7 +15,7 @@ very same system had kept one within the threshold before. Precision: of the pai
 Memory: what the process has more at the end of the feed than before it, files not counted. CPU: of all threads; it
 says more than the speed where the machine has something else to do.
 
-A million vectors take some 20 minutes on two cores, 6 GB of memory and 4 GB of disk:
+A million vectors want 6 GB of memory, 4 GB of disk and a quiet machine:
 
     python -m bench.likeness --documents 1000000 --likenesses cosine --dense-documents 100000
 
