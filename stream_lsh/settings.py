@@ -261,8 +261,8 @@ class Settings(BaseSettings):
     @property
     def least(self) -> float:
         """The similarity from which two documents are alike, as verdicts have it."""
-        if self.likeness == "stories" and "threshold" not in self.model_fields_set:
-            return STORY_THRESHOLD
+        if self.likeness == "stories" and self.threshold == type(self).model_fields["threshold"].default:
+            return STORY_THRESHOLD  # a worker is given all settings, also those that nobody has set
         if self.likeness not in BY_DISTANCE:
             return self.threshold
         return similarity_at(self.likeness, self.distance or 0.0, self.dimensions or 1)
