@@ -1,7 +1,8 @@
 """How rare terms are: of how many documents of the log each is, by a hash of it. What stories weigh terms by.
 
-A function of the documents that were stored, in their order: whatever the batches, flushes and restarts. Where there is
-a window an eighth of all counts goes whenever a generation begins, which is where an eighth of the window ends.
+A function of the documents that were stored and count (`story`), in their order: whatever the batches, flushes and
+restarts. Where there is a window an eighth of all counts goes whenever a generation begins, which is where an eighth
+of the window ends.
 
 The store has what it was at one commit, and what every commit since has added; when that is more than the whole, the
 whole is written again; on Kafka, where it goes through the changelog, only what is added ever is. Nobody is named in
@@ -48,7 +49,7 @@ class Rarity(Struct):
     own, own_weights: a hash table of the document's heaviest terms. norm, names: sums of the squares of their weights,
     of all and of names; pad: what is not looked at. keys: how many of the heaviest there are, up to STORY_KEYS, with
     the weights of these; rarest: their order, the rarest first. near: the signatures of rows, with their bitmaps,
-    groups and similarities.
+    groups and similarities; tellers: how many of them are of the document's story.
     """
 
     counts: Halves
@@ -71,6 +72,7 @@ class Rarity(Struct):
     cosines: Reals
     order: Numbers
     chosen: Numbers
+    tellers: Number
 
     @classmethod
     def of(cls, candidates: int, keys: int, words: int) -> Self:
@@ -84,7 +86,7 @@ class Rarity(Struct):
             rarest=np.zeros(keys, np.int64),
             near=np.empty((candidates, words), np.uint64), bitmaps=np.empty((candidates, BITMAP), np.uint64),
             found=np.empty(candidates, np.int64), groups=np.empty(candidates, np.int64), cosines=np.empty(candidates),
-            order=np.empty(candidates, np.int64), chosen=np.empty(candidates, np.int64),
+            order=np.empty(candidates, np.int64), chosen=np.empty(candidates, np.int64), tellers=0,
         )  # fmt: skip
 
     @classmethod

@@ -7,7 +7,8 @@
 3. The similarity with a story is the mean of that with its three most similar members, near-duplicates counted once.
    The most similar story is joined, or else one is founded. Every document is posted, so that the next ones meet it.
 
-Everybody's terms weigh what they do now: what a row keeps is what its text says of them.
+Everybody's terms weigh what they do now: what a row keeps is what its text says of them. How rare they are is a matter
+of stories, not of documents: who joins one that is told often counts no more.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ MEMBERS = 3
 PAD = 12.0
 """Terms of its own that every text has besides those that are looked at, as rare as can be: or else a few words would
 be enough for two short texts to be taken for one story."""
+TELLERS = np.int64(8)
+"""Members of a story that a document meets from which on it counts no more: or else the words of a story that is told
+very often would not be rare any longer, and the story would fall apart."""
 _SAME = 0.6  # share of terms in common from which two texts are near-duplicates
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _FIXED = 65536.0  # weights as whole numbers, for their order
@@ -147,9 +151,10 @@ def _slot(own, term):  # type: ignore[no-untyped-def]
 
 @njit
 def counted(i, work):  # type: ignore[no-untyped-def]
-    """Document i is stored: its terms are less rare from now on."""
+    """Document i is stored: its terms are less rare from now on, unless it is one of many of its story."""
     sets = work.sets
-    count(work.rarity, sets.shingles, sets.offsets[i], sets.offsets[i + 1], TERM_SHIFT)
+    if work.rarity.tellers < TELLERS:
+        count(work.rarity, sets.shingles, sets.offsets[i], sets.offsets[i + 1], TERM_SHIFT)
 
 
 @njit
@@ -161,9 +166,11 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         return FULL, NOBODY
     same = _with_text(i, work)
     if same >= 0 and _goes_on(rows, np.int64(word(rows, same, GROUP))):
+        rarity.tellers = TELLERS
         _joins(i, same, 1.0, EXACT, work)
         _emit(i, same, 1.0, True, work)
         return DONE, same
+    rarity.tellers = 0
     cut = _meet(i, work)
     if cut < 0:
         return NO_ROOM, NOBODY
@@ -180,6 +187,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     _joins(i, first, mean, NEAR, work)
     for k in range(n):
         c = rarity.order[k]
+        rarity.tellers += np.int64(rarity.groups[c] == group)
         if rarity.groups[c] == group and rarity.chosen[c] and listed < MEMBERS:
             row = rarity.found[c]
             _emit(i, row, rarity.cosines[c], same_hash(rows, row, TEXT, work.batch, i), work)

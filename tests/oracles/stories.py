@@ -16,7 +16,7 @@ from oracles.forgetting import Model, Seen, Verdict
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
 from stream_lsh.index.rarity import BEFORE, SLOTS
-from stream_lsh.index.story import MEMBERS, PAD
+from stream_lsh.index.story import MEMBERS, PAD, TELLERS
 from stream_lsh.settings import Settings
 
 
@@ -46,6 +46,7 @@ class Stories(Model):
         self._part, self._first, self._records = 0, -1, 0
         self._most = settings.documents_of_a_generation
         self._documents, self._counts = 0.0, Counter[int]()  # of 16 a document
+        self._tellers = 0  # members of its story that the last document met
         self._rows: dict[int, list[Term]] = {}  # by number, of the version with it
         self._all: dict[int, list[Term]] = {}
 
@@ -53,7 +54,7 @@ class Stories(Model):
         self._all[seq] = self._terms(text)
         before = len(self.stored)
         verdict = super().judge(seq, id, text, time, stamp)
-        if len(self.stored) > before:
+        if len(self.stored) > before and self._tellers < TELLERS:
             self._documents += 16
             self._counts.update({slot: 16 * n for slot, n in Counter(t.term % SLOTS for t in self._all[seq]).items()})
         return verdict
@@ -115,6 +116,7 @@ class Stories(Model):
         same = [other for other in self.stored if other.text == new.text and other.living and other is not without
                 and self._sees(other.log)][-1:]  # fmt: skip
         if same and same[0] in seen:
+            self._tellers = int(TELLERS)
             new.dropped_for = same[0]
             return Verdict(
                 "exact_duplicate", None, same[0].id, 1.0, same[0].verdict.group, ((same[0].id, same[0].seq, 1.0),)
@@ -129,9 +131,11 @@ class Stories(Model):
                 chosen.append((-value, other))
         means = {group: sum(value for value, _ in chosen) / len(chosen) for group, chosen in stories.items()}
         best = min(means, key=lambda group: (-means[group], group), default=None)
+        self._tellers = 0
         if best is None or means[best] < self.threshold:
             return Verdict("unique", group=new.seq)
         new.dropped_for = stories[best][0][1]
+        self._tellers = sum(other.verdict.group == best for other in met)
         listed = tuple((other.id, other.seq, value) for value, other in stories[best])
         return Verdict("near_duplicate", None, new.dropped_for.id, means[best], best, listed)
 
