@@ -27,8 +27,8 @@ from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.settings import Settings
 
-Wanted = str | bytes | int | Sequence[str] | Sequence[float] | NDArray[Any]
-"""What one may look for: a text, a set, a vector, or bits."""
+Wanted = str | bytes | int | Sequence[str] | Mapping[str, float] | Sequence[float] | NDArray[Any]
+"""What one may look for: a text, a set, weights, a vector, or bits."""
 BATCH = 1024
 COMMIT_SECONDS = 0.5
 NO_VALUES = ("missing_field", "wrong_type", "too_large")  # a query that is refused for that can be put right

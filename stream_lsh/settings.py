@@ -59,7 +59,7 @@ class Settings(BaseSettings):
         default="copies",
         description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
         "euclidean of vectors; hamming, of rows of bits; edit, of short texts; quotations, a share of one text in "
-        "another; stories, the same event in other words",
+        "another; stories, the same event in other words; sets, whose elements have weights",
     )
     threshold: float = Field(
         default=0.8, gt=0, le=1,
@@ -138,7 +138,7 @@ class Settings(BaseSettings):
         default=(), description="field whose values must be equal for documents to match (lang, say)"
     )
     set_field: str | None = Field(
-        default=None, min_length=1, description="field with a list, compared as a set instead of a text"
+        default=None, min_length=1, description="field with a list, compared as a set; sets: or weights (default: set)"
     )
     vector_field: str | None = Field(
         default=None, min_length=1,
@@ -277,7 +277,7 @@ class Settings(BaseSettings):
     @property
     def item(self) -> Item | None:
         """What documents have instead of a text; None of texts and sets."""
-        return item_of(self.likeness, self.dimensions or 0, vector=self.vector_field, bits=self.bits_field)
+        return item_of(self.likeness, self.dimensions or 0, self.vector_field, self.bits_field, self.set_field)
 
     @cached_property
     def signing(self) -> SigningSettings:

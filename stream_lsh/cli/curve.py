@@ -104,7 +104,10 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
         axes.plot(grid, [curve.at(x) for x in grid], color="black", linewidth=2, label=label)
         found = f"{_asked(curve)} {curve.asked:g}: {100 * curve.at(curve.asked):.4g} % found"
         axes.axvline(curve.asked, color="tab:red", linewidth=1, label=found)
-        names = {"euclidean": "distance", "hamming": "bits that differ", "edit": "edits", "quotations": "share"}
+        names = {
+            "euclidean": "distance", "hamming": "bits that differ", "edit": "edits", "quotations": "share",
+            "sets": "weighted Jaccard similarity",
+        }  # fmt: skip
         axes.set(
             xlim=(0, reach), ylim=(0, 1.02), xlabel=names.get(curve.likeness, curve.likeness), ylabel="P(candidate)"
         )

@@ -134,15 +134,18 @@ def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tupl
     from stream_lsh.evaluation.exact import AllPairs, Ranked
     from stream_lsh.evaluation.items import EveryPair
     from stream_lsh.evaluation.report import Pairs
+    from stream_lsh.evaluation.weights import EverySet, WeightedSets
 
     workers = min(WORKERS, os.cpu_count() or 1)
-    every: AllPairs | EveryPair | EveryText | EveryShare
+    every: AllPairs | EveryPair | EveryText | EveryShare | EverySet
     if isinstance(collection.compared, Ranked):
         every = AllPairs(collection.compared, settings.threshold, workers)
     elif isinstance(collection.compared, ShortTexts):
         every = EveryText(collection.compared, int(settings.distance or 0))
     elif isinstance(collection.compared, Contained):
         every = EveryShare(collection.compared, settings.threshold)
+    elif isinstance(collection.compared, WeightedSets):
+        every = EverySet(collection.compared, settings.threshold)
     else:
         every = EveryPair(collection.compared, settings.least)
     expected = every.seconds()

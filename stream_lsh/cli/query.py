@@ -199,13 +199,19 @@ def _decoded(content: bytes, name: str) -> str:
         raise InputError(f"{name} is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}") from None
 
 
-def asked(text: str, settings: Settings) -> str | list[str] | list[float]:
-    """What a text stands for in an index with these settings: itself, a set, a vector or bits.
+def asked(text: str, settings: Settings) -> str | list[str] | list[float] | dict[str, float]:
+    """What a text stands for in an index with these settings: itself, a set, weights, a vector or bits.
 
     Raises:
-        UsageError: it begins like a JSON list, and is none.
+        UsageError: it begins like JSON, and is none.
     """
-    if settings.set_field is not None:
+    if settings.likeness == "sets" and text.lstrip().startswith("{"):
+        try:
+            weights: dict[str, float] = json.loads(text)
+        except (ValueError, RecursionError):
+            raise UsageError("the set begins with { and is no JSON object of weights") from None
+        return weights
+    if settings.likeness == "sets" or settings.set_field is not None:
         return elements(text)
     if settings.item is None:
         return text

@@ -23,8 +23,9 @@ DISTANCES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
 """In units of the one that is asked for."""
 FAR = 3.0
 """The farther of the two distances of which a family is sensitive, in the same units."""
-UNKNOWN = ("euclidean", "edit")
+UNKNOWN = ("euclidean", "edit", "sets")
 """Likenesses of which nobody can say how far strangers are from each other."""
+SIMILARITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 MOST_ITEMS = 4000
 """Of a sample: eight million pairs, and a second or two."""
 
@@ -35,11 +36,14 @@ def measure(drawn: Sample, settings: Settings) -> ItemBackground:
 
     from stream_lsh.evaluation.edits import ShortTexts
     from stream_lsh.evaluation.items import Items, background
+    from stream_lsh.evaluation.weights import WeightedSets
     from stream_lsh.families.family import signer_of
 
     words, offsets = signer_of(settings.signing).shingle(drawn.texts, drawn.ends)
     if settings.likeness == "edit":
         return ShortTexts(words, offsets, np.zeros(len(drawn), np.uint64)).background(2 * int(settings.curve.asked) + 2)
+    if settings.likeness == "sets":
+        return WeightedSets(words, offsets, np.zeros(len(drawn), np.uint64)).background()
     words = words.reshape(len(drawn), -1 if len(drawn) else 0)
     items = Items(settings.likeness, settings.dimensions or 0, words, np.zeros(len(drawn), np.uint64))
     return background(items, settings.curve)
@@ -59,6 +63,8 @@ def measures_of(curve: Curve) -> list[float]:
     """The similarities or distances of the table, ascending."""
     if curve.likeness == "cosine":
         return sorted({*COSINES, curve.asked})
+    if curve.likeness == "sets":
+        return sorted({*SIMILARITIES, curve.asked})
     if curve.likeness == "euclidean":
         return [curve.asked * times for times in DISTANCES]
     asked = int(curve.asked)
@@ -69,10 +75,12 @@ def measures_of(curve: Curve) -> list[float]:
 
 
 def sensitive(curve: Curve) -> tuple[float, float, float, float] | None:
-    """(d1, d2, p1, p2) of a single component (MMDS 3.6.1): angles in degrees, or distances; None of rows of bits and
-    short texts, whose keys are no random ones."""
+    """(d1, d2, p1, p2) of a single component (MMDS 3.6.1): angles in degrees, or distances (of sets 1 - s); None of
+    rows of bits and short texts, whose keys are no random ones."""
     if curve.likeness == "cosine":
         return math.degrees(math.acos(curve.asked)), 90.0, curve.component(curve.asked), curve.component(0.0)
+    if curve.likeness == "sets":
+        return 1 - curve.asked, 1.0, curve.asked, 0.0
     if curve.likeness == "euclidean":
         near, far = curve.asked, FAR * curve.asked
         return near, far, curve.component(near), curve.component(far)
@@ -95,8 +103,8 @@ def choice(settings: Settings) -> Iterator[str]:
         yield f"  missed {where}  {percent(missed)}{odds}"
         if found < settings.recall - 1e-12:
             yield f"  Bands and rows as given miss the recall of {settings.recall:g}; leave one of them out to meet it."
-    own = {"hamming": curve.dimensions // 8, "edit": 0}.get(curve.likeness, 4 * curve.dimensions)
-    behind = f", {size(own)} of its own" if own else ", and its text"
+    own = {"hamming": curve.dimensions // 8, "edit": 0, "sets": 0}.get(curve.likeness, 4 * curve.dimensions)
+    behind = f", {size(own)} of its own" if own else ", and its own"
     yield f"  bytes of a document         {size(signature_bytes(curve))} of signature{behind}"
     yield f"  keys of a document          {banding.bands}"
 
@@ -104,16 +112,18 @@ def choice(settings: Settings) -> Iterator[str]:
 def _bands(settings: Settings) -> Iterator[str]:
     curve = settings.curve
     size_, bands, rows = curve.banding
-    what = "hyperplanes" if curve.likeness == "cosine" else f"lines, in buckets {4 * curve.asked:g} wide"
+    lines = f"lines, in buckets {4 * curve.asked:g} wide"
+    what = {"cosine": "hyperplanes", "sets": "samples"}.get(curve.likeness, lines)
+    extent = f" {curve.dimensions} dimensions," if curve.dimensions else ""
     asked = "Threshold" if not curve.by_distance else "Distance"
-    yield f"{asked} {curve.asked:g} ({curve.likeness}), {curve.dimensions} dimensions, recall {settings.recall:g}:"
+    yield f"{asked} {curve.asked:g} ({curve.likeness}),{extent} recall {settings.recall:g}:"
     yield f"  K = {size_} {what}"
     yield f"  b = {bands} bands of r = {rows} rows use {bands * rows} of them"
     family = sensitive(curve)
     assert family is not None
     near, far, p1, p2 = family
     unit = " deg" if curve.likeness == "cosine" else ""
-    one, other = (curve.asked, 0.0) if curve.likeness == "cosine" else (near, far)
+    one, other = (near, far) if curve.by_distance else (curve.asked, 0.0)
     for name, first, second in (("one", p1, p2), ("all bands", curve.at(one), curve.at(other))):
         yield f"  {name:<9}  ({near:.4g}{unit}, {far:.4g}{unit}, {first:.4g}, {second:.4g})-sensitive"
 
@@ -134,10 +144,15 @@ def _keys_of_pieces(curve: Curve) -> Iterator[str]:
     yield "  found within the distance   all, but for what verdicts call incomplete"
 
 
+def _measure(curve: Curve) -> str:
+    """What the curve of a likeness is over."""
+    return {"cosine": "cosine", "sets": "similarity"}.get(curve.likeness, "distance")
+
+
 def signature_bytes(curve: Curve) -> int:
     """Bytes of a signature with the K of this curve."""
     size_, _, rows = curve.banding
-    return size_ * component_bytes(rows) if curve.likeness == "euclidean" else size_ // 8
+    return size_ * component_bytes(rows) if curve.likeness in ("euclidean", "sets") else size_ // 8
 
 
 def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
@@ -145,7 +160,7 @@ def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
     from stream_lsh.evaluation.shares import odds, percent
 
     bits, cosine = curve.likeness in CERTAIN, curve.likeness == "cosine"
-    head = f"  {'cosine' if cosine else 'distance':>10}" + (f"  {'angle':>7}" if cosine else "")
+    head = f"  {_measure(curve):>10}" + (f"  {'angle':>7}" if cosine else "")
     head += "" if bits else f"  {'component':>9}  {'band':>9}"
     head += f"  {'found':>10}" + (f"  {'missed':>10}" if bits else "")
     yield head + (f"  {'pairs of sample ' + ('<=' if curve.by_distance else '>='):>18}" if found is not None else "")
@@ -171,7 +186,7 @@ def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None,
         far = FAR * chosen.asked if chosen.by_distance else 0.0
         yield "Alternatives" + (f" (false candidates a document among {documents:,})" if found is not None else "")
         head = f"  {'rows':>4}  {'bands':>5}  {'K':>5}  {'signature':>9}  {'found':>8}  "
-        head += f"{f'at {far:.4g}' if chosen.by_distance else 'at cos 0':>8}"
+        head += f"{f'at {far:.4g}' if chosen.by_distance or chosen.likeness == 'sets' else 'at cos 0':>8}"
         yield head + (f"  {'false candidates':>16}" if found is not None else "")
         for curve in others:
             banding = curve.banding
@@ -186,7 +201,7 @@ def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None,
         yield ""
     if chosen.likeness in UNKNOWN:
         if found is None:
-            yield "What strangers cost depends on their distance: give an INPUT to measure it."
+            yield f"What strangers cost depends on their {_measure(chosen)}: give an INPUT to measure it."
         return
     strangers = chosen.among_strangers()
     what = "rows of random bits" if chosen.likeness == "hamming" else "vectors of random directions"
@@ -214,7 +229,7 @@ def sampled(
     if found.pairs == 0:
         yield "  Too few documents to say anything about false candidates."
         return
-    name = "distance" if curve.by_distance else "cosine"
+    name = _measure(curve)
     places = [found.quantile(share) for share in (0.01, 0.5, 0.99)]
     said = [f"{x:.4g}" if math.isfinite(x) else f"> {found.measures[-2]:.0f}" for x in places]
     yield f"  {name} of 1 %, 50 %, 99 % of the pairs is at most  {', '.join(said)}"
@@ -232,7 +247,7 @@ def as_object(
 ) -> dict[str, Any]:
     """All of it for machines. Angles are in degrees."""
     curve, bits = settings.curve, settings.likeness in CERTAIN
-    name = "distance" if curve.by_distance else "cosine"
+    name = _measure(curve)
     family = sensitive(curve)
     far = (FAR * curve.asked if curve.by_distance else 0.0) if family is not None else None
     made: dict[str, Any] = {

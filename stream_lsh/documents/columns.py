@@ -35,11 +35,12 @@ class Document:
     """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970;
     within: with `match_within`, the value of each of its fields (a string, an integer, a boolean or None). deleted: it
     has none of these, but perhaps a time, and what there is under its id goes. vector: numbers, as a sequence, a NumPy
-    array or float32 in base64; bits: hexadecimal, base64, bytes or an integer; each where the likeness is of such."""
+    array or float32 in base64; bits: hexadecimal, base64, bytes or an integer; set: also weights by element; each where
+    the likeness is of such."""
 
     id: str | int
     text: str | None = None
-    set: Sequence[str] | None = None
+    set: Sequence[str] | Mapping[str, float] | None = None
     time: int | None = None
     within: Mapping[str, str | int | None] | None = None
     deleted: bool = False
@@ -151,10 +152,10 @@ def columns(
             if document.deleted:
                 pass
             elif item is not None:
-                value = document.bits if item.kind == "bits" else document.vector
+                value = getattr(document, item.kind)
                 if value is None:
                     raise Refused("missing_field", f"the document has no {item.kind}", id)
-                text = item.text(value, "the row of bits" if item.kind == "bits" else "the vector", id)
+                text = item.text(value, item.single, id)
             elif sets:
                 if document.set is None:
                     raise Refused("missing_field", "the document has no set", id)

@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal
 
 from stream_lsh.documents.refused import Refused, kind_of
+from stream_lsh.documents.weights import weights_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,26 +29,33 @@ _MOST_DIGITS = 4000  # of an integer; of longer ones the reader of JSON keeps th
 class Item:
     """What a field holds instead of a text.
 
-    name: of the field. kind: numbers or bits. dimensions: how many of them. directed: whether a vector of zeros is
-    refused, as it has no direction.
+    name: of the field. kind: numbers, bits, or elements with weights. dimensions: how many numbers or bits. directed:
+    whether a vector of zeros is refused, as it has no direction.
     """
 
     name: str
-    kind: Literal["vector", "bits"]
+    kind: Literal["vector", "bits", "set"]
     dimensions: int
     directed: bool = False
 
     @property
     def plural(self) -> str:
         """What they are called, for messages."""
-        return "rows of bits" if self.kind == "bits" else "vectors"
+        return {"bits": "rows of bits", "set": "sets"}.get(self.kind, "vectors")
+
+    @property
+    def single(self) -> str:
+        """The same for one of them."""
+        return {"bits": "the row of bits", "set": "the set"}.get(self.kind, "the vector")
 
     def text(self, value: object, what: str, id: bytes) -> str:
         """The text of a value that was parsed from JSON, or is a sequence of numbers. what: the field, for messages.
 
         Raises:
-            Refused: wrong_type, bad_vector, bad_bits or empty.
+            Refused: wrong_type, bad_vector, bad_bits, bad_weight or empty.
         """
+        if self.kind == "set":
+            return weights_text(value, what, id)
         if self.kind == "bits":
             return _bits(value, self.dimensions, what, id)
         numbers = _numbers(value, self.dimensions, what, id)
@@ -56,10 +64,12 @@ class Item:
         return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 
-def item_of(likeness: str, dimensions: int, *, vector: str | None, bits: str | None) -> Item | None:
+def item_of(likeness: str, dimensions: int, vector: str | None, bits: str | None, set: str | None) -> Item | None:
     """What documents of a likeness have instead of a text, in the fields with these names; None of texts."""
     if likeness in ("copies", "edit", "quotations", "stories"):
         return None
+    if likeness == "sets":
+        return Item(set or "set", "set", 0)
     if likeness == "hamming":
         return Item(bits or "bits", "bits", dimensions)
     return Item(vector or "vector", "vector", dimensions, directed=likeness == "cosine")

@@ -80,7 +80,7 @@ def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
             "id_field": "id", "text_field": ("text",), "time_field": "time", "memory_documents": 16,
             "match_within": settings.match_within and ("lang",), "set_field": settings.set_field and "set",
             "max_document_bytes": 2**20, "generation_documents": GENERATION, "vector_field": None, "bits_field": None,
-            **({} if settings.item is None else {"dimensions": DIMENSIONS}),
+            **({} if settings.dimensions is None else {"dimensions": DIMENSIONS}),
             **({"distance": min(3, settings.distance or 0)} if settings.likeness == "hamming" else {}),
         }
     )  # fmt: skip

@@ -16,6 +16,7 @@ from stream_lsh.evaluation.edits import ShortTexts
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.items import Items
 from stream_lsh.evaluation.reading import read_batches, texts_of
+from stream_lsh.evaluation.weights import WeightedSets
 from stream_lsh.families.family import signer_of
 from stream_lsh.settings import Settings
 
@@ -23,12 +24,12 @@ from stream_lsh.settings import Settings
 @dataclass
 class Collection:
     """Documents by position: those that the engine compares, each id once. Shingles of documents that are not to match,
-    as they differ in a field to match within, are different. Vectors, rows of bits and short texts stand for
-    themselves."""
+    as they differ in a field to match within, are different. What other
+    likenesses compare stands for itself."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
-    compared: Ranked | Items | ShortTexts | Contained = field(
+    compared: Ranked | Items | ShortTexts | Contained | WeightedSets = field(
         default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64))
     )
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
@@ -84,14 +85,14 @@ def collect(
                 copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, salts.tolist(), strict=True)))
         if full:
             break
-    if settings.item is not None:
+    if settings.dimensions is not None:
         words = np.concatenate([np.empty(0, np.uint64), *shingles]).reshape(len(collection), -1 if shingles else 0)
         collection.compared = Items(settings.likeness, settings.item.dimensions, words, collection.salts)
     elif shingles:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
         words = np.concatenate(shingles)
-        edit = settings.likeness == "edit"
-        collection.compared = ShortTexts(words, offsets, collection.salts) if edit else Ranked.of(words, offsets)
+        kind = {"edit": ShortTexts, "sets": WeightedSets}.get(settings.likeness)
+        collection.compared = Ranked.of(words, offsets) if kind is None else kind(words, offsets, collection.salts)
     if settings.likeness == "quotations" and isinstance(collection.compared, Ranked):
         collection.compared = Contained(collection.compared)
     return collection
@@ -117,9 +118,10 @@ def copied_settings(settings: Settings) -> Settings:
 
 def _line(settings: Settings, id: bytes, text: bytes, salt: int) -> bytes:
     if settings.item is not None:
-        return b'{"id": %b, "salt": %d, "%b": "%b"}\n' % (id, salt, settings.item.kind.encode(), text)
-    value = text.decode("utf-8", "surrogatepass")
+        value = text if settings.likeness == "sets" else b'"%b"' % text  # it is JSON
+        return b'{"id": %b, "salt": %d, "%b": %b}\n' % (id, salt, settings.item.kind.encode(), value)
+    plain = text.decode("utf-8", "surrogatepass")
     if settings.set_field is None:
-        return b'{"id": %b, "salt": %d, "text": %b}\n' % (id, salt, json.dumps(value).encode("ascii"))
+        return b'{"id": %b, "salt": %d, "text": %b}\n' % (id, salt, json.dumps(plain).encode("ascii"))
     # Elements with a separator inside were escaped when they were joined; they stay so, which keeps them different.
-    return b'{"id": %b, "salt": %d, "set": %b}\n' % (id, salt, json.dumps(value.split("\x1f")).encode("ascii"))
+    return b'{"id": %b, "salt": %d, "set": %b}\n' % (id, salt, json.dumps(plain.split("\x1f")).encode("ascii"))

@@ -17,6 +17,7 @@ from stream_lsh.hashing.bits import float_of, popcount
 from stream_lsh.hashing.kernels import njit
 
 COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS = (np.int64(number) for number in range(6))
+SETS = np.int64(LIKENESSES.index("sets"))
 
 MOST_COUNTED = 256
 """Edits between any two texts that are counted; a comparison takes the square of them."""
@@ -39,6 +40,8 @@ def similarity(likeness: str, one: NDArray[np.uint64], other: NDArray[np.uint64]
         scratch = np.empty((2 * MOST_COUNTED + 3, 2), np.uint64)
         found = edits(one, 0, len(one), other, 0, len(other), MOST_COUNTED, scratch)
         return 1 / (1 + int(found)) if found <= MOST_COUNTED else 0.0
+    if likeness == "sets":
+        return float(weighted_jaccard(one, 0, len(one), other, 0, len(other)))
     if len(one) != len(other) or not len(one):
         return 0.0
     number = np.int64(LIKENESSES.index(likeness))
@@ -112,6 +115,28 @@ def edits(one, at, size, other, start, length, most, scratch):  # type: ignore[n
                 return spent
             scratch[k, now] = place + 1
     return most + 1
+
+
+@njit
+def weighted_jaccard(one, at, size, other, start, length):  # type: ignore[no-untyped-def]
+    """Sum of the smaller weights by that of the larger ones, of sets one[at:at + size] and other[start:start + length]:
+    pairs of an element's hash, ascending, and the bits of its weight, a float64; 0 of nothing."""
+    smaller = larger = 0.0
+    i, j, end, stop = at, start, at + size, start + length
+    while i < end or j < stop:
+        if j >= stop or (i < end and one[i] < other[j]):
+            larger += float_of(one[i + 1])
+            i += 2
+        elif i >= end or other[j] < one[i]:
+            larger += float_of(other[j + 1])
+            j += 2
+        else:
+            mine, theirs = float_of(one[i + 1]), float_of(other[j + 1])
+            smaller += min(mine, theirs)
+            larger += max(mine, theirs)
+            i += 2
+            j += 2
+    return smaller / larger if larger > 0 else 0.0
 
 
 @njit

@@ -14,6 +14,7 @@ from stream_lsh.families.passages import Passages
 from stream_lsh.families.sampled import SampledSigner
 from stream_lsh.families.signer import Signed, Signer
 from stream_lsh.families.terms import StoryWords, TermSigner
+from stream_lsh.families.weights import WeightsSigner
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.text.settings import SigningSettings
 
@@ -52,6 +53,8 @@ def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs
         return SampledSigner(settings, key)
     if settings.likeness == "stories":
         return TermSigner(settings, key)
+    if settings.likeness == "sets":
+        return WeightsSigner(settings, key)
     return EditSigner(settings, key) if settings.likeness == "edit" else ItemSigner(settings, key)
 
 

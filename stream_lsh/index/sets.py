@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.families.distances import COPIES, EDIT, QUOTATIONS, edits, similarity_of
+from stream_lsh.families.distances import COPIES, EDIT, QUOTATIONS, SETS, edits, similarity_of, weighted_jaccard
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
@@ -347,6 +347,9 @@ def similarity(sets, document, other, start, stop, threshold):  # type: ignore[n
         most = np.int64(1.0 / threshold - 0.5)  # which is 1 / (1 + most)
         found = edits(mine, begin, size, other, start, stop - start, most, sets.table)
         return 1.0 / (1.0 + found) if found <= most else BELOW
+    if sets.likeness == SETS:
+        found = weighted_jaccard(mine, begin, size, other, start, stop - start)
+        return found if found >= threshold else BELOW
     if size != stop - start:
         return BELOW
     found = similarity_of(sets.likeness, mine, begin, other, start, size, sets.dimensions)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from oracles.distances import levenshtein_distance
+from oracles.distances import levenshtein_distance, weighted_jaccard
 
 from stream_lsh.cli import main
 from stream_lsh.settings import Settings
@@ -19,8 +19,9 @@ from stream_lsh.settings import Settings
 COSINE = ("--likeness", "cosine", "--dimensions", "16", "--threshold", "0.9")
 EUCLIDEAN = ("--likeness", "euclidean", "--dimensions", "16", "--distance", "2")
 HAMMING = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
+SETS = ("--likeness", "sets", "--threshold", "0.4")
 EDIT = ("--likeness", "edit", "--distance", "3")
-EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING, "edit": EDIT}
+EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING, "edit": EDIT, "sets": SETS}
 
 
 def run(*arguments: str) -> Result:
@@ -43,13 +44,20 @@ def likeness(request: pytest.FixtureRequest) -> str:
 def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
     """160 items, a quarter of them near to another; and how many pairs are alike, by the definition."""
     chance = np.random.default_rng(5)
+    values: list[Any]
     if likeness == "hamming":
         items = chance.integers(0, 2, (160, 64))
         for i in range(120, 160):
             items[i] = items[chance.integers(0, i)] ^ (chance.random(64) < 0.04)
-        values: list[Any] = [np.packbits(item.astype(np.uint8)).tobytes().hex() for item in items]
+        values = [np.packbits(item.astype(np.uint8)).tobytes().hex() for item in items]
         values[0] = "0x" + values[0].upper()
         alike = (items[:, None] != items[None]).sum(axis=2) <= 3
+    elif likeness == "sets":
+        values = [{f"e{x}": float(chance.integers(1, 4)) for x in chance.choice(80, 8)} for _ in range(160)]
+        for i in range(120, 160):
+            kept = [*values[chance.integers(0, i)].items()][i % 3 :]
+            values[i] = dict(kept) | {f"e{chance.integers(0, 80)}": 0.5}
+        alike = np.array([[weighted_jaccard(one, other) >= 0.4 for other in values] for one in values])
     elif likeness == "edit":
         values = ["".join(map(chr, chance.integers(97, 123, 12))) for _ in range(160)]
         for i in range(120, 160):
@@ -67,7 +75,7 @@ def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
         alike = (items @ items.T) / np.outer(lengths, lengths) >= 0.9
         if likeness == "euclidean":
             alike = np.linalg.norm(items[:, None] - items[None], axis=2) <= 2
-    field = {"hamming": "bits", "edit": "text"}.get(likeness, "vector")
+    field = {"hamming": "bits", "edit": "text", "sets": "set"}.get(likeness, "vector")
     documents = [{"id": i, field: value, "story": f"s{i % 7}"} for i, value in enumerate(values)]
     path = tmp_path / "feed.jsonl"
     path.write_text("".join(json.dumps(document) + "\n" for document in [*documents, {"id": "x"}]))
@@ -82,9 +90,9 @@ def test_evaluate_finds_what_there_is(likeness: str, feed: tuple[Path, int]) -> 
     assert found["recall"] == found["precision"] == 1
     assert found["largest_similarity_error"] < 1e-12
     assert sum(bucket["true_pairs"] for bucket in found["buckets"]) == pairs
-    dimensions = {"hamming": 64, "edit": None}.get(likeness, 16)
+    dimensions = {"hamming": 64, "edit": None, "sets": None}.get(likeness, 16)
     assert (found["likeness"], found.get("dimensions")) == (likeness, dimensions)
-    assert ("threshold" in found) == (likeness == "cosine") != ("distance" in found)
+    assert ("threshold" in found) == (likeness in ("cosine", "sets")) != ("distance" in found)
     assert "shingles" not in found
 
 
@@ -95,9 +103,10 @@ def test_evaluate_for_people(likeness: str, feed: tuple[Path, int]) -> None:
         "euclidean": "distance 2, ",
         "hamming": "distance 3, ",
         "edit": "distance 3, 4 pieces",
+        "sets": "threshold 0.4, ",
     }
     assert limit[likeness] in shown
-    assert ("  distance  " in shown) == (likeness != "cosine")
+    assert ("  distance  " in shown) == (likeness not in ("cosine", "sets"))
     assert ("keys of 2 blocks" in shown) == (likeness == "hamming")
     assert f"{feed[1]} of {feed[1]} true pairs found" in shown
     if likeness in ("hamming", "edit"):
@@ -140,9 +149,10 @@ def test_tune_and_its_settings_file(likeness: str, tmp_path: Path) -> None:
         "cosine": "one        (25.84 deg, 90 deg, 0.8564, 0.5)-sensitive",
         "euclidean": "one        (2, 6, 0.8005, 0.4652)-sensitive",
         "hamming": "5 blocks, of which every choice of 2 is a key of about 26 bits",
+        "sets": "one        (0.6, 1, 0.4, 0)-sensitive",
         "edit": "4 pieces of a text, one of which 3 edits leave whole",
     }[likeness] in shown
-    assert "among 1,000,000 documents" in shown or likeness in ("euclidean", "edit")
+    assert "among 1,000,000 documents" in shown or likeness in ("euclidean", "edit", "sets")
     file = tmp_path / "settings.toml"
     file.write_text(shown.split("As a file for --config:")[1])
     written = tomllib.loads(file.read_text())

@@ -19,6 +19,7 @@ import pytest
 from contents import contents
 from kills import COMMITTING, break_commits, kill
 from numpy.typing import NDArray
+from oracles.distances import weighted_jaccard
 from oracles.forgetting import Seen, model_of
 from rapidfuzz.distance import Levenshtein
 
@@ -41,6 +42,7 @@ LIKENESSES: dict[str, dict[str, Any]] = {
     "euclidean": {"likeness": "euclidean", "dimensions": 32, "distance": 3.0},
     "hamming": {"likeness": "hamming", "dimensions": 64, "distance": 5},
     "edit": {"likeness": "edit", "distance": 3},
+    "sets": {"likeness": "sets", "threshold": 0.4},
 }
 CERTAIN = ("hamming", "edit")  # of which nothing is missed
 LETTERS = "aabcdeeeefghiijklmnnoopqrrsttuvwxyz0123456789   -ßé漢字の🙂"
@@ -65,6 +67,8 @@ class Feed:
         self.said: list[Any] = []
 
     def _new(self) -> Any:
+        if self.likeness == "sets":
+            return {f"é{self.chance.randrange(60)}": self.chance.choice((1, 2, 2.5, 0.125)) for _ in range(8)}
         if self.likeness == "edit":
             return "".join(self.chance.choices(LETTERS, k=self.chance.choice((1, 2, 3, 5, 9, 20, 40))))
         if self.likeness == "hamming":
@@ -73,6 +77,10 @@ class Feed:
 
     def near(self, base: Any) -> Any:
         """Within the distance, or just beyond."""
+        if self.likeness == "sets":
+            some = {element: weight * self.chance.choice((1, 1, 1, 1.5)) for element, weight in base.items()}
+            some |= {f"more {self.chance.randrange(9)}": 1.0 for _ in range(self.chance.randrange(4))}
+            return dict(self.chance.sample(sorted(some.items()), len(some) - self.chance.randrange(2)))
         if self.likeness == "edit":
             for _ in range(self.chance.choice((0, 1, 2, 3, 3, 4, 5))):
                 at, drop = self.chance.randrange(len(base) + 1), self.chance.randrange(2)
@@ -90,8 +98,10 @@ class Feed:
             return self.chance.choice(self.said)
         item = self.near(self.chance.choice(self.bases)) if self.chance.random() < 0.85 else self._new()
         way = self.chance.randrange(3)
-        if self.likeness == "edit":
-            found: Any = (item, item.upper().replace("SS", "ß"), item.replace(" ", " \t"))[way] if normal(item) else "x"
+        if self.likeness == "sets":
+            found: Any = item if way else [*item, *item, *[*item][:2]]
+        elif self.likeness == "edit":
+            found = (item, item.upper().replace("SS", "ß"), item.replace(" ", " \t"))[way] if normal(item) else "x"
         elif self.likeness == "hamming":
             found = (f"{item:016x}", item, base64.b64encode(item.to_bytes(8, "big")).decode())[way]
         else:
@@ -102,7 +112,7 @@ class Feed:
 
     @property
     def field(self) -> str:
-        return {"hamming": "bits", "edit": "text"}.get(self.likeness, "vector")
+        return {"hamming": "bits", "edit": "text", "sets": "set"}.get(self.likeness, "vector")
 
     def plain(self, n: int) -> list[dict[str, Any]]:
         return [{"id": i, self.field: self.value()} for i in range(n)]
@@ -149,6 +159,9 @@ def alike(likeness: str, one: Seen, other: Seen) -> float:
         return -1.0
     if one.text == other.text:
         return 1.0
+    if likeness == "sets":
+        mine, theirs = (json.loads(seen.text.partition(" ")[2]) for seen in (one, other))
+        return weighted_jaccard(mine, theirs)
     if likeness == "edit":
         first, second = (seen.text.partition(" ")[2] for seen in (one, other))
         return 1 / (1 + Levenshtein.distance(first, second))
@@ -261,7 +274,7 @@ def test_verdicts_are_those_of_exhaustive_comparison(
     assert said.get("distance") == feed.given.get("distance")
     assert "shingles" not in said
     assert ("normalize" in said) is ("text_field" in said) is (likeness == "edit")
-    assert ("threshold" in said) is (likeness == "cosine")
+    assert ("threshold" in said) is (likeness in ("cosine", "sets"))
 
 
 @pytest.mark.parametrize("likeness", LIKENESSES)
@@ -370,7 +383,7 @@ def test_nothing_is_left_of_what_was_deleted(tmp_path: Path, likeness: str) -> N
     others = {stored(record) for record in records + after if record not in victims}
     texts = [stored(record) for record in victims]
     texts = [text for text in texts if len(text) > 2 and not any(text in other for other in others)]
-    raws = [text.encode() if likeness == "edit" else bytes.fromhex(text) if likeness == "hamming"
+    raws = [bytes.fromhex(text) if likeness == "hamming" else text.encode() if likeness in ("edit", "sets")
             else base64.b64decode(text) for text in texts]  # fmt: skip
     assert len(texts) > 3
     deletions = [{"id": record["id"], "deleted": True} for record in victims]
@@ -403,6 +416,9 @@ def test_crowds_have_one_that_stands_for_them(tmp_path: Path, likeness: str, aga
     if likeness == "hamming":
         first: list[Any] = [0] * 1500  # all of whose bits are zeros
         second = [2**64 - 1 ^ (1 << a) ^ (1 << b) for a in range(40) for b in range(40) if a != b][:1500]
+    elif likeness == "sets":
+        first = [{"bread": 2.5, "milk": 1}] * 1500
+        second = [{"tea": 3, "sugar": 2 + number % 100 / 100, f"x{number}": 0.1} for number in range(1500)]
     elif likeness == "edit":
         first = ["One title, again and again"] * 1500
         second = [f"Another title, with a number: {number % 1000:04d}" for number in range(1500)]
@@ -443,8 +459,8 @@ def test_python_and_queries(tmp_path: Path, likeness: str) -> None:
         assert deduplicator.settings.likeness == likeness
         [match, *_] = deduplicator.query(records[0][feed.field])
         assert (match.id, match.similarity) == (0, 1.0)
-        for bad in ("?", None, [1, 2], 1.5) if likeness != "edit" else ():
-            with pytest.raises(UsageError, match=r"the (row of bits|vector|document)"):
+        for bad in () if likeness == "edit" else ("?", None, [1, 2.5], 1.5):
+            with pytest.raises(UsageError, match=r"the (row of bits|vector|set|document)"):
                 deduplicator.query(bad)  # type: ignore[arg-type]
     summary = query(Settings(), written(tmp_path, records), str(tmp_path / "asked"), tmp_path / "index")
     assert (summary.documents, summary.redelivered) == (60, 60)
@@ -480,7 +496,7 @@ def test_folders_hold_no_vectors(tmp_path: Path) -> None:
 def test_kernels_are_warmed_up(likeness: str) -> None:
     """Whatever the fields are called, and however large the items are."""
     given = LIKENESSES[likeness]
-    if likeness != "edit":
+    if "dimensions" in given:
         given = {**given, "dimensions": 16384 if likeness == "hamming" else 1}
     warm_up(Settings(**{**given, f"{Feed(likeness).field}_field": "a.b", "match_within": ["x"]}))
 

@@ -15,6 +15,7 @@ ITEMS: dict[str, dict[str, Any]] = {
     "euclidean": {"likeness": "euclidean", "dimensions": DIMENSIONS, "distance": 0.5, "vector_field": "where.at"},
     "hamming": {"likeness": "hamming", "dimensions": DIMENSIONS, "distance": 3, "bits_field": "hash"},
     "edit": {"likeness": "edit", "distance": 3},
+    "sets": {"likeness": "sets", "threshold": 0.4, "set_field": "basket"},
 }
 """Settings by likeness."""
 LANGUAGES = ("en", "de", None, 7)
@@ -31,7 +32,7 @@ def items(likeness: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]
     told: list[Any] = []
     for i in range(n):
         old = told[int(chance.integers(max(0, len(told) - 300), len(told)))] if told and chance.random() < 0.6 else None
-        item = {"hamming": _bits, "edit": _title}.get(likeness, _vector)(chance, old)
+        item = {"hamming": _bits, "edit": _title, "sets": _basket}.get(likeness, _vector)(chance, old)
         told.append(item)
         if i and chance.random() < changes:
             out.append(json.dumps({"id": f"d{chance.integers(i)}", "deleted": True}).encode())
@@ -75,8 +76,17 @@ def _title(chance: np.random.Generator, old: Any) -> str:
     return str(old)
 
 
+def _basket(chance: np.random.Generator, old: Any) -> dict[str, float]:
+    if old is None:
+        return {f"é{x}": float(chance.integers(1, 9)) / 4 for x in chance.integers(0, 400, 8)}
+    kept = list(old.items())[int(chance.integers(3)) :]
+    return {**dict(kept), f"é{int(chance.integers(400))}": float(chance.random())}
+
+
 def _written(item: Any, way: int) -> Any:
     """One of the ways in which documents have it."""
+    if isinstance(item, dict):
+        return item if way else [*item]
     if isinstance(item, str):
         return (item, item.upper(), item.replace(" ", "  "))[way]
     if isinstance(item, int):
@@ -87,7 +97,9 @@ def _written(item: Any, way: int) -> Any:
 
 def _field(likeness: str, value: Any) -> dict[str, Any]:
     return (
-        {"text": value}
+        {"basket": value}
+        if likeness == "sets"
+        else {"text": value}
         if likeness == "edit"
         else {"hash": value}
         if likeness == "hamming"

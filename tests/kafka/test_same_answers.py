@@ -114,6 +114,7 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("hamming", "one", {**ITEMS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **UPDATES, **CUT}, "exactly_once"),
         ("changing", "groups", {"likeness": "stories", **UPDATES, **CUT}, "exactly_once"),
+        ("sets", "one", {**ITEMS["sets"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
     ],
 )

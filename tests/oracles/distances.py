@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -13,6 +13,14 @@ from oracles.minhash import jaccard
 def jaccard_distance(first: AbstractSet[Any], second: AbstractSet[Any]) -> float:
     """1 - |A & B| / |A | B|, in 0..1 (MMDS 3.5.3)."""
     return 1.0 - jaccard(first, second)
+
+
+def weighted_jaccard(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    """Sum of the smaller weights by that of the larger ones, of sets whose elements have weights."""
+    every = {*first, *second}
+    return math.fsum(min(first.get(x, 0), second.get(x, 0)) for x in every) / math.fsum(
+        max(first.get(x, 0), second.get(x, 0)) for x in every
+    )
 
 
 def euclidean_distance(first: Sequence[float], second: Sequence[float]) -> float:

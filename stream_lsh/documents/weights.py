@@ -1,0 +1,68 @@
+"""Sets whose elements have weights, and the text that stands for one: equal sets have equal texts.
+
+The text is JSON, an object of weights in the order of the elements: {"bread":1,"milk":2.5}.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+
+from stream_lsh.documents.refused import Refused, kind_of
+
+MOST_ELEMENTS = 65_536
+LEAST, MOST = 1e-9, 1e15
+"""Weights that an element may have. Within these bounds sums lose nothing that counts."""
+
+
+def weights_text(value: object, what: str, id: bytes) -> str:
+    """The text of weights by element, or of a list of elements (strings, or integers as their decimals), each of which
+    weighs 1, and as often more as it is repeated. An element that weighs 0 is not there.
+
+    Raises:
+        Refused: wrong_type, bad_weight, too_large or empty.
+    """
+    if isinstance(value, Mapping):
+        weights = {_element(element, what, id): _weight(weight, what, id) for element, weight in value.items()}
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)):
+        weights = {}
+        for given in value:
+            element = _element(given, what, id)
+            weights[element] = weights.get(element, 0.0) + 1.0
+    else:
+        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not an object of weights or a list", id)
+    there = {element: _plain(weights[element]) for element in sorted(weights) if weights[element] > 0}
+    if not there:
+        raise Refused("empty", f"{what} has no element with a weight above 0", id)
+    if len(there) > MOST_ELEMENTS:
+        raise Refused("too_large", f"{what} has {len(there)} elements, more than {MOST_ELEMENTS}", id)
+    return json.dumps(there, ensure_ascii=False, separators=(",", ":"))
+
+
+def _element(value: object, what: str, id: bytes) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if value.bit_length() < 14_000 else "1" * 4300
+    if not isinstance(value, str):
+        raise Refused("wrong_type", f"{what} holds {kind_of(value)}; only strings and integers can be elements", id)
+    return value
+
+
+def _weight(value: object, what: str, id: bytes) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise Refused("wrong_type", f"{what} has {kind_of(value)} as a weight, not a number", id)
+    try:
+        weight = float(value)
+    except OverflowError:
+        weight = math.inf
+    if weight != 0 and not LEAST <= weight <= MOST:
+        raise Refused(
+            "bad_weight", f"{what} has the weight {weight:g}; weights are 0, or from {LEAST:g} to {MOST:g}", id
+        )
+    return weight
+
+
+def _plain(weight: float) -> int | float:
+    """2 instead of 2.0."""
+    return int(weight) if weight == int(weight) else weight
