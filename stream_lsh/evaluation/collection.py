@@ -87,12 +87,16 @@ def collect(
             break
     if settings.dimensions is not None:
         words = np.concatenate([np.empty(0, np.uint64), *shingles]).reshape(len(collection), -1 if shingles else 0)
-        collection.compared = Items(settings.likeness, settings.item.dimensions, words, collection.salts)
+        collection.compared = Items(settings.likeness, settings.dimensions, words, collection.salts)
     elif shingles:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
         words = np.concatenate(shingles)
-        kind = {"edit": ShortTexts, "sets": WeightedSets}.get(settings.likeness)
-        collection.compared = Ranked.of(words, offsets) if kind is None else kind(words, offsets, collection.salts)
+        if settings.likeness == "edit":
+            collection.compared = ShortTexts(words, offsets, collection.salts)
+        elif settings.likeness == "sets":
+            collection.compared = WeightedSets(words, offsets, collection.salts)
+        else:
+            collection.compared = Ranked.of(words, offsets)
     if settings.likeness == "quotations" and isinstance(collection.compared, Ranked):
         collection.compared = Contained(collection.compared)
     return collection
