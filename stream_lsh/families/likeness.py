@@ -40,7 +40,7 @@ LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")
 STORY_TERMS, STORY_KEYS = 64, 16
 """Of a document of a story: terms that its row keeps, the heaviest, and how many of these are its keys."""
 STORY_THRESHOLD = 0.26
-"""Unless the user sets it: chosen on news (docs/likeness.md)."""
+"""Unless the user sets it: chosen on news (docs/stories.md)."""
 OF_QUOTATIONS = ("sampling", "passage_words", "least_shingles")
 """Settings of quotations only."""
 OF_TEXTS = ("text_field", "normalize")
