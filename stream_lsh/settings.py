@@ -231,6 +231,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
+        if self.likeness == "stories" and "threshold" not in self.model_fields_set:
+            self.__dict__["threshold"] = STORY_THRESHOLD  # still one that was not given
         check_used(self, self.likeness, unused(self.likeness))
         check_order(self.likeness, self.shards, self.against)
         check_extent(self.likeness, self.dimensions or 0, self.distance or 0.0)
@@ -261,8 +263,6 @@ class Settings(BaseSettings):
     @property
     def least(self) -> float:
         """The similarity from which two documents are alike, as verdicts have it."""
-        if self.likeness == "stories" and self.threshold == type(self).model_fields["threshold"].default:
-            return STORY_THRESHOLD  # a worker is given all settings, also those that nobody has set
         if self.likeness not in BY_DISTANCE:
             return self.threshold
         return similarity_at(self.likeness, self.distance or 0.0, self.dimensions or 1)
@@ -352,7 +352,6 @@ class Settings(BaseSettings):
             **self.banding._asdict(), "shingles": shingles, "tokens": signing.tokens,
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
             "generation_documents": self.documents_of_a_generation, "bucket_size": self.read_of_a_bucket,
-            "threshold": self.threshold if self.likeness in BY_DISTANCE else self.least,
         }  # fmt: skip
         if self.likeness not in ("copies", "quotations"):
             values |= {name: getattr(self, name) for name in LIKENESS}

@@ -20,6 +20,7 @@ from stream_lsh.embedded import job as module
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.families.likeness import STORY_THRESHOLD
 
 # No limit is met.
 SURE: dict[str, Any] = {
@@ -175,6 +176,31 @@ def test_a_story_has_one_shard_and_keeps_one_of_each() -> None:
     for given, name in (({"shards": 2}, "shards"), ({"against": "any", "verify_matches": 10}, "against")):
         with pytest.raises((UsageError, ValueError), match=f"{name}.* = "):
             Settings(likeness="stories", **given)  # type: ignore[arg-type]
+
+
+def test_the_threshold_is_that_of_stories_unless_one_is_given(tmp_path: Path) -> None:
+    usual = Settings(likeness="stories")
+    assert (usual.threshold, usual.least, Settings().threshold) == (STORY_THRESHOLD, STORY_THRESHOLD, 0.8)
+    assert Settings(**usual.model_dump()).fingerprint == usual.fingerprint  # as a worker is given them
+    assert Settings(likeness="stories", threshold=0.8).least == 0.8
+    with Deduplicator(Settings(likeness="stories", threshold=0.4), state=tmp_path / "index"):
+        pass
+    with Deduplicator(Settings(likeness="stories"), state=tmp_path / "index") as again:
+        assert again.settings.threshold == 0.4
+
+
+def test_a_story_that_is_told_very_often_does_not_fall_apart() -> None:
+    chance = random.Random(5)
+    words = ["".join(chance.choices("bdfgklmnprst", k=6)) for _ in range(3000)]
+    event, others = [word.title() for word in words[:40]], words[40:]
+    feed = [Document(i, " ".join(chance.choices(others, k=80))) for i in range(100)]
+    for i in range(100, 1000):
+        said = chance.choices(event, k=50) + chance.choices(others, k=50)
+        feed.append(Document(i, " ".join(chance.sample(said, len(said)))))
+    with Deduplicator(Settings(likeness="stories")) as deduplicator:
+        groups = [verdict.group for verdict in deduplicator.process(feed)]
+    assert len(set(groups[100:])) == 1
+    assert len(set(groups[:100])) == 100
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
