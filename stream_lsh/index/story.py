@@ -25,23 +25,20 @@ from stream_lsh.index.buckets import empty, nowhere, probe, read
 from stream_lsh.index.candidates import home, pop, push
 from stream_lsh.index.dead import any_dead
 from stream_lsh.index.layout import (
-    DOCUMENT,
     EXACT,
     GROUP,
     INCOMPLETE,
     KIND,
     NEAR,
-    NUMBER,
     OLDEST,
     OLDEST_SEQ,
-    ROW,
-    SAME,
     SEQ,
     TEXT,
     VALID,
 )
 from stream_lsh.index.memory import posting_key
 from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, most_rare, rarity_of, slot_of
+from stream_lsh.index.verify import emit
 from stream_lsh.index.work import DONE, FULL, NO_LOG, NO_OWN_SET, NO_ROOM, NOBODY
 
 MEMBERS = 3
@@ -168,7 +165,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     if same >= 0 and _goes_on(rows, np.int64(word(rows, same, GROUP))):
         rarity.tellers = TELLERS
         _joins(i, same, 1.0, EXACT, work)
-        _emit(i, same, 1.0, True, work)
+        emit(i, same, 1.0, True, work)
         return DONE, same
     rarity.tellers = 0
     cut = _meet(i, work)
@@ -190,7 +187,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         rarity.tellers += np.int64(rarity.groups[c] == group)
         if rarity.groups[c] == group and rarity.chosen[c] and listed < MEMBERS:
             row = rarity.found[c]
-            _emit(i, row, rarity.cosines[c], same_hash(rows, row, TEXT, work.batch, i), work)
+            emit(i, row, rarity.cosines[c], same_hash(rows, row, TEXT, work.batch, i), work)
             listed += 1
     return DONE, first
 
@@ -388,15 +385,3 @@ def _joins(i, row, similarity, kind, work):  # type: ignore[no-untyped-def]
     columns[i, KIND], columns[i, OLDEST] = kind, row
     columns[i, OLDEST_SEQ] = np.int64(word(work.rows, row, SEQ))
     work.results.similarity[i] = similarity
-
-
-@njit
-def _emit(i, row, similarity, same, work):  # type: ignore[no-untyped-def]
-    """Add a member to the matches; the caller has seen to the room."""
-    results, at = work.results, work.results.found
-    results.found = at + 1
-    results.matches[at, DOCUMENT] = i
-    results.matches[at, ROW] = row
-    results.matches[at, NUMBER] = np.int64(word(work.rows, row, SEQ))
-    results.matches[at, SAME] = same
-    results.similarities[at] = similarity

@@ -140,10 +140,10 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     if larger:
         similar /= CONTAINS
     if larger and limits.unique:  # that is no reason to drop it
-        _emit(i, row, similar, same, work)
+        emit(i, row, similar, same, work)
         return DONE
     if limits.unique or visible(rows, row):  # of what is aside it is asked whether it is similar
-        _emit(i, row, similar, same, work)
+        emit(i, row, similar, same, work)
         number = results.matches[results.found - 1, NUMBER]
     else:
         oldest = oldest_copy(row, work)
@@ -160,13 +160,13 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     if results.found + n > room:
         return FULL
     for k in range(n):
-        _emit(i, out[k], similar, same, work)
+        emit(i, out[k], similar, same, work)
     columns[i, MORE] += more
     return DONE
 
 
 @njit
-def _emit(i, row, similar, same, work):  # type: ignore[no-untyped-def]
+def emit(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     """Add a match; the caller has seen to the room."""
     results, at = work.results, work.results.found
     results.found = at + 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stream_lsh.embedded import job
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.index import Index
 
@@ -48,3 +50,18 @@ def break_commits(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
         commit(index, *given, **more)
 
     monkeypatch.setattr(Index, "commit", failing)
+
+
+def broken_off(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], every: int = 3) -> int:
+    """Have a run commit as often as it can, and fail at one commit in so many; begin it again until it ends. Returns
+    how often it was broken off."""
+    monkeypatch.setattr(job, "COMMIT_SECONDS", 0)
+    break_commits(monkeypatch, every)
+    broken = 0
+    while True:
+        try:
+            run()
+            return broken
+        except StreamLshError as error:
+            assert str(error) == "enough"
+            broken += 1

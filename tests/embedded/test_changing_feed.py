@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kills import break_commits
+from kills import broken_off
 from oracles.forgetting import model_of
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
-from stream_lsh.embedded import job as module
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
-from stream_lsh.errors import DamagedError, StreamLshError
+from stream_lsh.errors import DamagedError
 from stream_lsh.index.store import PLACES, Store, rows_key
 
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
@@ -304,17 +303,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     run(tmp_path / "one", inputs, **more)
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    break_commits(monkeypatch, 4)
-    broken = 0
-    while True:
-        try:
-            run(tmp_path / "two", inputs, **more)
-            break
-        except StreamLshError as error:
-            assert str(error) == "enough"
-            broken += 1
-    assert broken > 3
+    assert broken_off(monkeypatch, lambda: run(tmp_path / "two", inputs, **more), every=4) > 3
     for name in ("unique", "verdicts"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     assert folded(tmp_path / "two" / "unique")[0] == standing(records, **more)

@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 import pytest
 from contents import contents
-from kills import COMMITTING, break_commits, kill
+from histories import Changing
+from kills import COMMITTING, broken_off, kill
 from numpy.typing import NDArray
 from oracles.distances import weighted_jaccard
 from oracles.forgetting import Seen, model_of
 from rapidfuzz.distance import Levenshtein
 
 from stream_lsh import Deduplicator, Document, Settings
-from stream_lsh.embedded import job as module
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query
 from stream_lsh.embedded.warming import warm_up
-from stream_lsh.errors import StateError, StreamLshError, UsageError
+from stream_lsh.errors import StateError, UsageError
 
 # No limit is met, and the little that banding may miss is not missed with the seeds below.
 SURE: dict[str, Any] = {
@@ -52,7 +52,7 @@ CHANGING: dict[str, Any] = {
 
 
 @dataclass
-class Feed:
+class Feed(Changing):
     """Families of near and equal items."""
 
     likeness: str
@@ -61,6 +61,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         self.given = LIKENESSES[self.likeness]
+        self.field = {"hamming": "bits", "edit": "text", "sets": "set"}.get(self.likeness, "vector")
         self.chance = random.Random(self.seed)
         self.numbers = np.random.default_rng(self.seed)
         self.bases = [self._new() for _ in range(self.families)]
@@ -109,29 +110,6 @@ class Feed:
             found = base64.b64encode(single.tobytes()).decode() if way else single.tolist()
         self.said.append(found)
         return found
-
-    @property
-    def field(self) -> str:
-        return {"hamming": "bits", "edit": "text", "sets": "set"}.get(self.likeness, "vector")
-
-    def plain(self, n: int) -> list[dict[str, Any]]:
-        return [{"id": i, self.field: self.value()} for i in range(n)]
-
-    def history(self, n: int) -> list[dict[str, Any]]:
-        """Many of which are changed and withdrawn, or late; of two languages."""
-        out: list[dict[str, Any]] = []
-        for i in range(n):
-            what, old = self.chance.random(), self.chance.choice(out[-80:])["id"] if out else "begin"
-            ts = 1000 + i - 40 * (self.chance.random() < 0.1)
-            if what < 0.15:
-                out.append({"id": old, "deleted": True, **({"ts": ts} if what < 0.08 else {})})
-                continue
-            if what > 0.9 and out:
-                out.append(self.chance.choice(out[-20:]))
-                continue
-            id = old if what < 0.35 else i if i % 2 else f"d{i}"
-            out.append({"id": id, self.field: self.value(), "ts": ts, "lang": self.chance.choice(("en", "de"))})
-        return out
 
 
 @lru_cache(maxsize=4096)
@@ -330,17 +308,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     inputs = written(tmp_path, records, parts=6)
     settings = Settings(**(SURE | feed.given | CHANGING))
     run(tmp_path / "one", inputs, settings)
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    break_commits(monkeypatch, 3)
-    broken = 0
-    while True:
-        try:
-            run(tmp_path / "two", inputs, settings)
-            break
-        except StreamLshError as error:
-            assert str(error) == "enough"
-            broken += 1
-    assert broken > 1
+    assert broken_off(monkeypatch, lambda: run(tmp_path / "two", inputs, settings)) > 1
     assert bytes_of(tmp_path / "two") == bytes_of(tmp_path / "one")
     assert (tmp_path / "one" / "dead_letters").read_bytes().count(b"\n") == 3
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 from contents import contents
-from kills import break_commits
+from histories import Changing
+from kills import broken_off
 from oracles.forgetting import Seen, model_of
 from test_likeness_truth import CHANGING, OUTPUTS, compared, run, written
 
 from stream_lsh import Deduplicator, Document, Settings
-from stream_lsh.embedded import job as module
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
-from stream_lsh.errors import StreamLshError
 
 QUOTATIONS: dict[str, Any] = {"likeness": "quotations", "threshold": 0.6, "shingles": "words:3"}
 # No limit is met, and every shingle is a key.
@@ -30,7 +29,7 @@ SURE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Feed:
+class Feed(Changing):
     """Texts that quote others, in part or in whole, and are quoted."""
 
     def __init__(self, seed: int, families: int = 20) -> None:
@@ -57,25 +56,6 @@ class Feed:
             words = self._words(chance.choice((1, 2, 40)))
         self.said.append(" ".join(words))
         return self.said[-1]
-
-    def plain(self, n: int) -> list[dict[str, Any]]:
-        return [{"id": i, "text": self.value()} for i in range(n)]
-
-    def history(self, n: int) -> list[dict[str, Any]]:
-        """Many of which are changed and withdrawn, or late; of two languages."""
-        out: list[dict[str, Any]] = []
-        for i in range(n):
-            what, old = self.chance.random(), self.chance.choice(out[-80:])["id"] if out else "begin"
-            ts = 1000 + i - 40 * (self.chance.random() < 0.1)
-            if what < 0.15:
-                out.append({"id": old, "deleted": True, **({"ts": ts} if what < 0.08 else {})})
-                continue
-            if what > 0.92 and out:
-                out.append(self.chance.choice(out[-20:]))
-                continue
-            id = old if what < 0.35 else i if i % 2 else f"d{i}"
-            out.append({"id": id, "text": self.value(), "ts": ts, "lang": self.chance.choice(("en", "de"))})
-        return out
 
 
 @lru_cache(maxsize=65536)
@@ -187,17 +167,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
     inputs = written(tmp_path, records, parts=10)
     settings = Settings(**(SURE | QUOTATIONS | CHANGING))
     run(tmp_path / "one", inputs, settings)
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    break_commits(monkeypatch, 3)
-    broken = 0
-    while True:
-        try:
-            run(tmp_path / "two", inputs, settings)
-            break
-        except StreamLshError as error:
-            assert str(error) == "enough"
-            broken += 1
-    assert broken > 3
+    assert broken_off(monkeypatch, lambda: run(tmp_path / "two", inputs, settings)) > 3
     for name in OUTPUTS:
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
 

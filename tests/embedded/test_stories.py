@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import COMMITTING, break_commits, kill
+from histories import Changing
+from kills import COMMITTING, broken_off, kill
 from oracles.stories import Stories
 
 from stream_lsh import Deduplicator, Document, Settings
-from stream_lsh.embedded import job as module
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
-from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.errors import UsageError
 from stream_lsh.families.likeness import STORY_THRESHOLD
 
 # No limit is met.
@@ -33,7 +33,7 @@ OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters", "groups")
 
 
 @dataclass
-class Feed:
+class Feed(Changing):
     """Events with names and words of their own, among words that all use."""
 
     seed: int = 0
@@ -51,7 +51,7 @@ class Feed:
         names = [self._word().title() for _ in range(4)] + [str(self.chance.randrange(10, 3000))]
         return [*names, *(self._word() for _ in range(8))]
 
-    def text(self) -> str:
+    def value(self) -> str:
         if self.said and self.chance.random() < 0.1:
             return self.chance.choice(self.said)
         event, words = self.chance.choice(self.events), list[str]()
@@ -59,23 +59,6 @@ class Feed:
             words.append(self.chance.choice(event if self.chance.random() < 0.35 else self.common))
         self.said.append(" ".join(words))
         return self.said[-1]
-
-    def plain(self, n: int) -> list[dict[str, Any]]:
-        return [{"id": i, "text": self.text(), "ts": 1000 + i} for i in range(n)]
-
-    def history(self, n: int) -> list[dict[str, Any]]:
-        """Many of which are changed and withdrawn, or late."""
-        out: list[dict[str, Any]] = []
-        for i in range(n):
-            what, old = self.chance.random(), self.chance.choice(out[-80:])["id"] if out else "begin"
-            ts = 1000 + i - 40 * (self.chance.random() < 0.1)
-            if what < 0.12:
-                out.append({"id": old, "deleted": True, **({"ts": ts} if what < 0.08 else {})})
-            elif what > 0.93 and out:
-                out.append(self.chance.choice(out[-20:]))
-            else:
-                out.append({"id": old if what < 0.3 else i, "text": self.text(), "ts": ts})
-        return out
 
 
 def rounded(value: Any) -> Any:
@@ -211,17 +194,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
     inputs = written(tmp_path, Feed(seed=3).history(300), parts=6)
     settings = Settings(**(SURE | CHANGING))
     run(tmp_path / "one", inputs, settings)
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    break_commits(monkeypatch, 3)
-    broken = 0
-    while True:
-        try:
-            run(tmp_path / "two", inputs, settings)
-            break
-        except StreamLshError as error:
-            assert str(error) == "enough"
-            broken += 1
-    assert broken > 1
+    assert broken_off(monkeypatch, lambda: run(tmp_path / "two", inputs, settings)) > 1
     assert bytes_of(tmp_path / "two") == bytes_of(tmp_path / "one")
 
 
