@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     )
     bucket_size: int | None = Field(
         default=None, ge=2, le=4096,
-        description="documents of a bucket that are read, the newest (default: 64; euclidean: 1024)",
+        description="documents of a bucket that are read, the newest (default: 64; euclidean: 1024; stories: 256)",
     )  # fmt: skip
     decided_after: int = Field(
         default=16384,
