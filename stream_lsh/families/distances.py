@@ -16,8 +16,7 @@ from stream_lsh.families.likeness import LIKENESSES
 from stream_lsh.hashing.bits import float_of, popcount
 from stream_lsh.hashing.kernels import njit
 
-COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS = (np.int64(number) for number in range(6))
-SETS = np.int64(LIKENESSES.index("sets"))
+COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS, STORIES, SETS = map(np.int64, range(len(LIKENESSES)))
 
 MOST_COUNTED = 256
 """Edits between any two texts that are counted; a comparison takes the square of them."""
