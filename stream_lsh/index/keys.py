@@ -55,9 +55,7 @@ class Hashes:
             shingles, offsets = sets or (np.empty(0, np.uint64), np.zeros(len(ids) + 1, np.int64))
             salts = np.ascontiguousarray(as_words(signatures)[:, 0])
             drawn, starts = sampled(shingles, offsets, salts, self.secret, self._signing.sampling)
-            keys = np.empty(len(drawn) + 2 * len(ids), np.uint64)
-            _lay_out_ragged(drawn, starts, texts, ids, keys)
-            return keys, starts + 2 * np.arange(len(starts))
+            return _laid_out(drawn, starts, texts, ids)
         if self._signing.likeness == "stories":
             bands = story_keys(signatures, texts, self.secret)
         elif len(self._masks):
@@ -68,9 +66,7 @@ class Hashes:
         else:
             bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)
         n, b = bands.shape
-        keys = np.empty((n, b + 2), np.uint64)
-        _lay_out(bands, texts, ids, keys)
-        return keys.reshape(-1), np.arange(0, (n + 1) * (b + 2), b + 2)
+        return _laid_out(bands.reshape(-1), b * np.arange(n + 1), texts, ids)
 
 
 def ends_of(items: Sequence[bytes | memoryview]) -> NDArray[np.int64]:
@@ -95,23 +91,22 @@ def _as_keys(hashed):  # type: ignore[no-untyped-def]
         hashed[k] = posting_key(hashed[k])
 
 
+def _laid_out(
+    hashed: NDArray[np.uint64], starts: NDArray[np.int64], texts: NDArray[np.uint64], ids: NDArray[np.uint64]
+) -> Keys:
+    """Keys of documents whose others are hashed[starts[i]:starts[i + 1]], with those of their texts and ids."""
+    keys = np.empty(len(hashed) + 2 * len(ids), np.uint64)
+    _lay_out(hashed, starts, texts, ids, keys)
+    return keys, starts + 2 * np.arange(len(starts))
+
+
 @njit
-def _lay_out_ragged(drawn, starts, texts, ids, out):  # type: ignore[no-untyped-def]
+def _lay_out(hashed, starts, texts, ids, out):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(len(starts) - 1):
         for k in range(starts[i], starts[i + 1]):
-            out[at] = posting_key(drawn[k])
+            out[at] = posting_key(hashed[k])
             at += 1
         out[at] = posting_key(texts[i, 0])
         out[at + 1] = posting_key(ids[i, 0])
         at += 2
-
-
-@njit
-def _lay_out(bands, texts, ids, out):  # type: ignore[no-untyped-def]
-    n, b = bands.shape
-    for i in range(n):
-        for j in range(b):
-            out[i, j] = posting_key(bands[i, j])
-        out[i, b] = posting_key(texts[i, 0])
-        out[i, b + 1] = posting_key(ids[i, 0])
