@@ -3,7 +3,6 @@ has."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.evaluation.exact import ExactPairs
 from stream_lsh.evaluation.items import ItemBackground
+from stream_lsh.evaluation.timing import seconds_of
 from stream_lsh.families.distances import MOST_COUNTED, edits
 from stream_lsh.hashing.kernels import njit
 
-_TIMED = 500  # texts that are compared to see how long all will take
 _BLOCK = 256  # texts that are compared with all others between two words on progress
 
 
@@ -68,16 +67,11 @@ class EveryText:
 
     def seconds(self) -> float:
         """How long `run` will take, from timing some."""
-        size = min(_TIMED, len(self.texts))
-        chosen = np.sort(np.random.default_rng(0).choice(len(self.texts), size, replace=False))
-        starts, ends = self.texts.offsets[chosen], self.texts.offsets[chosen + 1]
-        pieces = [self.texts.points[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
-        some = ShortTexts(np.concatenate([np.empty(0, np.uint64), *pieces]), offsets, self.texts.salts[chosen])
-        EveryText(some, self.most).run()  # compiling is not what is timed
-        began = time.perf_counter()
-        EveryText(some, self.most).run()
-        return (time.perf_counter() - began) * (len(self.texts) / max(1, size)) ** 2
+        texts = self.texts
+        return seconds_of(
+            texts.points, texts.offsets, lambda points, offsets, chosen:
+            EveryText(ShortTexts(points, offsets, texts.salts[chosen]), self.most).run(),
+        )  # fmt: skip
 
 
 @njit(allocates=True)

@@ -3,7 +3,6 @@ engine has."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.evaluation.exact import ExactPairs
 from stream_lsh.evaluation.items import ItemBackground
+from stream_lsh.evaluation.timing import seconds_of
 from stream_lsh.families.distances import weighted_jaccard
 from stream_lsh.hashing.kernels import njit
 
-_TIMED = 500  # sets that are compared to see how long all will take
 _BLOCK = 256  # sets that are compared with all others between two words on progress
 _BINS = 1000  # of a background
 _ROUNDING = 1e-9  # of sums of weights
@@ -73,16 +72,11 @@ class EverySet:
 
     def seconds(self) -> float:
         """How long `run` will take, from timing some."""
-        size = min(_TIMED, len(self.sets))
-        chosen = np.sort(np.random.default_rng(0).choice(len(self.sets), size, replace=False))
-        starts, ends = self.sets.offsets[chosen], self.sets.offsets[chosen + 1]
-        pieces = [self.sets.words[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
-        some = WeightedSets(np.concatenate([np.empty(0, np.uint64), *pieces]), offsets, self.sets.salts[chosen])
-        EverySet(some, self.least).run()  # compiling is not what is timed
-        began = time.perf_counter()
-        EverySet(some, self.least).run()
-        return (time.perf_counter() - began) * (len(self.sets) / max(1, size)) ** 2
+        sets = self.sets
+        return seconds_of(
+            sets.words, sets.offsets, lambda words, offsets, chosen:
+            EverySet(WeightedSets(words, offsets, sets.salts[chosen]), self.least).run(),
+        )  # fmt: skip
 
 
 @njit(allocates=True)
