@@ -16,11 +16,10 @@ import zlib
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
-from stream_lsh.families.terms import TERM_BITS, log2
+from stream_lsh.families.terms import log2
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Halves, Number, Numbers, Real, Reals, Struct, Words, Words2
 from stream_lsh.index.store import RARE, Range, Store, rows_key
@@ -215,8 +214,3 @@ class Counted:
         have[slots] += np.minimum(counts, np.uint32(0xFFFFFFFF) - have[slots])
         self.rarity.documents, self._number, self._anew = documents, number + 1, False
         self._whole, self._since = (len(value), 0) if whole else (self._whole, self._since + len(value))
-
-
-def term_of(entry: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The terms of entries of signatures, without their weights."""
-    return entry >> np.uint64(32 - TERM_BITS)

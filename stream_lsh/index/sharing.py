@@ -37,7 +37,7 @@ def gather_sharing(i, work):  # type: ignore[no-untyped-def]
             return NOBODY
         cut += more
         if not more:
-            _share(n, _ONE, work)
+            share(n, _ONE, work)
     alone = cut > 0 and cut >= needed(np.float64(keys), limits)
     left = keys if alone else keys - cut
     if alone:
@@ -46,12 +46,12 @@ def gather_sharing(i, work):  # type: ignore[no-untyped-def]
             if n < 0:
                 return NOBODY
             if more:
-                _share(n, _ONE, work)
+                share(n, _ONE, work)
     if not limits.unique:  # what has its text shares all, and may have no key
         n, more = _read(keys, first + keys, work)
         if n < 0:
             return NOBODY
-        _share(n, _SURE, work)
+        share(n, _SURE, work)
         cut += more
         alone |= more
     _rank(left, keys, work)
@@ -87,8 +87,8 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _share(n, times, work):  # type: ignore[no-untyped-def]
-    """The n rows in `scratch.out` have a key of the document; it counts so many times."""
+def share(n, times, work):  # type: ignore[no-untyped-def]
+    """The n rows in `scratch.out` have a key of the document; it counts so many times, or so much."""
     scratch = work.scratch
     out, table, met, met_count = scratch.out, scratch.table, scratch.met, scratch.met_count
     mask = np.int64(len(table) - 1)

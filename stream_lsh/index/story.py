@@ -22,7 +22,7 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.access import copy_words, in_ring, same_hash, word
 from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import empty, nowhere, probe, read
-from stream_lsh.index.candidates import home, pop, push
+from stream_lsh.index.candidates import pop, push
 from stream_lsh.index.dead import any_dead
 from stream_lsh.index.layout import (
     EXACT,
@@ -38,6 +38,7 @@ from stream_lsh.index.layout import (
 )
 from stream_lsh.index.memory import posting_key
 from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, most_rare, rarity_of, slot_of
+from stream_lsh.index.sharing import share
 from stream_lsh.index.verify import emit
 from stream_lsh.index.work import DONE, FULL, NO_LOG, NO_OWN_SET, NO_ROOM, NOBODY
 
@@ -226,36 +227,25 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
     """Meet the rows in the buckets of document i, with the weights of the keys that they share with it. Returns how
     many buckets were not read to the end, or -1 if there is no room."""
     batch, limits, scratch, rarity = work.batch, work.limits, work.scratch, work.rarity
-    table, met, out, cut, n_met = scratch.table, scratch.met, scratch.out, _FIRST, _FIRST
-    mask, dead = np.int64(len(table) - 1), any_dead(work.rows.dead)
-    left = limits.bucket * STORY_KEYS
+    cut, left, dead = _FIRST, limits.bucket * STORY_KEYS, any_dead(work.rows.dead)
     for j in range(rarity.keys):
-        k, share = rarity.rarest[j], left // (rarity.keys - j)
+        k, part = rarity.rarest[j], left // (rarity.keys - j)
         slot, at = scratch.slots[k], batch.starts[i] + k
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
-        most = min(share, len(met) - n_met - 1)
+        most = min(part, len(scratch.met) - scratch.met_count - 1)
         if dead:
             n, more = read_living(batch.keys[at], slot, batch.hits, at, most, work)
         else:
             n, more = read(
-                batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out
-            )
-        if more and most < share:
-            scratch.met_count = n_met
+                batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room,
+                scratch.out,
+            )  # fmt: skip
+        if more and most < part:
             return NOBODY
         cut += more
         left -= n
-        for m in range(n):
-            place = home(out[m], table)
-            while table[place] >= 0 and met[table[place], 0] != out[m]:
-                place = (place + 1) & mask
-            if table[place] < 0:
-                table[place] = n_met
-                met[n_met, 0], met[n_met, 1] = out[m], 0
-                n_met += 1
-            met[table[place], 1] += rarity.key_weights[k]
-    scratch.met_count = n_met
+        share(n, rarity.key_weights[k], work)
     return cut
 
 
