@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,14 @@ class Signs(Protocol):
 
 
 class Explains(Protocol):
-    """Says what matches rest on."""
+    """Says what matches rest on.
 
-    def __call__(self, text: bytes, others: Sequence[bytes | memoryview]) -> list[bytes]:
+    of_texts: whether it is told the texts of those that are matched; else their signatures, as rows keep them.
+    """
+
+    of_texts: bool
+
+    def __call__(self, text: bytes, others: Sequence[Any]) -> list[bytes]:
         """Of a text and those that it matches: members of a JSON object for each match, with a comma before each."""
 
 
@@ -58,7 +63,7 @@ def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs
     return EditSigner(settings, key) if settings.likeness == "edit" else ItemSigner(settings, key)
 
 
-def explainer_of(settings: SigningSettings) -> Explains | StoryWords | None:
+def explainer_of(settings: SigningSettings) -> Explains | None:
     """Who says what the matches of a likeness rest on, None where similarity says it all."""
     if settings.likeness == "stories":
         return StoryWords(settings)

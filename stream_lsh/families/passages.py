@@ -47,6 +47,8 @@ class _Text(NamedTuple):
 class Passages:
     """Says of matches what one text has of the other; `families.family.Explains`. For one thread."""
 
+    of_texts = True
+
     def __init__(self, settings: SigningSettings) -> None:
         self._least = settings.passage
         self._tables = tables_for(replace(settings, kind="words", tokens="unicode"))

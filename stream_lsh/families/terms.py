@@ -260,11 +260,13 @@ class StoryWords:
     """Says by which words a document was taken for one of a story: those that weigh most in the member that it is like,
     and stand in its own text. They are written in lower case, as the text has them first."""
 
+    of_texts = False
+
     def __init__(self, settings: SigningSettings) -> None:
         self._settings = settings
         self._tables, self._quick, self._flags = _tables(settings), quick_of(settings), unicode_data().flags
 
-    def __call__(self, text: bytes, signatures: Sequence[NDArray[np.uint32]]) -> list[bytes]:
+    def __call__(self, text: bytes, others: Sequence[NDArray[np.uint32]]) -> list[bytes]:
         """Of a text and the signatures of those that it matches: see `family.Explains`."""
         ends = np.array([len(text)])
         if self._settings.markup or self._settings.nfkc:
@@ -278,7 +280,7 @@ class StoryWords:
         n = _words(octets, self._quick, self._tables, self._flags, norm, terms, where)
         places = dict(zip((terms[:n] >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
         told = []
-        for signature in signatures:
+        for signature in others:
             shared = [places[term] for term in (signature >> np.uint32(TERM_SHIFT)).tolist() if term in places]
             words = [norm[a:b].tobytes().decode("utf-8", "replace") for a, b in shared[:WORDS_TOLD]]
             told.append(b',"terms":' + orjson.dumps(words))

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from stream_lsh.index import layout
 from stream_lsh.index.keys import Hashes, Keys, ends_of
 from stream_lsh.index.memory import Memory, post_all
-from stream_lsh.index.texts import Texts
+from stream_lsh.index.texts import ALL, Texts
 
 Shingle = Callable[[bytes, NDArray[np.int64]], Keys]
-_ALL = 1 << 62  # bytes of texts read at a time: of as many rows as the caller asks for
 
 
 class Drawn:
@@ -34,7 +33,7 @@ class Drawn:
         there = np.flatnonzero(flags & idle == 0)
         asked: NDArray[np.int64] = np.unique(rows[there])
         place = np.searchsorted(asked, rows[there]).tolist()
-        texts = self._texts.read(asked.tolist(), _ALL)
+        texts = self._texts.read(asked.tolist(), ALL)
         shingles, offsets = self._shingle(b"".join(texts[k] for k in place), ends_of([texts[k] for k in place]))
         sizes = np.zeros(len(block), np.int64)
         sizes[there] = np.diff(offsets)

@@ -204,9 +204,10 @@ class Index:
 
     def _explained(self, found: list[Matches], batch: SignedBatch) -> list[Matches]:
         """With what the matches rest on."""
-        most = self.settings.max_matches
+        if self._explain is None:
+            return found
         return [
-            explained(matches, batch.shingles, shard, self._explain, most)
+            explained(matches, batch.shingles, shard, self._explain, self.settings.max_matches)
             for shard, matches in zip(self.shards, found, strict=True)
         ]
 

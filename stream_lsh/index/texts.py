@@ -21,6 +21,8 @@ FRAME_DOCUMENTS = 32
 FRAME_BYTES = 65536
 COMPRESSION = 1
 CACHED_BYTES = 16 << 20
+ALL = 1 << 62
+"""Bytes to read where the rows that are asked for are few enough."""
 _HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
 _NOTHING = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
 

@@ -15,6 +15,7 @@ import pytest
 from histories import Changing
 from kills import COMMITTING, broken_off, kill
 from oracles.stories import Stories
+from test_likeness_truth import written
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.information import information
@@ -89,16 +90,6 @@ def modelled(records: Sequence[dict[str, Any]], settings: Settings) -> list[Any]
         else:
             out.append(model.judge(seq, record["id"], record["text"], ts))
     return out
-
-
-def written(folder: Path, records: Sequence[dict[str, Any]], parts: int = 3) -> list[str]:
-    folder.mkdir(exist_ok=True)
-    paths = []
-    for part in range(parts):
-        paths.append(folder / f"feed-{part}.jsonl")
-        lines = records[len(records) * part // parts : len(records) * (part + 1) // parts]
-        paths[-1].write_text("".join(json.dumps(record) + "\n" for record in lines))
-    return [str(path) for path in paths]
 
 
 def run(folder: Path, inputs: list[str], settings: Settings) -> list[dict[str, Any]]:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
-from stream_lsh.families.terms import StoryWords
 from stream_lsh.index.batch import Shingles, parts
 from stream_lsh.index.dead import died
 from stream_lsh.index.erasing import Erasing, left_by
@@ -75,7 +74,7 @@ class Replica(Copy):
         self._workers: Workers | None = None
         self._shard: Shard | None = None
         self._signer: Signs
-        self._explain: Explains | StoryWords | None
+        self._explain: Explains | None
         self._hashes: Hashes
         self._places: Places
 
@@ -283,7 +282,10 @@ class Replica(Copy):
         most = 0 if self.settings.late else self.settings.max_matches
         most = most or len(matches.document)
         while True:
-            listed = explained(shortlist(matches, most), shingles, shard, self._explain, most)
+            if self._explain is None:
+                listed = shortlist(matches, most)
+            else:
+                listed = explained(matches, shingles, shard, self._explain, most)
             size = len(listed.document) * MATCH_BYTES + sum(map(len, listed.evidence))
             if not most or size <= REPLY_BYTES:
                 found, said = named(listed, shard.ids)
