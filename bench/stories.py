@@ -1,6 +1,8 @@
 """Stories: how well they are found, alone and scattered among posts; documents a second there, and in dense feeds.
 
-Labelled news (stories-ecb, stories) alone: in the order of the file, and the mean of random orders. Then the articles
+Labelled news (stories-ecb, stories) alone: in the order of the file, and the mean of random orders. The same in the
+order of time, with times and without: stories has days; of stories-ecb each event begins at a moment of 30 or 365 days
+that is drawn, and its articles follow after two days in the mean (the mean of four such feeds). Then the articles
 of stories-ecb at random places among posts, as many as asked for: the posts of posts-120k first, then posts that are
 made of the first half of one of them and the second half of another, drawn from a seed. What is said of the stories
 there (B-cubed and adjusted Rand index of the labelled articles) also counts articles that have posts in their story.
@@ -40,6 +42,9 @@ COLUMNS = {
 }  # fmt: skip
 Texts = list[tuple[str, str]]
 """Label and text."""
+Timed = list[tuple[str, str, int | str]]
+"""Label, text, and time."""
+DAY, FROM = 86_400_000, 1_600_000_000_000
 
 
 def news(path: Path) -> Texts:
@@ -85,15 +90,42 @@ def one_story(n: int, own: int = 50, seed: int = 7) -> Iterator[tuple[str, str]]
         yield "one", " ".join(said)
 
 
-def found(feed: Iterator[tuple[str, str]], settings: Settings) -> tuple[list[str], list[int], float, float]:
-    """Labels, stories that were found, seconds, seconds of the processor."""
+def dated(path: Path) -> Timed:
+    """The labelled articles that have days, in their order, with them."""
+    records = map(json.loads, path.read_bytes().splitlines())
+    return sorted(((r["story"], f"{r['title']} {r['text']}", r["day"]) for r in records), key=lambda one: one[2])
+
+
+def drawn(labelled: Texts, days: int, seed: int, after: float = 2.0) -> Timed:
+    """Articles in the order of times (ms): their event is at one of so many days, and they come some days after it."""
+    chance, begins = random.Random(seed), dict[str, float]()
+    timed = list[tuple[float, str, str]]()
+    for label, text in labelled:
+        begin = begins.setdefault(label, chance.uniform(0, days))
+        timed.append((begin + chance.expovariate(1 / after), label, text))
+    return [(label, text, FROM + round(DAY * at)) for at, label, text in sorted(timed)]
+
+
+def in_time(name: str, feeds: Sequence[Timed]) -> Iterator[dict[str, Any]]:
+    """The means over feeds of their agreement with and without what their times say."""
+    for settings in (Settings(likeness="stories"), Settings(likeness="stories", time_field="ts")):
+        rows = [line("", iter([one[:2] for one in f]), settings, [one[2] for one in f]) for f in feeds]
+        said = "with times" if settings.time_field else "without"
+        yield {"feed": f"{name}, {said}", "documents": rows[0]["documents"], **mean(rows)}
+
+
+def found(
+    feed: Iterator[tuple[str, str]], settings: Settings, times: Sequence[int | str] = ()
+) -> tuple[list[str], list[int], float, float]:
+    """Labels, stories that were found, seconds, seconds of the processor; times: of the documents, where they count."""
     labels = []
     with tempfile.TemporaryDirectory() as folder:
         file, verdicts = Path(folder, "feed.jsonl"), Path(folder, "verdicts.jsonl")
         with file.open("w") as out:
             for i, (label, text) in enumerate(feed):
                 labels.append(label)
-                out.write(json.dumps({"id": i, "text": text}) + "\n")
+                time_of = {"ts": times[i]} if times else {}
+                out.write(json.dumps({"id": i, "text": text, **time_of}) + "\n")
         start, used = time.perf_counter(), time.process_time()
         Job(settings, [str(file)], {"verdicts": str(verdicts), "unique": "/dev/null"}, Path(folder, "index")).run()
         seconds, used = time.perf_counter() - start, time.process_time() - used
@@ -111,9 +143,11 @@ def agreement(labels: Sequence[str], groups: Sequence[int]) -> dict[str, float]:
     return {"f1": found.f1, "precision": found.precision, "recall": found.recall, "ari": found.adjusted_rand}
 
 
-def line(name: str, feed: Iterator[tuple[str, str]], settings: Settings) -> dict[str, Any]:
+def line(
+    name: str, feed: Iterator[tuple[str, str]], settings: Settings, times: Sequence[int | str] = ()
+) -> dict[str, Any]:
     """One feed, and how well and fast its stories are found."""
-    labels, groups, seconds, used = found(feed, settings)
+    labels, groups, seconds, used = found(feed, settings, times)
     mine = [i for i, label in enumerate(labels) if label]
     row: dict[str, Any] = {
         "feed": name, "documents": len(labels), "rate": round(len(labels) / seconds),
@@ -133,8 +167,15 @@ def shuffled(labelled: Texts, orders: int, settings: Settings) -> dict[str, Any]
         line("", iter([labelled[i] for i in np.random.default_rng(seed).permutation(len(labelled))]), settings)
         for seed in range(orders)
     ]
-    mean = {key: round(float(np.mean([row[key] for row in rows])), 3) for key in ("f1", "precision", "recall", "ari")}
-    return {**mean, "stories": round(float(np.mean([row["stories"] for row in rows])))}
+    return mean(rows)
+
+
+def mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean agreement, and number of stories."""
+    figures = {
+        key: round(float(np.mean([row[key] for row in rows])), 3) for key in ("f1", "precision", "recall", "ari")
+    }
+    return {**figures, "stories": round(float(np.mean([row["stories"] for row in rows])))}
 
 
 def run(given: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
@@ -145,7 +186,10 @@ def run(given: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
         yield line(name.split(".")[0], iter(labelled), settings)
         row = shuffled(labelled, given.orders, settings)
         yield {"feed": f"{given.orders} random orders", "documents": len(labelled), **row}
+    yield from in_time("stories by day", [dated(given.data / "stories.jsonl")])
     labelled = news(given.data / "stories-ecb.jsonl.xz")
+    for days in (30, 365):
+        yield from in_time(f"stories-ecb in {days} days", [drawn(labelled, days, seed) for seed in range(4)])
     others = posts(given.data / "posts-120k.jsonl.xz", given.posts)
     yield line("stories-ecb among posts", scattered(labelled, others, given.posts), settings)
     before = (("", text) for text in posts(given.data / "posts-120k.jsonl.xz", 2000))

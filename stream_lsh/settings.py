@@ -48,6 +48,7 @@ ANSWERS = (
 LATE, WITHIN = "decided_after", "match_within"  # fix answers where some are decided late, and where it is given
 WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
 UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
+TIMED = ("time_field",)  # of stories, which sleep
 
 
 class Settings(BaseSettings):
@@ -359,14 +360,11 @@ class Settings(BaseSettings):
             values |= {f"{self.item.kind}_field": self.item.name}
         if self.likeness == "quotations":
             values |= {"likeness": self.likeness, "sampling": self.sampled, "passage_words": self.passage_words}
-        if self.late:
-            values[LATE] = self.decided_after
-        if self.match_within:
-            values[WITHIN] = self.match_within
-        if self.window is not None:
-            values |= {name: getattr(self, name) for name in WINDOW}
-        if self.updates:
-            values |= {name: getattr(self, name) for name in UPDATES}
+        for matter, names in (
+            (self.late, (LATE,)), (self.match_within, (WITHIN,)), (self.window is not None, WINDOW),
+            (self.updates, UPDATES), (self.likeness == "stories", TIMED),
+        ):  # fmt: skip
+            values |= {name: getattr(self, name) for name in names if matter}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
 
     @cached_property

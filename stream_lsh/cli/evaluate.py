@@ -33,13 +33,14 @@ stream-lsh evaluate feed.jsonl --threshold 0.8
 stream-lsh evaluate feed.jsonl.xz --limit 40000 --text-field title --text-field text --verify signature
 stream-lsh evaluate products.jsonl --truth products.pairs.jsonl --threshold 0.3 --shingles words:1
 stream-lsh evaluate stories.jsonl --labels story --threshold 0.5
+stream-lsh evaluate stories.jsonl --labels story --likeness stories --time-field published
 stream-lsh evaluate vectors.jsonl --likeness cosine --dimensions 384 --threshold 0.9
 """
 SETTINGS = (
     "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows",
     "least_shingles", "sampling", "shingles", "bag", "normalize", "tokens", "verify",
-    "id_field", "text_field", "match_within", "set_field", "vector_field", "bits_field", "max_document_bytes",
-    "shards", "bucket_size", "memory_documents",
+    "id_field", "text_field", "time_field", "match_within", "set_field", "vector_field", "bits_field",
+    "max_document_bytes", "shards", "bucket_size", "memory_documents",
 )  # fmt: skip
 LONG = 3.0  # seconds of comparing that are announced
 WORKERS = 2
@@ -60,7 +61,8 @@ distance, each of which is compared with each; similarities are cosines, 1 / (1 
 Every match is reported and compared with every earlier document (--max-matches 0, --against any).
 
 With --labels the groups that `dedup` makes (--against unique) are compared with the labels in a field of the documents:
-B-cubed precision and recall, and the adjusted Rand index.""",
+B-cubed precision and recall, and the adjusted Rand index; --likeness stories is measured so, with a --time-field by
+what times say too.""",
 )
 @click.argument("inputs", nargs=-1, metavar="INPUT ...")
 @with_options(
@@ -100,6 +102,10 @@ def evaluate(
         raise UsageError("--truth is for pairs, --labels for groups: give one of them")
     if labels is None and context.params.get("likeness") == "stories":
         raise UsageError("likeness = stories is measured by groups: give --labels FIELD, which names the true story")
+    if context.params.get("likeness") != "stories" and context.params.get("time_field") is not None:
+        raise UsageError(
+            "--time-field is for --likeness stories: times decide about nothing else that is measured here"
+        )
     settings = load_settings(context, defaults={"against": "any" if labels is None else "unique"})
     names = chosen_inputs(inputs, "stream-lsh evaluate feed.jsonl")
     if labels is not None:

@@ -10,15 +10,17 @@ from stream_lsh.settings import Settings
 
 
 def fields_of(settings: Settings, label_field: str | None = None) -> Fields:
-    """The part of the settings that parsing needs; labels are read as sources. Event times play no role here."""
+    """The part of the settings that parsing needs; labels are read as sources. Event times count for stories only."""
     return Fields(
         id_field=settings.id_field,
         text_fields=settings.text_field,
+        time_field=settings.time_field if settings.likeness == "stories" else None,
         set_field=settings.set_field,
         max_document_bytes=settings.max_document_bytes,
         source_field=label_field,
         match_within=settings.match_within,
         item=settings.item,
+        timed=False,
     )
 
 

@@ -48,7 +48,8 @@ class Rarity(Struct):
     own, own_weights: a hash table of the document's heaviest terms. norm, names: sums of the squares of their weights,
     of all and of names; pad: what is not looked at. keys: how many of the heaviest there are, up to STORY_KEYS, with
     the weights of these; rarest: their order, the rarest first. near: the signatures of rows, with their bitmaps,
-    groups and similarities; tellers: how many of them are of the document's story.
+    groups and similarities; apart: how far these are in time (ms); tellers: how many of them are of the document's
+    story.
     """
 
     counts: Halves
@@ -69,6 +70,7 @@ class Rarity(Struct):
     found: Numbers  # [candidates]
     groups: Numbers
     cosines: Reals
+    apart: Reals
     order: Numbers
     chosen: Numbers
     tellers: Number
@@ -85,6 +87,7 @@ class Rarity(Struct):
             rarest=np.zeros(keys, np.int64),
             near=np.empty((candidates, words), np.uint64), bitmaps=np.empty((candidates, BITMAP), np.uint64),
             found=np.empty(candidates, np.int64), groups=np.empty(candidates, np.int64), cosines=np.empty(candidates),
+            apart=np.empty(candidates),
             order=np.empty(candidates, np.int64), chosen=np.empty(candidates, np.int64), tellers=0,
         )  # fmt: skip
 

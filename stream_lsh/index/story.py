@@ -5,7 +5,8 @@
 2. Of the bucket of each key the newest rows are read, those of the rarest first: what they leave is for the others.
    Who shares the weightiest keys is compared: the cosine of all terms, and that of names, together.
 3. The similarity with a story is the mean of that with its three most similar members, near-duplicates counted once.
-   The most similar story is joined, or else one is founded. Every document is posted, so that the next ones meet it.
+   A story that slept is less similar. The most similar one is joined, or else one is founded. Every document is posted,
+   so that the next ones meet it.
 
 Everybody's terms weigh what they do now: what a row keeps is what its text says of them. How rare they are is a matter
 of stories, not of documents: who joins one that is told often counts no more.
@@ -24,6 +25,7 @@ from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import empty, nowhere, probe, read
 from stream_lsh.index.candidates import pop, push
 from stream_lsh.index.dead import any_dead
+from stream_lsh.index.going import NO_TIME, time_of
 from stream_lsh.index.layout import (
     EXACT,
     GROUP,
@@ -34,6 +36,7 @@ from stream_lsh.index.layout import (
     OLDEST_SEQ,
     SEQ,
     TEXT,
+    TIME,
     VALID,
 )
 from stream_lsh.index.memory import posting_key
@@ -50,6 +53,9 @@ be enough for two short texts to be taken for one story."""
 TELLERS = np.int64(8)
 """Members of a story that a document meets from which on it counts no more: or else the words of a story that is told
 very often would not be rare any longer, and the story would fall apart."""
+SLEEP, LOST = np.int64(7 * 24 * 3600 * 1000), 0.5
+"""A story that slept so long (ms) has lost half of the share of its similarity that it may lose: what happens again
+after weeks, to the same people in the same place, is another event most often."""
 _SAME = 0.6  # share of terms in common from which two texts are near-duplicates
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _FIXED = 65536.0  # weights as whole numbers, for their order
@@ -178,6 +184,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         _load(rarity.found[k], k, work)
         rarity.groups[k] = np.int64(word(rows, rarity.found[k], GROUP))
         rarity.cosines[k] = _similarity(rarity, rarity.near[k], rarity.bitmaps[k])
+        rarity.apart[k] = _apart(np.int64(work.batch.words[i, TIME]), time_of(rows, rarity.found[k]))
     best, mean = _best_story(n, rows, rarity)
     if best < 0 or mean < limits.threshold:
         return DONE, NOBODY
@@ -312,11 +319,18 @@ def _similarity(rarity, near, bitmap):  # type: ignore[no-untyped-def]
     return np.floor(cosine * _GRID + 0.5) / _GRID
 
 
+@njit(inline="always")
+def _apart(one, other):  # type: ignore[no-untyped-def]
+    """Milliseconds between two event times, as a real number; none where one is not known."""
+    return abs(np.float64(one) - np.float64(other)) if one != NO_TIME and other != NO_TIME else 0.0
+
+
 @njit
 def _best_story(n, rows, rarity):  # type: ignore[no-untyped-def]
     """The most similar member of the most similar story, the older story among equals, as a place in `found`, or -1;
     and how similar it is. chosen[c]: how many members of its story were chosen, with this one; 0 if it is not."""
     order, chosen, cosines, groups, bitmaps = rarity.order, rarity.chosen, rarity.cosines, rarity.groups, rarity.bitmaps
+    apart = rarity.apart
     for k in range(n):
         at = k
         while at > 0 and _before(k, order[at - 1], cosines, rarity.found):
@@ -342,13 +356,15 @@ def _best_story(n, rows, rarity):  # type: ignore[no-untyped-def]
     for k in range(n):
         c = order[k]
         if chosen[c] == 1:
-            total, number = cosines[c], 1
-            for j in range(k + 1, n):
+            total, number, slept = cosines[c], 1, apart[c]
+            for j in range(n):
                 d = order[j]
-                if groups[d] == groups[c] and chosen[d]:
-                    total += cosines[d]
-                    number += 1
-            mean = total / number
+                if groups[d] == groups[c]:
+                    slept = min(slept, apart[d])
+                    if j > k and chosen[d]:
+                        total += cosines[d]
+                        number += 1
+            mean = total / number * (1.0 - LOST * slept / (slept + SLEEP))
             if mean > highest or (mean == highest and groups[c] < groups[best]):
                 best, highest = c, mean
     return best, highest

@@ -132,6 +132,25 @@ def test_groups_against_labels(feed: Path) -> None:
     assert "of 4 pairs with one label, 2 are in one group (0.5000)" in shown
 
 
+def test_stories_against_labels_with_and_without_times(tmp_path: Path) -> None:
+    """A twin of a year later is another story where the times are known, and the same one without."""
+    said = (
+        "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim on Saturday",
+        "In Mannheim the champion Klitschko beat his challenger Rahman after seven rounds",
+    )
+    rows = [{"id": 1, "text": said[0], "day": "2026-03-01", "story": "a"},
+            {"id": 2, "text": said[1], "day": "2027-03-22", "story": "b"}]  # fmt: skip
+    path = tmp_path / "stories.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = (str(path), "--labels", "story", "--likeness", "stories")
+    assert figures(*asked)["groups"] == 1
+    assert figures(*asked, "--time-field", "day")["groups"] == 2
+    path.write_text("".join(json.dumps({**row, "day": None}) + "\n" for row in rows))
+    assert figures(*asked, "--time-field", "day")["groups"] == 1
+    refused = evaluate(str(path), "--labels", "story", "--time-field", "day")
+    assert refused.exit_code == 2 and "--time-field is for --likeness stories" in refused.stderr
+
+
 def test_documents_without_a_label_are_left_out(feed: Path) -> None:
     labelled(feed, ["a", None, "b"])
     found = figures(str(feed), "--labels", "story")

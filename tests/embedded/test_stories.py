@@ -20,7 +20,7 @@ from test_likeness_truth import written
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.likeness import STORY_THRESHOLD
 
 # No limit is met.
@@ -121,6 +121,23 @@ def test_stories_are_those_of_a_plain_model(tmp_path: Path, changing: bool) -> N
     facts: Any = information(tmp_path / "index", check=True)
     assert facts["health"]["problems"] == []
     assert facts["settings"]["likeness"] == "stories" and facts["settings"]["threshold"] == settings.least
+
+
+def test_a_story_that_slept_is_less_similar(tmp_path: Path) -> None:
+    """As the plain model has it; not where the times are not known."""
+    records = Feed(seed=2).plain(300)
+    chance = random.Random(2)
+    for i, record in enumerate(records):
+        days = i // 30 * chance.choice([3, 3, 3, 9, 30])  # some come late, some are from next month
+        record["ts"] = 86400 * days + chance.randrange(86400)
+    inputs, settings = written(tmp_path, records), Settings(**SURE, time_field="ts")
+    timed = run(tmp_path / "timed", inputs, settings)
+    compared(timed, modelled(records, settings))
+    plain = run(tmp_path / "plain", inputs, Settings(**SURE))
+    compared(plain, modelled(records, Settings(**SURE)))
+    assert len({line["group"] for line in timed}) > 1.1 * len({line["group"] for line in plain})
+    with pytest.raises(StateError, match="time_field = None"):
+        run(tmp_path / "plain", inputs, settings)
 
 
 @pytest.mark.parametrize("name", ["stories-ecb.jsonl.xz", "stories.jsonl"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from oracles.forgetting import Model, Seen, Verdict
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
 from stream_lsh.index.rarity import BEFORE, SLOTS
-from stream_lsh.index.story import MEMBERS, PAD, TELLERS
+from stream_lsh.index.story import LOST, MEMBERS, PAD, SLEEP, TELLERS
 from stream_lsh.settings import Settings
 
 
@@ -129,7 +130,10 @@ class Stories(Model):
             chosen = stories.setdefault(other.verdict.group or 0, [])
             if len(chosen) < MEMBERS and not any(self._alike(other, one) for _, one in chosen):
                 chosen.append((-value, other))
-        means = {group: sum(value for value, _ in chosen) / len(chosen) for group, chosen in stories.items()}
+        means = {
+            group: sum(value for value, _ in chosen) / len(chosen) * self._awake(new, group, met)
+            for group, chosen in stories.items()
+        }
         best = min(means, key=lambda group: (-means[group], group), default=None)
         self._tellers = 0
         if best is None or means[best] < self.threshold:
@@ -138,6 +142,12 @@ class Stories(Model):
         self._tellers = sum(other.verdict.group == best for other in met)
         listed = tuple((other.id, other.seq, value) for value, other in stories[best])
         return Verdict("near_duplicate", None, new.dropped_for.id, means[best], best, listed)
+
+    def _awake(self, new: Seen, group: int, met: Sequence[Seen]) -> float:
+        """What is left of the similarity of a story, by how far its nearest member is away in time."""
+        times = [other.time for other in met if other.verdict.group == group]
+        slept = min(0 if new.time is None or time is None else abs(new.time - time) for time in times)
+        return float(1 - LOST * slept / (slept + int(SLEEP)))
 
     def _alike(self, one: Seen, other: Seen) -> bool:
         a, b = ({t.term % 1024 for t in self._rows[seen.seq]} for seen in (one, other))
