@@ -88,8 +88,8 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     # Copies, because numba compiles everything again for read-only arrays.
     sizes = frame.sizes.copy() if accepted is None else np.where(accepted, frame.sizes, np.uint32(0))
     times = source.times.copy()
-    if settings.updates and settings.time_field is None:  # the place in the log says which version is the newer one
-        times[:] = NO_TIME
+    if settings.time_field is None and (settings.updates or settings.likeness == "stories"):
+        times[:] = NO_TIME  # the place in the log says which version is the newer one; how long a story slept nobody
     times[frame.stamped] = NO_TIME
     shingles = TextShingles(frame, sizes > 0, signer)
     drawn = shingles.all() if hashes.samples else None

@@ -48,6 +48,10 @@ def feeds(shared_data: Path) -> dict[str, list[bytes]]:
     found |= {name: items(name, 900, 1, 0.1) for name in ITEMS}
     found["quoting"] = quoting(900, 1, 0.1)
     found["posts"] = feed_of(found["posts"], 5)
+    found["timed"] = [  # each an hour after the one before
+        orjson.dumps({**orjson.loads(line), "ts": 3_600_000 * i})
+        for i, line in enumerate(lines(shared_data, POSTS[0], 1000))
+    ]
     changes = changing(records_of(found["posts"][:2000], 1, 1), 2)
     found["changing"] = [record.value for record in changes if record.value is not None]
     return found
@@ -114,6 +118,13 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
         ("hamming", "one", {**ITEMS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **UPDATES, **CUT}, "exactly_once"),
         ("changing", "groups", {"likeness": "stories", **UPDATES, **CUT}, "exactly_once"),
+        ("posts", "one", {"likeness": "stories"}, "at_least_once"),
+        (
+            "timed",
+            "one",
+            {"likeness": "stories", "threshold": 0.2, "time_field": "ts", "text_field": POSTS[1]},
+            "exactly_once",
+        ),
         ("sets", "one", {**ITEMS["sets"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
     ],
