@@ -42,8 +42,9 @@ class Explains(Protocol):
 
     of_texts: bool
 
-    def __call__(self, text: bytes, others: Sequence[Any]) -> list[bytes]:
-        """Of a text and those that it matches: members of a JSON object for each match, with a comma before each."""
+    def __call__(self, text: bytes, others: Sequence[Any], own: NDArray[np.uint64] | None = None) -> list[bytes]:
+        """Of a text and those that it matches: members of a JSON object for each match, with a comma before each. own:
+        what the text is compared by, as it was signed; without it there was no salt."""
 
 
 def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs:

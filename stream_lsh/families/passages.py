@@ -56,8 +56,10 @@ class Passages:
         self._kept: OrderedDict[object, _Text] = OrderedDict()
         self._octets = 0
 
-    def __call__(self, text: bytes, others: Sequence[bytes | memoryview]) -> list[bytes]:
-        """Shares and passages, as members of a JSON object."""
+    def __call__(
+        self, text: bytes, others: Sequence[bytes | memoryview], own: NDArray[np.uint64] | None = None
+    ) -> list[bytes]:
+        """Shares and passages, as members of a JSON object; own does not matter."""
         new = self._read(text)
         return [self._member(new, self._text(other)) for other in others]
 

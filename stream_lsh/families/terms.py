@@ -210,8 +210,7 @@ class TermSigner:
     """Signs documents in batches by their terms; any number of threads may use the same one.
 
     A signature is what a row keeps of a document: STORY_TERMS terms, the heaviest first. Which those are follows from
-    the documents before, so the index fills it in; here it is
-    zeros. A salt changes terms, so that
+    the documents before, so the index fills it in; here it is zeros, but for the salt. A salt changes terms, so that
     those of documents with different ones are equal by accident only.
     """
 
@@ -247,13 +246,19 @@ class TermSigner:
         terms = terms[:total]
         if salts is not None and len(salts):
             fingerprints[:, 0] ^= salts
-            terms = terms ^ np.repeat((salts & _TERM_MASK) << TERM_SHIFT, np.diff(offsets))
+            terms = salted(terms, offsets, salts)
+            signatures[:, :1] = (salts & _TERM_MASK)[:, None]
         return Signed(sizes, fingerprints, signatures, terms if want_shingles else terms[:0], offsets)
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """The terms of texts, each ending at ends[i]; and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets
+
+
+def salted(terms: NDArray[np.uint64], offsets: NDArray[np.int64], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Terms of documents with these salts; document i has terms[offsets[i]:offsets[i + 1]]."""
+    return terms ^ np.repeat((salts & _TERM_MASK) << TERM_SHIFT, np.diff(offsets))
 
 
 class StoryWords:
@@ -266,8 +271,11 @@ class StoryWords:
         self._settings = settings
         self._tables, self._quick, self._flags = _tables(settings), quick_of(settings), unicode_data().flags
 
-    def __call__(self, text: bytes, others: Sequence[NDArray[np.uint32]]) -> list[bytes]:
-        """Of a text and the signatures of those that it matches: see `family.Explains`."""
+    def __call__(
+        self, text: bytes, others: Sequence[NDArray[np.uint32]], own: NDArray[np.uint64] | None = None
+    ) -> list[bytes]:
+        """Of a text and the signatures of those that it matches: see `family.Explains`. The salt that these have
+        follows from the first of the text's own terms."""
         ends = np.array([len(text)])
         if self._settings.markup or self._settings.nfkc:
             text, ends = prepare(text, ends, self._settings)
@@ -278,7 +286,8 @@ class StoryWords:
         terms, where = np.empty(size + 2, np.uint64), np.empty((size + 2, 2), np.uint32)
         norm = np.empty(normalised_capacity(size), np.uint8)
         n = _words(octets, self._quick, self._tables, self._flags, norm, terms, where)
-        places = dict(zip((terms[:n] >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
+        salt = terms[:1] ^ own[:1] if own is not None else np.uint64(0)
+        places = dict(zip(((terms[:n] ^ salt) >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
         told = []
         for signature in others:
             shared = [places[term] for term in (signature >> np.uint32(TERM_SHIFT)).tolist() if term in places]

@@ -16,11 +16,12 @@ from stream_lsh.index.texts import ALL
 def explained(matches: Matches, shingles: Shingles, shard: Shard, explain: Explains, most: int) -> Matches:
     """A shard's matches, of each document the best `most` (0 = all), with what they rest on. shingles: of the batch."""
     matches = shortlist(matches, most or max(1, len(matches.document)))
-    evidence = np.full(len(matches.document), b"", np.object_)
+    evidence, sets = np.full(len(matches.document), b"", np.object_), shingles.known()
     for i in np.unique(matches.document).tolist():
         first, last = np.searchsorted(matches.document, (i, i + 1)).tolist()
         places = first + np.argsort(matches.row[first:last])
         rows = matches.row[places].tolist()
         others = shard.texts.read(rows, ALL) if explain.of_texts else map(shard.stored.signature, rows)
-        evidence[places] = explain(shingles.text(i), list(others))
+        own = sets.shingles[sets.offsets[i] : sets.offsets[i + 1]] if sets.have[i] else None
+        evidence[places] = explain(shingles.text(i), list(others), own)
     return replace(matches, evidence=evidence)

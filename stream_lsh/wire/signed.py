@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import Signs
+from stream_lsh.families.terms import salted
 from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners
 from stream_lsh.index.keys import Hashes, Keys, ends_of
 from stream_lsh.index.layout import DELETION, SEQ
@@ -18,11 +19,13 @@ from stream_lsh.wire.sequenced import Sequenced
 
 
 class TextShingles:
-    """Shingle sets of a frame's documents, made from its compressed texts when they are asked for; valid: bool[n]."""
+    """Shingle sets of a frame's documents, made from its compressed texts when they are asked for; valid: bool[n]. Of
+    stories the salts stand in the signatures, which change terms."""
 
     def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signs) -> None:
         n = len(valid)
         self._signer = signer
+        self._salts = frame.signatures[:, 0].astype(np.uint64) if signer.settings.likeness == "stories" else None
         self._valid = valid
         self._sets = Sets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
         self._ahead = 1  # documents shingled at once: in a dense feed nearly all of them will be asked for
@@ -43,7 +46,10 @@ class TextShingles:
         missing = i + np.flatnonzero(self._valid[i:] & ~self._sets.have[i:])[: self._ahead]
         self._ahead *= 2
         texts = [self._take(k) for k in missing.tolist()]
-        self._add(missing, *self._signer.shingle(b"".join(texts), ends_of(texts)))
+        shingles, offsets = self._signer.shingle(b"".join(texts), ends_of(texts))
+        if self._salts is not None:
+            shingles = salted(shingles, offsets, self._salts[missing])
+        self._add(missing, shingles, offsets)
         return self._sets
 
     def all(self) -> Keys:

@@ -163,6 +163,23 @@ def test_what_decided_is_told_in_words() -> None:
     assert set(match.evidence["terms"]) >= {"klitschko", "rahman", "mannheim"}
 
 
+def test_stories_of_other_languages_are_others_and_say_their_words() -> None:
+    """What is matched within changes terms, but not the words that are told."""
+    texts = (
+        "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim",
+        "In Mannheim beat Klitschko his challenger Rahman after seven rounds",
+    )
+    feed = [
+        Document(f"{lang}{i}", text, within={"lang": lang}) for i, text in enumerate(texts) for lang in ("en", "de")
+    ]
+    with Deduplicator(Settings(likeness="stories", match_within=["lang"])) as deduplicator:
+        verdicts = {verdict.id: verdict for verdict in deduplicator.process(feed)}
+    assert [verdicts[id].of for id in ("en0", "de0", "en1", "de1")] == [None, None, "en0", "de0"]
+    for id in ("en1", "de1"):
+        (match,) = verdicts[id].matches
+        assert set(match.evidence["terms"]) >= {"klitschko", "rahman", "mannheim"}
+
+
 def test_a_story_has_one_shard_and_keeps_one_of_each() -> None:
     for given, name in (({"shards": 2}, "shards"), ({"against": "any", "verify_matches": 10}, "against")):
         with pytest.raises((UsageError, ValueError), match=f"{name}.* = "):

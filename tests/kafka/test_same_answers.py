@@ -22,6 +22,7 @@ from long_form import LONG, only_long
 from oracle import Outputs, json_of, places_of, renumbered, same, strip
 from oracles.dense import dense
 from quoting_feed import QUOTATIONS, quoting
+from telling_feed import STORIES, telling
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
@@ -47,6 +48,7 @@ def feeds(shared_data: Path) -> dict[str, list[bytes]]:
     ]
     found |= {name: items(name, 900, 1, 0.1) for name in ITEMS}
     found["quoting"] = quoting(900, 1, 0.1)
+    found["telling"] = telling(900, 1, 0.1)
     found["posts"] = feed_of(found["posts"], 5)
     found["timed"] = [  # each an hour after the one before
         orjson.dumps({**orjson.loads(line), "ts": 3_600_000 * i})
@@ -125,6 +127,7 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
             {"likeness": "stories", "threshold": 0.2, "time_field": "ts", "text_field": POSTS[1]},
             "exactly_once",
         ),
+        ("telling", "one", {**STORIES, **UPDATES, **CUT}, "exactly_once"),
         ("sets", "one", {**ITEMS["sets"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
     ],
