@@ -37,6 +37,7 @@ from match_play import log_ends
 from oracle import json_of
 from proxy import Proxy, proxied_broker
 from quoting_feed import QUOTATIONS, quoting
+from telling_feed import STORIES, telling
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import wanted
@@ -343,7 +344,7 @@ def run(
     Args:
         broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too. window: of some
             documents, by their times. groups: are kept, with alerts. erase: what goes is erased at once, and the
-            changelog cleaned again and again. likeness: documents are vectors or rows of bits, without updates and
+            changelog cleaned again and again. likeness: documents are of another one, which no model judges, without
             windows.
 
     Raises:
@@ -352,15 +353,18 @@ def run(
     given: dict[str, Any] = {
         "decided_after": 1000 if against == "unique" and shards > 1 else 4000, "frame_documents": 200,
     }  # fmt: skip
-    modelled = updates or window
+    modelled, changes = likeness is None and (updates or window), 0.05 * updates
     if modelled:
         records = plain.history(n, PARTITIONS, seed)
         given |= {**plain.SURE, "time_field": "ts"}
     elif likeness == "quotations":
-        records = records_of(quoting(n, seed), PARTITIONS, seed)
+        records = records_of(quoting(n, seed, changes), PARTITIONS, seed)
         given |= {**QUOTATIONS, "text_field": ("text",)}
+    elif likeness == "stories":
+        records = records_of(telling(n, seed, changes), PARTITIONS, seed)
+        given |= {**STORIES, "text_field": ("text",)}
     elif likeness is not None:
-        records = records_of(items(likeness, n, seed), PARTITIONS, seed)
+        records = records_of(items(likeness, n, seed, changes), PARTITIONS, seed)
         given |= {**ITEMS[likeness], "text_field": ("text",)}
     else:
         records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
@@ -407,7 +411,7 @@ def run(
             found = pipeline.check()
             assert len(found.documents) >= 0.9 * len(records)
             kinds = {json_of(record.value)["kind"] for record in found.verdicts}
-            assert ({"deleted", "outdated"} <= kinds) == updates, kinds
+            assert ({"deleted", *(["outdated"] if modelled else [])} <= kinds) == updates, kinds
             if modelled:
                 plain.check(pipeline.settings, pipeline.recorded(), found)
                 chaos.say("the models say so, too")
@@ -442,7 +446,7 @@ def main() -> None:
     parser.add_argument("--window", action="store_true", help="a tiny one")
     parser.add_argument("--groups", action="store_true", help="with alerts")
     parser.add_argument("--erase", action="store_true", help="what goes, at once")
-    parser.add_argument("--likeness", choices=(*ITEMS, "quotations"), help="vectors or rows of bits instead of posts")
+    parser.add_argument("--likeness", choices=(*ITEMS, "quotations", "stories"), help="its documents instead of posts")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.

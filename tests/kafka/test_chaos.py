@@ -68,21 +68,25 @@ def test_chaos(
 
 
 @pytest.mark.first
-def test_chaos_among_rows_of_bits(proxied: Proxied, shared_data: Path, tmp_path: Path) -> None:
-    """Which travel, are stored and come back as texts do."""
+@pytest.mark.parametrize(
+    ("likeness", "shards", "against", "given"),
+    [
+        ("hamming", 2, "unique", ()),
+        ("quotations", 2, "any", ()),
+        ("edit", 2, "unique", ("updates",)),
+        ("sets", 2, "any", ("updates",)),
+        ("stories", 1, "unique", ("updates", "groups")),
+    ],
+)
+def test_chaos_among_others(
+    proxied: Proxied, shared_data: Path, tmp_path: Path, likeness: str, shards: int, against: str,
+    given: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Items travel, are stored and come back as texts do; postings of quotations are made of texts wherever a shard
+    begins again; how rare the words of stories are is in the changelog."""
     counts = run(
-        shared_data, tmp_path, proxied.broker, proxied.proxies[0], SEED, MINUTES * 60, DOCUMENTS, shards=2,
-        against="unique", likeness="hamming",
-    )  # fmt: skip
-    assert len(counts) == 12
-
-
-@pytest.mark.first
-def test_chaos_among_quotations(proxied: Proxied, shared_data: Path, tmp_path: Path) -> None:
-    """Whose postings are made of texts wherever a shard begins again."""
-    counts = run(
-        shared_data, tmp_path, proxied.broker, proxied.proxies[0], SEED, MINUTES * 60, DOCUMENTS, shards=2,
-        against="any", likeness="quotations",
+        shared_data, tmp_path, proxied.broker, proxied.proxies[0], SEED, MINUTES * 60, DOCUMENTS, shards=shards,
+        against=against, likeness=likeness, **dict.fromkeys(given, True),
     )  # fmt: skip
     assert len(counts) == 12
 
