@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from contents import contents
 from histories import Changing
-from kills import broken_off
+from kills import COMMITTING, broken_off, kill
 from oracles.forgetting import Seen, model_of
 from test_likeness_truth import CHANGING, OUTPUTS, compared, run, written
 
@@ -170,6 +171,24 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatc
     assert broken_off(monkeypatch, lambda: run(tmp_path / "two", inputs, settings)) > 3
     for name in OUTPUTS:
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("against", ["unique", "any"])
+def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path, against: str) -> None:
+    inputs = written(tmp_path, Feed(seed=4, families=200).history(8000), parts=2)
+    given = QUOTATIONS | CHANGING | {"against": against, "memory_documents": 256, "window": "3000s"}
+    run(tmp_path / "whole", inputs, Settings(**given))
+    (tmp_path / "broken").mkdir()
+    named = {**given, "match_within": "lang"}
+    options = [word for name, value in named.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    outputs = [word for name in OUTPUTS
+               for word in (f"--{name.replace('_', '-')}", str(tmp_path / "broken" / name))]  # fmt: skip
+    command = [sys.executable, "-c", COMMITTING, "dedup", *inputs, "--state", str(tmp_path / "broken" / "index"),
+               *options, *outputs, "--quiet"]  # fmt: skip
+    kill(command, tmp_path / "broken" / "verdicts", (tmp_path / "whole" / "verdicts").stat().st_size, kills=4)
+    for name in OUTPUTS:
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
 def test_nothing_is_left_of_what_was_deleted(tmp_path: Path) -> None:
