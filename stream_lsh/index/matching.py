@@ -20,6 +20,7 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.memory import power_of_two
 from stream_lsh.index.sets import keep_all, similarities
 from stream_lsh.index.shard import NO_NUMBERS, Shard
+from stream_lsh.index.story import liken
 from stream_lsh.index.work import (
     AT_LEAST,
     FULL,
@@ -134,6 +135,17 @@ class Matching:
         self._documents.hits = passing(self._documents.keys, self._shard.table)
         look_up(0, len(self._batch), self._work())
         return self._results.columns[:, KNOWN].copy()
+
+    def likened(self, row: int) -> NDArray[np.float64]:
+        """How similar each document is to a row, as terms weigh now: of stories."""
+        compiling.wait()
+        self._shard.rows.known = -1  # rows in files may have been erased
+        self._documents.hits = passing(self._documents.keys, self._shard.table)
+        self._at_hand(self._batch.shingles.known())
+        work = self._work()
+        while liken(len(self._batch), row, work) == NO_LOG:
+            self._shard.counted.rarity.enlarge()
+        return self._results.similarity.copy()
 
     def matches(self) -> Matches:
         """All that was found so far."""

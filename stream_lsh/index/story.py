@@ -218,9 +218,28 @@ def _with_text(i, work):  # type: ignore[no-untyped-def]
 @njit
 def resembles(i, row, work):  # type: ignore[no-untyped-def]
     """Whether document i, which was weighed, is similar enough to one row."""
+    return _likened(row, work) >= work.limits.threshold
+
+
+@njit
+def _likened(row, work):  # type: ignore[no-untyped-def]
+    """Similarity of the document that was weighed with one row."""
     rarity = work.rarity
     _load(row, _FIRST, work)
-    return _similarity(rarity, rarity.near[0], rarity.bitmaps[0]) >= work.limits.threshold
+    return _similarity(rarity, rarity.near[0], rarity.bitmaps[0])
+
+
+@njit
+def liken(n, row, work):  # type: ignore[no-untyped-def]
+    """Similarity of the first n documents of a batch with one row, as terms weigh now, in `results.similarity`: DONE,
+    or what is missing."""
+    for i in range(n):
+        code = weigh(i, work)
+        if code != DONE:
+            return code
+        if work.batch.what[i] & VALID:
+            work.results.similarity[i] = _likened(row, work)
+    return DONE
 
 
 @njit

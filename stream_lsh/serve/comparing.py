@@ -1,17 +1,20 @@
-"""Two documents side by side: of texts which shingles both have, and where these stand; of items how near they are."""
+"""Two documents side by side: of texts which shingles both have, and where these stand; of items how near they are;
+and what a match of them rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import orjson
 
-from stream_lsh.families.distances import similarity
+from stream_lsh.families.distances import MOST_COUNTED, similarity
 from stream_lsh.families.family import Signs
 from stream_lsh.families.likeness import BY_DISTANCE
+from stream_lsh.families.passages import Passages
 from stream_lsh.settings import Settings
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import CONTINUOUS, JOINER, MARK, PAGE_BITS, WORD, Tables, tables_for
@@ -24,17 +27,25 @@ MOST_CHARACTERS = 200_000  # of a text that is compared
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """similarity: as verdicts have it. shared: shingles that both have; sizes: that each has; None of vectors and bits,
-    which have none. spans: in each text what shingles of both cover, from character to character, ascending, apart."""
+    """similarity: as verdicts have it. shared: shingles that both have; sizes: that each has; None of likenesses that
+    do not go by them. spans: in each text what shingles of both cover, from character to character, ascending, apart.
+    evidence: of quotations the passages, of stories the terms."""
 
     similarity: float
-    shared: int | None
-    sizes: tuple[int | None, int | None]
-    spans: tuple[list[Span], list[Span]]
+    shared: int | None = None
+    sizes: tuple[int | None, int | None] = (None, None)
+    spans: tuple[list[Span], list[Span]] = ([], [])
+    evidence: dict[str, Any] = field(default_factory=dict)
 
 
-def compare(signer: Signs, one: str, other: str) -> Compared:
-    """Compare two texts, or vectors or rows of bits by what stands for them, as the index does; only texts have spans.
+def compared_part(settings: Settings, text: str) -> str:
+    """What of a text is compared: its beginning, but all of what stands for a set."""
+    return text if settings.likeness == "sets" else text[:MOST_CHARACTERS]
+
+
+def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Compared:
+    """Compare two texts, or what stands for items, as the index does; of stories it is not said by the texts alone
+    (`index.likened`). later: the first one is the newer document.
 
     A span is proposed by the rules of the text (where tokens begin and end) and counts only if its hash is that of a
     shingle of the other text: what is marked is right, whatever a step of the normalisation does to it.
@@ -42,48 +53,70 @@ def compare(signer: Signs, one: str, other: str) -> Compared:
     settings = signer.settings
     if settings.likeness not in ("copies", "quotations"):
         a, b = (signer.shingle(data, np.array([len(data)]))[0] for data in map(_encoded, (one, other)))
-        near = similarity(settings.likeness, a, b, settings.dimensions)
-        return Compared(near, None, (None, None), ([], []))
+        return Compared(similarity(settings.likeness, a, b, settings.dimensions))
     found = [set(signer.shingle(data, np.array([len(data)]))[0].tolist()) for data in map(_encoded, (one, other))]
-    shared = found[0] & found[1]
-    union = min(map(len, found)) if settings.likeness == "quotations" else len(found[0] | found[1])
+    shared, sizes = found[0] & found[1], (len(found[0]), len(found[1]))
     spans = tuple(_joined(_marked(signer, text, shared)) for text in (one, other))
+    quoted = settings.likeness == "quotations"
+    whole = min(sizes) if quoted else len(found[0] | found[1])
     return Compared(
-        len(shared) / union if union else 0.0, len(shared), (len(found[0]), len(found[1])), (spans[0], spans[1])
+        len(shared) / whole if whole else 0.0, len(shared), sizes, (spans[0], spans[1]),
+        _passages(settings, one, other, later) if quoted else {},
     )  # fmt: skip
 
 
+def _passages(settings: SigningSettings, one: str, other: str, later: bool) -> dict[str, Any]:
+    """The passages of two texts, as verdicts list them, with their places in both."""
+    newer, older, sides = (one, other, "ab") if later else (other, one, "ba")
+    (said,) = Passages(settings)(_encoded(newer), [_encoded(older)])
+    found = orjson.loads(b"{" + said[1:] + b"}")
+    passages = [
+        {"words": part["words"], sides[0]: part["newer"], sides[1]: part["older"]} for part in found["passages"]
+    ]
+    return {"passages": passages, **{name: found[name] for name in ("more_passages",) if name in found}}
+
+
+def compared_documents(signer: Signs, settings: Settings, a: Mapping[str, Any], b: Mapping[str, Any]) -> Compared:
+    """Compare two documents with their texts."""
+    texts = (compared_part(settings, document["text"]) for document in (a, b))
+    return compare(signer, *texts, later=(a["seq"] or 0) > (b["seq"] or 0))
+
+
 def side_by_side(
-    signer: Signs, settings: Settings, a: Mapping[str, Any], b: Mapping[str, Any], apart: bool
+    settings: Settings, a: Mapping[str, Any], b: Mapping[str, Any], found: Compared, apart: bool
 ) -> dict[str, Any]:
-    """Two documents with their texts, as the interface shows them. apart: whether they have other values to match
-    within."""
-    texts = a["text"][:MOST_CHARACTERS], b["text"][:MOST_CHARACTERS]
-    found, threshold = compare(signer, *texts), settings.least
-    match = found.similarity >= threshold and not apart
+    """Two documents with their texts, as the interface shows them. found: of what is compared of these. apart: whether
+    they have other values to match within."""
+    match = found.similarity >= settings.least and not apart
     if apart:
         why = f"their values of {', '.join(settings.match_within)} differ, within which documents match"
     else:
         why = _why(found.similarity, match, settings)
-    sides = [
-        {**document, "text": text, "spans": spans, "cut": len(document["text"]) > MOST_CHARACTERS, "shingles": size}
-        for document, text, spans, size in zip((a, b), texts, found.spans, found.sizes, strict=True)
-    ]
+    sides = []
+    for document, spans, size in zip((a, b), found.spans, found.sizes, strict=True):
+        text = compared_part(settings, document["text"])
+        cut = len(text) < len(document["text"])
+        sides.append({**document, "text": text, "spans": spans, "cut": cut, "shingles": size})
     return {
         "a": sides[0], "b": sides[1],
-        "shared": found.shared, "similarity": found.similarity, "threshold": threshold, "match": match, "why": why,
-        "same_group": a["group"] is not None and a["group"] == b["group"],
+        "shared": found.shared, "similarity": found.similarity, "threshold": settings.least, "match": match, "why": why,
+        "same_group": a["group"] is not None and a["group"] == b["group"], **found.evidence,
     }  # fmt: skip
 
 
 def _why(similarity: float, match: bool, settings: Settings) -> str:
     """Why documents match or do not, in the terms of the settings."""
     if settings.likeness not in BY_DISTANCE:
-        return f"similarity {similarity:.3f} is {'not ' * match}below the threshold of {settings.threshold:g}"
+        said = f"similarity {similarity:.3f} is {'not ' * match}below the threshold of {settings.least:g}"
+        if settings.likeness == "stories":
+            said += ", as words weigh now; a document joins a story by its three most similar members"
+        return said
     if settings.likeness == "hamming":
         apart = f"{round((1 - similarity) * (settings.dimensions or 0))} bits"
+    elif similarity:
+        apart = f"{1 / similarity - 1:.4g}"
     else:
-        apart = f"{1 / similarity - 1:.4g}" if similarity else "infinite"
+        apart = f"more than {MOST_COUNTED}" if settings.likeness == "edit" else "infinite"
     return f"a distance of {apart} is {'not ' * match}above that of {settings.distance:g}"
 
 

@@ -19,6 +19,26 @@ from stream_lsh.serve.writer import Add, Answers, Check, Delete
 JSON = "application/json"
 _ID = {"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
 _NUMBER = {"type": ["integer", "null"]}
+_PLACE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+_MATCH = {
+    "type": "object",
+    "required": ["id", "seq", "similarity"],
+    "properties": {
+        "id": _ID, "seq": {"type": "integer"}, "similarity": {"type": "number"},
+        "terms": {"type": "array", "items": {"type": "string"}, "description": "stories: the weightiest words of both"},
+        "contained_in": {"type": "number", "description": "quotations: share of the document that the match has"},
+        "contains": {"type": "number", "description": "quotations: share of the match that the document has"},
+        "passages": {
+            "type": "array", "description": "quotations: words in a row that both have, the longest first; where they "
+            "begin and end in the document (`newer`) and in the match (`older`), in characters",
+            "items": {
+                "type": "object",
+                "properties": {"words": {"type": "integer"}, "newer": _PLACE, "older": _PLACE},
+            },
+        },
+        "more_passages": {"type": "integer", "description": "that are not listed"},
+    },
+}  # fmt: skip
 VERDICT = {
     "type": "object",
     "required": ["id", "seq", "kind", "of", "similarity", "group", "matches"],
@@ -33,7 +53,7 @@ VERDICT = {
         "of": {**_ID, "description": "the oldest document that it is like"},
         "similarity": {"type": ["number", "null"]},
         "group": _NUMBER,
-        "matches": {"type": "array", "items": {"type": "object"}},
+        "matches": {"type": "array", "items": _MATCH},
         "redelivered": {"type": "integer", "description": "it was there before: what was answered then, under its "
                         "number of then; this is the number that it has now"},
         "reason": {"type": "string"},
@@ -41,9 +61,9 @@ VERDICT = {
     },
 }  # fmt: skip
 _FIELDS = (
-    "with the fields that the settings name: `id_field`, and `text_field` or `set_field`; where likeness is cosine or "
-    "euclidean `vector_field`, a list of numbers or their float32 in base64; where it is hamming `bits_field`, "
-    "hexadecimal, base64 or an integer"
+    "with the fields that the settings name: `id_field`, and `text_field` or `set_field` (where likeness is sets an "
+    "object of weights by element, or a list); where likeness is cosine or euclidean `vector_field`, a list of numbers "
+    "or their float32 in base64; where it is hamming `bits_field`, hexadecimal, base64 or an integer"
 )
 _DOCUMENT = {
     "type": "object", "description": f"a document {_FIELDS}",
@@ -200,8 +220,9 @@ async def compare_documents(
     service: Served,
 ) -> Response:
     """Two documents side by side: their texts, what shingles of both cover (`spans`, by characters), how similar they
-    are, and why they do or do not match. Of vectors and bits `text` is what stands for them, and there are no
-    shingles."""
+    are, and why they do or do not match; of quotations `passages`, with their places in `a` and `b`; of stories
+    `terms`, and how similar they are as words weigh now. Of vectors, bits and sets `text` is what stands for them.
+    Only copies and quotations have shingles."""
     service.intake.admit()
     return json_response(await service.compared(id_of(a), id_of(b)))
 

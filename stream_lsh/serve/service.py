@@ -26,9 +26,10 @@ from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.family import Signs
 from stream_lsh.index import layout
 from stream_lsh.index.files import disk_bytes
+from stream_lsh.index.likened import Likened, likened
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.serve.beside import SOCKET
-from stream_lsh.serve.comparing import side_by_side
+from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, block_of
 from stream_lsh.serve.intake import Intake
@@ -87,6 +88,8 @@ class Service:
     def _warm_up(self) -> None:
         warm_up(self.settings, lambda: self.intake.stopping)
         self.engine.index.look_up([b'""'])
+        if self.settings.likeness == "stories":
+            likened(self.engine.index, "", 0, 0, 0)
 
     async def stop(self) -> None:
         """Take nothing new, finish what was taken, commit, tell who listens, and close the index."""
@@ -150,26 +153,35 @@ class Service:
         """
         self._check_texts()
 
-        def read(engine: Engine) -> list[dict[str, Any] | None]:
+        def read(engine: Engine) -> tuple[list[dict[str, Any] | None], Likened | None]:
             rows = [_row_of(engine, id) for id in (a, b)]
-            return [None if row < 0 else _described(engine, shard, row, True) for shard, row in rows]
+            found = [None if row < 0 else _described(engine, shard, row, True) for shard, row in rows]
+            one, other = found
+            if one is None or other is None or self.settings.likeness != "stories":
+                return found, None
+            # The newer one as if it came now.
+            newer, older, (shard, row) = (one, other, rows[1]) if one["seq"] > other["seq"] else (other, one, rows[0])
+            salt = _salt(engine.index.signer, older) if self.settings.match_within else 0
+            text = compared_part(self.settings, newer["text"])
+            return found, likened(engine.index, text, salt, shard, row)
 
-        found = await self.writer.do(Look(read))
-        for id, document in zip((a, b), found, strict=True):
+        (one, other), liked = await self.writer.do(Look(read))
+        for id, document in ((a, one), (b, other)):
             if document is None:
                 raise _missing(id)
-        return await asyncio.to_thread(self._compare, *found)
+        return await asyncio.to_thread(self._compare, one, other, liked)
 
-    def _compare(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-        if self.settings.likeness == "stories":
-            raise Problem(
-                409, "how similar two documents of a story are follows from all that came before them; their verdicts "
-                "say so, with the words that decided", field="likeness",
-            )  # fmt: skip
+    def _compare(self, a: dict[str, Any], b: dict[str, Any], liked: Likened | None) -> dict[str, Any]:
         signer = self.engine.index.signer
+        if liked is None:
+            found = compared_documents(signer, self.settings, a, b)
+        else:
+            found = Compared(liked.similarity, evidence={"terms": liked.terms})
         salts = [_salt(signer, document) for document in (a, b)]
         apart = bool(self.settings.match_within) and salts[0] != salts[1]
-        return side_by_side(signer, self.settings, a, b, apart)
+        for document in (a, b):
+            del document["hash"]
+        return side_by_side(self.settings, a, b, found, apart)
 
     def _check_texts(self) -> None:
         if self.settings.verify != "exact":
@@ -291,5 +303,5 @@ def _salt(signer: Signs, document: dict[str, Any]) -> int:
     """What sets a document apart from those with other values to match within."""
     data = document["text"].encode("utf-8", "surrogatepass")
     signed = signer.sign(data, np.array([len(data)]), want_shingles=False, want_signatures=False)
-    salt: int = document.pop("hash") ^ int(signed.fingerprints[0, 0])
+    salt: int = document["hash"] ^ int(signed.fingerprints[0, 0])
     return salt

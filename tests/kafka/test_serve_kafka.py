@@ -127,6 +127,29 @@ def test_rows_of_bits_are_judged_and_shown(broker: Any, prefix: str, tmp_path: P
             assert (bad.status_code, bad.json()["verdict"]["reason"]) == (422, "bad_bits")
 
 
+@pytest.mark.parametrize("likeness", ["quotations", "stories"])
+def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, likeness: str) -> None:
+    given = {"likeness": likeness, "text_field": ("text",), "match_within": ("lang",)}
+    first = "Wladimir Klitschko stopped Hasim Rahman in the seventh round of their fight in Mannheim on Saturday night"
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, **given) as pipeline:
+        pipeline.worker()
+        with serving(pipeline) as service:
+            for id, lang, kind in (("a", "en", "unique"), ("b", "de", "unique"), ("c", "de", "near_duplicate")):
+                text = f"They say: {first}" if id == "c" else first
+                said = service.add({"id": id, "text": text, "lang": lang})
+                assert (said["kind"], said["of"]) == (kind, None if kind == "unique" else "b")
+            (match,) = said["matches"]
+            answer = service.client.get("/v1/compare", params={"a": "b", "b": "c"})
+            if likeness == "stories":
+                assert {"klitschko", "rahman", "mannheim"} <= set(match["terms"])
+                assert (answer.status_code, answer.json()["field"]) == (409, "likeness")
+                return
+            (passage,) = match["passages"]
+            assert passage == {"words": 17, "newer": [10, 10 + len(first)], "older": [0, len(first)]}
+            assert answer.json()["passages"] == [{"words": 17, "a": passage["older"], "b": passage["newer"]}]
+            assert answer.json()["match"] and answer.json()["same_group"]
+
+
 def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> None:
     feed = stories(60)
     embedded = [

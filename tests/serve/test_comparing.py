@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_lsh.demo.feed import make_feed
+from stream_lsh.documents.weights import weights_text
+from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
-from stream_lsh.serve.comparing import compare
+from stream_lsh.serve.comparing import MOST_CHARACTERS, compare, compared_documents, side_by_side
 from stream_lsh.settings import Settings
 
 ONE = "The council has voted for the new bridge over the river; work begins in spring."
@@ -80,3 +82,34 @@ def test_sets_are_compared_by_their_elements() -> None:
     signer = Signer(Settings(set_field="tags").signing)
     found = compare(signer, "red\x1fgreen\x1fblue", "blue\x1fyellow")
     assert (found.shared, marked("red\x1fgreen\x1fblue", found.spans[0])) == (1, ["blue"])
+
+
+def test_quotations_are_compared_by_what_the_smaller_one_has() -> None:
+    settings = Settings(likeness="quotations", passage_words=5)
+    one, other = f"They write: {ONE} Nobody says why.", ONE
+    found = compare(signer_of(settings.signing), one, other)
+    assert found.similarity == found.shared / found.sizes[1] == 1.0
+    (passage,) = found.evidence["passages"]
+    assert passage["words"] == 15
+    assert one[slice(*passage["a"])] == other[slice(*passage["b"])] == ONE[:-1]
+    again = compare(signer_of(settings.signing), one, other, later=True)
+    assert again.evidence == found.evidence
+
+
+def test_what_stands_for_a_large_set_is_compared_whole() -> None:
+    settings = Settings(likeness="sets", threshold=0.5)
+    texts = [weights_text({f"element {n:06}": 1 for n in range(begin, 20_000)}, "the set", b"") for begin in (0, 100)]
+    assert min(map(len, texts)) > MOST_CHARACTERS
+    one, other = ({"text": text, "seq": seq, "group": 0} for seq, text in enumerate(texts))
+    found = compared_documents(signer_of(settings.signing), settings, one, other)
+    assert found.similarity == 19_900 / 20_000
+    said = side_by_side(settings, one, other, found, apart=False)
+    assert (said["match"], said["shared"], said["a"]["cut"], said["a"]["text"]) == (True, None, False, texts[0])
+
+
+def test_short_texts_that_are_far_apart() -> None:
+    settings = Settings(likeness="edit", distance=3)
+    one, other = ({"text": letter * 300, "seq": seq, "group": None} for seq, letter in enumerate("ab"))
+    found = compared_documents(signer_of(settings.signing), settings, one, other)
+    said = side_by_side(settings, one, other, found, apart=False)
+    assert (said["match"], said["why"]) == (False, "a distance of more than 256 is above that of 3")

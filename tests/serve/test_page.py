@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.long
 WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 FIRST = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
 SECOND = FIRST.replace("two years", "ten winters")
+FIGHT = "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim on Saturday"
 OPTIONS = ("--source-field", "from", "--time-field", "ts")
 
 
@@ -141,6 +143,47 @@ def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> 
         area.clear()
         area.send_keys("1 2 3", Keys.TAB, Keys.SPACE)
         value(chrome, "document.getElementById('found').textContent.includes('has 3 numbers, not 128')")
+
+
+@pytest.mark.parametrize(
+    ("given", "value_of", "asked", "listed", "opened", "found"),
+    [
+        (("stories",), {"text": FIGHT}, f"{FIGHT} again", "rahman", "The weightiest words of both: ", ", by "),
+        (
+            ("quotations",), {"text": FIRST}, f"They say: {FIRST}", "100.0 %, 19 words in a row",
+            f"19 words: “{FIRST[:-1]}”", f"“{FIRST[:-1]}”",
+        ),
+        (("edit", "--distance", "2"), {"text": "One title"}, "one titel", "33.3 %", "2 is not above that of 2", "33.3"),
+        (
+            ("sets", "--threshold", "0.5"), {"set": {"bread": 1, "milk": 2}}, '{"bread": 1, "milk": 1}', "66.7 %",
+            "similarity 0.667 is not below", "66.7 %",
+        ),
+    ],
+    ids=lambda one: one[0] if isinstance(one, tuple) else "",
+)  # fmt: skip
+def test_what_matches_rest_on_is_shown_and_looked_up(
+    chrome: Chrome, tmp_path: Path, given: tuple[str, ...], value_of: dict[str, Any], asked: str, listed: str,
+    opened: str, found: str,
+) -> None:  # fmt: skip
+    ((field, first),) = value_of.items()
+    with Serving(tmp_path / "index", "--likeness", *given) as served:
+        chrome.get_log("browser")
+        chrome.get(served.url)
+        live(chrome)
+        second = json.loads(asked) if field == "set" else asked
+        served.add_all([{"id": "first", field: first}, {"id": "second", field: second}])
+        told(chrome, "second")
+        (item,) = chrome.find_elements(By.CSS_SELECTOR, "#pairs li")
+        assert listed in item.text
+        chrome.find_element(By.XPATH, "//button[starts-with(., 'second is like first')]").click()
+        value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
+        assert opened in chrome.find_element(By.ID, "dialog").text
+        chrome.switch_to.active_element.send_keys(Keys.ESCAPE)
+        chrome.find_element(By.ID, "text").send_keys(asked.replace("again", "once more"), Keys.TAB, Keys.SPACE)
+        value(chrome, "document.getElementById('found').textContent")
+        said = chrome.find_element(By.ID, "found").text
+        assert "first" in said and found in said
+        assert [entry for entry in chrome.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
 
 
 def test_groups_are_shown_with_their_sources_and_spread(page: Chrome, served: Serving) -> None:

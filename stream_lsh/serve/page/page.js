@@ -47,8 +47,9 @@ function showState() {
 
 let settings = null, texts = false, reached = 0;
 
-// Whether documents are vectors or rows of bits: what is there as their text stands for them, and says nothing to a reader.
-const isItem = () => (settings?.likeness ?? "copies") !== "copies";
+const likeness = () => settings?.likeness ?? "copies";
+// Whether documents are vectors, rows of bits or sets: what is there as their text stands for them, and may be long.
+const isItem = () => ["cosine", "euclidean", "hamming", "sets"].includes(likeness());
 const SHOWN_OF_ITEM = 400;
 const shown = (text) => isItem() && text.length > SHOWN_OF_ITEM
   ? `${text.slice(0, SHOWN_OF_ITEM)}… (${number.format(text.length)} characters)` : text;
@@ -83,7 +84,7 @@ async function refresh() {
   const held = [
     ["documents", number.format(stats.index.documents)],
     ...(stats.index.bytes === null ? [] : [["bytes on disk", number.format(stats.index.bytes)]]),
-    ["next number", number.format(stats.index.next_seq)], ...(isItem() ? [["likeness", settings.likeness]] : []),
+    ["next number", number.format(stats.index.next_seq)], ...(likeness() === "copies" ? [] : [["likeness", likeness()]]),
     settings.distance != null ? ["distance", settings.distance] : ["threshold", settings.threshold],
     ["compared with", settings.against === "unique" ? "what was kept" : "every earlier document"],
     ["texts kept", texts ? "yes" : "no"], ["window", settings.window ?? "none"],
@@ -101,9 +102,10 @@ async function refresh() {
   behind = reached && stats.index.next_seq - reached > 2 * Math.max(rate, 5) ? stats.index.next_seq - reached : 0;
   $("groups-section").hidden = !stats.index.groups;
   $("check-section").hidden = !stats.index.checks;
-  if (isItem()) $("text-label").textContent = settings.likeness === "hamming"
-    ? "Bits, in hexadecimal or base64; nothing is added to the index"
-    : `A vector of ${settings.dimensions} numbers with commas or blanks between them, or its base64; nothing is added to the index`;
+  const wanted = {
+    hamming: "Bits, in hexadecimal or base64", sets: "Elements with commas between them, or as JSON with their weights",
+  }[likeness()] ?? `A vector of ${settings.dimensions} numbers with commas or blanks between them, or its base64`;
+  if (isItem()) $("text-label").textContent = `${wanted}; nothing is added to the index`;
   showWithin();
 }
 
@@ -144,7 +146,7 @@ function take(kind, data) {
 function draw() {
   drawn = true;
   add($("pairs"), $("no-pairs"), waiting.pair, (pair) => [
-    link(`${pair.newer} is like ${pair.older}`, () => showPair(pair.older, pair.newer)), ` ${percent(pair.similarity)}`,
+    link(`${pair.newer} is like ${pair.older}`, () => showPair(pair.older, pair.newer)), ` ${percent(pair.similarity)}`, reason(pair),
   ]);
   add($("alerts"), $("no-alerts"), waiting.alert, (alert) => [
     make("strong", {}, alert.rule), ` (${words(alert.kind)}) with `, link(String(alert.id), () => showDocument(alert.id)),
@@ -224,6 +226,19 @@ function marked(text, spans) {
   return make("div", { class: "text", tabindex: "0", role: "group", "aria-label": "text" }, ...parts);
 }
 
+// What a match rests on, if there is more to say of it than a number; text: the newer one, if it is at hand.
+function reason(match, text) {
+  if (match.terms?.length) return `, by ${match.terms.join(", ")}`;
+  const [longest] = match.passages ?? [];
+  if (!longest) return "";
+  return `, ${number.format(longest.words)} words in a row${text === undefined ? "" : `: ${quoted(text, longest.newer)}`}`;
+}
+
+const quoted = (text, [begin, end]) => {
+  const said = Array.from(text).slice(begin, Math.min(end, begin + SHOWN_OF_ITEM)).join("");
+  return `“${said}${end - begin > SHOWN_OF_ITEM ? "…" : ""}”`;
+};
+
 function described(found) {
   const of = found.of === null ? "" : `, of ${found.of}`;
   const group = found.group === null ? "" : `, group ${found.group}`;
@@ -235,12 +250,15 @@ function showPair(a, b) {
   open(`${b} beside ${a}`, async () => {
     const found = await get("v1/compare", { a: written(a), b: written(b) });
     const side = (one) => make("div", {}, make("h3", {}, String(one.id)), make("p", { class: "quiet" }, described(one)),
-      isItem() ? make("div", { class: "text" }, shown(one.text)) : marked(one.text, one.spans),
+      found.shared === null ? make("div", { class: "text" }, shown(one.text)) : marked(one.text, one.spans),
       ...(one.cut ? [make("p", { class: "quiet" }, "only the beginning is compared here")] : []));
     return [
-      make("p", {}, `${found.match ? "A match" : "No match"}: ${found.why}.`, ...(isItem() ? [] : [
+      make("p", {}, `${found.match ? "A match" : "No match"}: ${found.why}.`, ...(found.shared === null ? [] : [
         ` They share ${found.shared} shingles of ${found.a.shingles} and ${found.b.shingles}; what the other one has not is `,
         make("mark", {}, "marked"), "."])),
+      ...(found.terms?.length ? [make("p", {}, `The weightiest words of both: ${found.terms.join(", ")}.`)] : []),
+      ...(found.passages?.length ? [make("ol", { class: "list", "aria-label": "Passages that both have" },
+        ...found.passages.map((passage) => make("li", {}, `${number.format(passage.words)} words: ${quoted(found.a.text, passage.a)}`)))] : []),
       make("div", { class: "sides" }, side(found.a), side(found.b)),
     ];
   });
@@ -297,10 +315,15 @@ function put(object, path, value) {
   object[last] = value;
 }
 
-// A vector as numbers, if it is written as such; what it has to be, the service knows.
+const parts = (text) => text.split(/[\n,]/).map((part) => part.trim()).filter(Boolean);
+
+// A vector as numbers, if it is written as such, and a set as JSON; what it has to be, the service knows.
 function item(text) {
+  if (likeness() === "sets") {
+    try { return /^[{[]/.test(text) ? JSON.parse(text) : parts(text); } catch { return parts(text); }
+  }
   const numbers = text.replace(/^\[|\]$/g, "").split(/[\s,]+/).filter(Boolean).map(Number);
-  return settings.likeness !== "hamming" && numbers.length && numbers.every(Number.isFinite) ? numbers : text;
+  return likeness() !== "hamming" && numbers.length && numbers.every(Number.isFinite) ? numbers : text;
 }
 
 $("check").addEventListener("submit", async (event) => {
@@ -309,8 +332,8 @@ $("check").addEventListener("submit", async (event) => {
   try {
     if (!settings) await refresh();
     put(wanted, settings.id_field, `page-${Date.now()}-${Math.random().toString(36).slice(2)}`);
-    if (isItem()) put(wanted, settings.vector_field ?? settings.bits_field, item(text.trim()));
-    else if (settings.set_field) put(wanted, settings.set_field, text.split(/[\n,]/).map((part) => part.trim()).filter(Boolean));
+    if (isItem()) put(wanted, settings.vector_field ?? settings.bits_field ?? settings.set_field, item(text.trim()));
+    else if (settings.set_field) put(wanted, settings.set_field, parts(text));
     else for (const [i, field] of settings.text_field.entries()) put(wanted, field, i ? "" : text);
     if (settings.time_field) put(wanted, settings.time_field, Date.now());
     for (const input of document.querySelectorAll("[data-field]")) put(wanted, input.dataset.field, input.value || null);
@@ -318,7 +341,7 @@ $("check").addEventListener("submit", async (event) => {
     $("found").replaceChildren(
       make("p", {}, matches.length ? `It would be a ${words(kind)}:` : "Nothing in the index is like it."),
       make("ol", { class: "list" }, ...matches.map((match) =>
-        make("li", {}, link(String(match.id), () => showDocument(match.id)), ` ${percent(match.similarity)}`))));
+        make("li", {}, link(String(match.id), () => showDocument(match.id)), ` ${percent(match.similarity)}`, reason(match, text)))));
   } catch (error) {
     $("found").replaceChildren(make("p", { class: "problem" }, error.message));
   }

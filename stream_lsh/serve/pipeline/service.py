@@ -26,7 +26,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.records import fields_of
 from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
-from stream_lsh.serve.comparing import side_by_side
+from stream_lsh.serve.comparing import compared_documents, side_by_side
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring
 from stream_lsh.serve.intake import Intake
@@ -281,14 +281,22 @@ class PipelineService:
         """Two documents side by side, by their records on the documents topic.
 
         Raises:
-            Problem: nothing is known of them, or their records are not there any more.
+            Problem: nothing is known of them, or their records are not there any more; or the likeness is stories.
         """
+        if self.settings.likeness == "stories":
+            raise Problem(
+                409, "how similar two documents of a story are follows from how rare their words are in the log, and "
+                "that the shard of a worker knows; their verdicts say it, with the terms that decided",
+                field="likeness",
+            )  # fmt: skip
         found = [self._known(id) for id in (a, b)]
         (one, within), (other, within_other) = await asyncio.gather(*(self._text(document) for document in found))
         return await asyncio.to_thread(
-            side_by_side, self._signer, self.settings, {**found[0], "text": one}, {**found[1], "text": other},
-            within != within_other,
-        )  # fmt: skip
+            self._compare, {**found[0], "text": one}, {**found[1], "text": other}, within != within_other
+        )
+
+    def _compare(self, a: dict[str, Any], b: dict[str, Any], apart: bool) -> dict[str, Any]:
+        return side_by_side(self.settings, a, b, compared_documents(self._signer, self.settings, a, b), apart)
 
     # -- groups and events ------------------------------------------------------------------------------------------
 

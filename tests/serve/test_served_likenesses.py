@@ -1,0 +1,219 @@
+"""Stories, quotations, short texts and sets with weights over HTTP: the answers of `dedup` and of `query`, line by
+line, with what matches rest on; two documents side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import NDJSON, Serving, events
+
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.querying import query
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.serve.pipeline.service import PipelineService
+from stream_lsh.serve.problems import Problem
+from stream_lsh.settings import Settings
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "stories": {"match_within": ("lang",)},
+    "quotations": {"threshold": 0.6, "passage_words": 6},
+    "edit": {"distance": 2},
+    "sets": {"threshold": 0.5, "set_field": "basket"},
+}
+Feed = list[dict[str, Any]]
+
+
+class Made:
+    """Documents some of which are made of earlier ones."""
+
+    def __init__(self, likeness: str, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.likeness = likeness
+        self.words = ["".join(self.chance.choices("bdfgklmnprstvaeiou", k=6)) for _ in range(300)]
+        self.told: list[Any] = []
+
+    def feed(self, n: int, name: str) -> Feed:
+        field = "basket" if self.likeness == "sets" else "text"
+        found = [{"id": f"{name}{i}", field: self._next(), "lang": self.chance.choice(("en", "de"))} for i in range(n)]
+        found[n // 2] = found[n // 3]  # it comes again
+        return [*found, {"id": f"{name} bad", field: 7}]
+
+    def _next(self) -> Any:
+        make: Callable[[Any], Any] = getattr(self, f"_{self.likeness}")
+        old = self.chance.choice(self.told[-60:]) if self.told and self.chance.random() < 0.6 else None
+        self.told.append(make(old))
+        return self.told[-1]
+
+    def _some(self, n: int) -> list[str]:
+        return self.chance.sample(self.words, n)
+
+    def _stories(self, old: str | None) -> str:
+        """The same names and numbers, other words."""
+        names = [word.title() for word in self._some(4)] + [str(self.chance.randrange(100, 3000))]
+        if old is not None:
+            names = [word for word in old.split() if not word.islower()]
+        said = [*names, *self._some(12)]
+        self.chance.shuffle(said)
+        return " ".join(said)
+
+    def _quotations(self, old: str | None) -> str:
+        words = old.split() if old else self._some(40)
+        part = words[self.chance.randrange(max(1, len(words) - 20)) :][: self.chance.choice((20, 40))]
+        return "  ".join([*self._some(self.chance.choice((0, 3, 8))), *part]) + "."
+
+    def _edit(self, old: str | None) -> str:
+        if old is None:
+            return " ".join(self._some(3))
+        at = self.chance.randrange(len(old))
+        return f"{old[:at]}x{old[at + self.chance.randrange(3) :]}"
+
+    def _sets(self, old: dict[str, float] | None) -> dict[str, float]:
+        if old is None:
+            return {word: self.chance.choice((1, 2, 0.5)) for word in self._some(6)}
+        return {**dict(list(old.items())[self.chance.randrange(2) :]), self._some(1)[0]: 0.5}
+
+
+@pytest.fixture(scope="module", params=GIVEN)
+def likeness(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def made(likeness: str) -> tuple[Feed, Feed]:
+    """What is added, and what is only asked."""
+    feeds = Made(likeness, 5)
+    return feeds.feed(160, "d"), feeds.feed(40, "q")
+
+
+def settings_of(likeness: str) -> Settings:
+    return Settings.model_validate({"likeness": likeness, **GIVEN[likeness]})
+
+
+@pytest.fixture(scope="module")
+def served(likeness: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    options = [word for name, value in {"likeness": likeness, **GIVEN[likeness]}.items()
+               for one in (value if isinstance(value, tuple) else (value,))
+               for word in (f"--{name.replace('_', '-')}", str(one))]  # fmt: skip
+    with Serving(tmp_path_factory.mktemp(likeness) / "index", *options) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def answered(served: Serving, made: tuple[Feed, Feed]) -> list[dict[str, Any]]:
+    """The answers to what was added."""
+    return served.add_all(made[0])
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def written(path: Path, feed: Feed) -> str:
+    path.write_text("".join(json.dumps(document) + "\n" for document in feed))
+    return str(path)
+
+
+def told(answer: dict[str, Any]) -> dict[str, Any]:
+    """As `dedup` writes it: without the reason, and what comes again under its number of now."""
+    found = {name: value for name, value in answer.items() if name not in ("reason", "detail", "redelivered")}
+    if "redelivered" in answer:
+        found |= {"kind": "redelivered", "first_kind": found["kind"], "seq": answer["redelivered"]}
+    return found
+
+
+def test_answers_and_pairs_are_those_of_dedup(
+    served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], likeness: str, tmp_path: Path
+) -> None:
+    outputs = {name: str(tmp_path / name) for name in ("verdicts", "pairs")}
+    Job(settings_of(likeness), [written(tmp_path / "feed", made[0])], outputs, tmp_path / "index").run()
+    assert [told(answer) for answer in answered] == lines(tmp_path / "verdicts")
+    pairs = lines(tmp_path / "pairs")
+    evidence = {"stories": "terms", "quotations": "passages"}.get(likeness)
+    assert len(pairs) > 30 and (evidence is None or all(pair[evidence] for pair in pairs))
+    with served.client.stream("GET", "/v1/events?kinds=pair", headers={"Last-Event-ID": "0.0"}) as answer:
+        events_of = (event["data"] for event in events(answer.iter_lines()) if "event" in event)
+        assert [next(events_of) for _ in pairs] == pairs
+
+
+def test_what_is_only_asked_gets_the_answers_of_query(
+    served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], tmp_path: Path
+) -> None:
+    assert answered and served.state is not None
+    found = served.add_all(made[1], "/v1/check")
+    query(Settings(), [written(tmp_path / "asked", made[1])], str(tmp_path / "said"), served.state)
+    said = [{name: value for name, value in verdict.items() if name not in ("input", "line", "offset")}
+            for verdict in lines(tmp_path / "said")]  # fmt: skip
+    assert found == said
+    assert sum(bool(verdict["matches"]) for verdict in found) > 5
+
+
+def test_matches_side_by_side(
+    served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], likeness: str
+) -> None:
+    """As similar as their verdicts say, with what they say; of stories as words weigh now, which `check` goes by."""
+    lang, compared = {document["id"]: document.get("lang") for document in made[0]}, 0
+    for verdict in answered:
+        if not verdict["matches"]:
+            continue
+        of = verdict["of"] or verdict["matches"][0]["id"]
+        match = next(match for match in verdict["matches"] if match["id"] == of)
+        found = served.client.get("/v1/compare", params={"a": of, "b": verdict["id"]}).json()
+        assert [found[side]["id"] for side in "ab"] == [of, verdict["id"]]
+        assert found["same_group"] == (verdict["kind"] != "unique")
+        if likeness == "stories":
+            assert found["terms"] == match["terms"]
+            again = {"id": "new", "text": f"{found['b']['text']} .", "lang": lang[verdict["id"]]}  # another text
+            (said,) = served.add_all([again], "/v1/check")
+            now = {one["id"]: one["similarity"] for one in said["matches"]}
+            assert found["similarity"] == now.get(of, found["similarity"])
+            compared += of in now
+            continue
+        assert (found["match"], found["similarity"]) == (True, match["similarity"])
+        compared += 1
+        if likeness == "quotations":
+            sides = [{"words": one["words"], "a": one["older"], "b": one["newer"]} for one in match["passages"]]
+            assert found["passages"] == sides
+    assert compared > 20
+
+
+@pytest.mark.parametrize("likeness", ["stories"], indirect=True)
+def test_what_must_not_match_is_compared_and_does_not(served: Serving) -> None:
+    text = "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim on Saturday"
+    other = "In Mannheim the champion Klitschko beat his challenger Rahman after seven rounds"
+    for id, said, lang in (("k1", text, "en"), ("k2", other, "en"), ("k3", other, "de")):
+        served.add({"id": id, "text": said, "lang": lang})
+    near, apart = (
+        served.client.get("/v1/compare", params={"a": "k1", "b": id}).json() for id in ("k2", "k3")
+    )  # fmt: skip
+    assert near["match"] and near["same_group"] and near["why"].startswith("similarity 0.")
+    assert "is not below the threshold of 0.26, as words weigh now" in near["why"]
+    assert not apart["match"] and not apart["same_group"]
+    assert apart["why"] == "their values of lang differ, within which documents match"
+    assert {"klitschko", "rahman", "mannheim"} <= set(near["terms"]) == set(apart["terms"])
+    assert near["similarity"] == pytest.approx(apart["similarity"], abs=0.02)
+    assert [(near[side]["spans"], near[side]["shingles"]) for side in "ab"] == [([], None)] * 2
+
+
+def test_a_pipeline_says_why_it_compares_no_stories() -> None:
+    service = PipelineService(KafkaSettings(likeness="stories"))
+    with pytest.raises(Problem) as error:
+        asyncio.run(service.compared("a", "b"))
+    said = json.loads(error.value.json)
+    assert (said["status"], said["field"]) == (409, "likeness")
+    assert "how rare their words are" in said["detail"]
+
+
+@pytest.mark.parametrize("likeness", ["quotations"], indirect=True)
+def test_the_interface_describes_what_matches_rest_on(served: Serving) -> None:
+    found = served.client.get("/v1/openapi.json").json()
+    answer = found["paths"]["/v1/documents"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert {"terms", "passages", "contained_in", "contains"} <= set(
+        answer["properties"]["matches"]["items"]["properties"]
+    )
+    assert served.client.post("/v1/check", headers=NDJSON, content=b"{}\n").status_code == 200
