@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,8 +21,11 @@ EXAMPLES = """
 stream-lsh demo
 stream-lsh demo --documents 20000 --seed 7 --keep demo
 stream-lsh demo --feed --documents 20000 > feed.jsonl
+stream-lsh demo --stories
+stream-lsh demo --stories --feed > week.jsonl
 stream-lsh demo --serve --documents 100000 --rate 50
 """
+DOCUMENTS, ARTICLES = 2000, 1200  # without --stories, and with it
 
 
 @click.command(
@@ -34,11 +38,17 @@ under another headline, in another site's boilerplate. So it is known what there
 what was found. One more story spreads, is corrected and withdrawn, with groups and an alert. Nothing is left behind
 unless --keep says where.
 
+With --stories it is a week of news in which several papers tell of the same events, each in its own words, and what is
+looked for are these events: how each begins, swells and ends, which words decided, and how right that is.
+
 With --serve the feed flows into a service, whose page shows it live, until Ctrl-C.""",
 )
 @with_options(
     [
-        Option(["--documents"], type=click.IntRange(40, 200_000), default=2000, show_default=True, help="size of feed"),
+        Option(
+            ["--documents"], type=click.IntRange(40, 200_000), show_default=f"{DOCUMENTS}; {ARTICLES} with --stories",
+            help="size of feed",
+        ),
         Option(["--seed"], type=int, default=1, show_default=True, help="another number makes another feed"),
         Option(
             ["--keep"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
@@ -46,6 +56,7 @@ With --serve the feed flows into a service, whose page shows it live, until Ctrl
         ),
         Option(["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True, help="pairs to show"),
         Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
+        Option(["--stories"], is_flag=True, help="a week of news told in other words, grouped by event"),
         Option(["--serve", "live"], is_flag=True, help="serve the feed as it flows, with a page"),
         Option(
             ["--rate"], type=click.IntRange(1, 10_000), default=20, show_default=True,
@@ -56,11 +67,12 @@ With --serve the feed flows into a service, whose page shows it live, until Ctrl
     ]
 )  # fmt: skip
 def demo(
-    documents: int,
+    documents: int | None,
     seed: int,
     keep: Path | None,
     examples: int,
     feed: bool,
+    stories: bool,
     live: bool,
     rate: int,
     port: int,
@@ -68,26 +80,50 @@ def demo(
 ) -> None:
     if feed and live:
         raise UsageError("--feed only prints the feed, --serve serves it; give one of them")
+    if stories and live:
+        raise UsageError("--stories shows a week that is over, --serve a feed as it flows; give one of them")
+    if documents is None:
+        documents = ARTICLES if stories else DOCUMENTS
     if feed:
         if keep is not None:
             raise UsageError("--feed only prints the feed, --keep DIR keeps the whole demo; give one of them")
-        _print_feed(documents, seed)
+        _print_feed(documents, seed, stories)
         return
     with ExitStack() as stack:
         folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(temporary_folder()))
         if live:
             _serve(folder, documents, seed, rate, port, quiet)
             return
-        if not quiet:
-            complain(f"making {documents:,} documents of news and looking for near-duplicates among them")
-        from rich.console import Console
+        show = _show_stories if stories else partial(_show, examples=examples)
+        show(folder, documents, seed, kept=keep is not None, quiet=quiet)
 
-        from stream_lsh.demo.display import show  # here, because it takes numba with it
-        from stream_lsh.demo.run import run_demo
 
-        with progress_display(quiet=quiet, writes_standard_output=False) as progress:
-            run = run_demo(folder, documents, seed, progress, kept=keep is not None)
-        show(Console(highlight=False), run, examples)
+def _show(folder: Path, documents: int, seed: int, *, kept: bool, quiet: bool, examples: int) -> None:
+    """Run the job on the feed, and show what it found."""
+    if not quiet:
+        complain(f"making {documents:,} documents of news and looking for near-duplicates among them")
+    from rich.console import Console
+
+    from stream_lsh.demo.display import show  # here, because it takes numba with it
+    from stream_lsh.demo.run import run_demo
+
+    with progress_display(quiet=quiet, writes_standard_output=False) as progress:
+        run = run_demo(folder, documents, seed, progress, kept=kept)
+    show(Console(highlight=False), run, examples)
+
+
+def _show_stories(folder: Path, documents: int, seed: int, *, kept: bool, quiet: bool) -> None:
+    """The same of a week of stories."""
+    if not quiet:
+        complain(f"making a week of {documents:,} articles and looking for those that tell of the same event")
+    from rich.console import Console
+
+    from stream_lsh.demo.diary import show
+    from stream_lsh.demo.stories import run_week
+
+    with progress_display(quiet=quiet, writes_standard_output=False) as progress:
+        diary = run_week(folder, documents, seed, progress, kept=kept)
+    show(Console(highlight=False), diary)
 
 
 def _serve(folder: Path, documents: int, seed: int, rate: int, port: int, quiet: bool) -> None:
@@ -110,11 +146,13 @@ def _serve(folder: Path, documents: int, seed: int, rate: int, port: int, quiet:
             flow.stop()
 
 
-def _print_feed(documents: int, seed: int) -> None:
-    """The lines that a run of this size and seed would work on; they come as they are made."""
+def _print_feed(documents: int, seed: int, stories: bool) -> None:
+    """The lines that a run of this size and seed would work on; without stories they come as they are made."""
     from stream_lsh.demo.feed import feed_lines
+    from stream_lsh.demo.week import make_week
 
-    click.get_binary_stream("stdout").writelines(feed_lines(documents, seed))
+    lines = make_week(documents, seed).feed.lines() if stories else feed_lines(documents, seed)
+    click.get_binary_stream("stdout").writelines(lines)
 
 
 def _new_folder(keep: Path) -> Path:

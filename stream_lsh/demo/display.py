@@ -32,6 +32,7 @@ LEGEND = (
     "similar: at the threshold or above to one kept before, by comparing with all of these; mistakes: reported for "
     "what they are not; similarity: lowest, middle and highest with what they were made from"
 )
+STORIES = "stream-lsh demo --stories"
 VERDICTS = {
     "unique": "nothing like it was kept before; kept and passed on",
     "near_duplicate": "similar to one that was kept; dropped",
@@ -135,13 +136,14 @@ def _marked(pieces: Sequence[Piece], style: str, base: str = "") -> Text:
     return text
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """A table without lines."""
     return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def verdict_table(run: Run) -> Table:
     """How many of each verdict."""
-    table = _table(f"Verdicts on {count(len(run.feed.entries), 'document')}")
+    table = plain_table(f"Verdicts on {count(len(run.feed.entries), 'document')}")
     table.add_column("verdict")
     table.add_column("documents", justify="right")
     table.add_column("", justify="right")
@@ -155,7 +157,7 @@ def verdict_table(run: Run) -> Table:
 
 def kind_table(run: Run, width: int) -> Group:
     """For each thing that was done to documents, how many there are, should be found, and were."""
-    table = _table(f"What was done to them, and what was found (similarity {run.threshold:g} and above)")
+    table = plain_table(f"What was done to them, and what was found (similarity {run.threshold:g} and above)")
     table.add_column("edit")
     table.add_column("documents", justify="right")
     table.add_column("similar", justify="right")
@@ -222,6 +224,7 @@ def go_on(run: Run) -> Text:
     if run.folder is None:
         commands = [
             ("keep the feed, its truth and the index", "stream-lsh demo --keep demo"),
+            ("the same events in other words", STORIES),
             ("your own documents", "stream-lsh dedup your.jsonl --state index --unique unique.jsonl"),
             ("what the settings mean", "stream-lsh tune --threshold 0.8"),
         ]
@@ -233,8 +236,14 @@ def go_on(run: Run) -> Text:
             ("the same with a lower threshold", f"stream-lsh pairs {folder}/feed.jsonl {fields} --threshold 0.5"),
             ("how good that is", f"stream-lsh evaluate {folder}/feed.jsonl {fields} --threshold 0.5"),
             ("who printed the story that spreads", f"stream-lsh groups 0 --state {folder}/spread/index"),
+            ("the same events in other words", STORIES),
             ("your own documents", "stream-lsh dedup your.jsonl --state index --unique unique.jsonl"),
         ]
+    return to_try(commands)
+
+
+def to_try(commands: Sequence[tuple[str, str]]) -> Text:
+    """Commands, each under what it is good for."""
     lines = Text()
     lines.append("To go on", "bold")
     for what, command in commands:

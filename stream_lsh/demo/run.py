@@ -6,12 +6,11 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from stream_lsh.demo.display import Run
 from stream_lsh.demo.feed import Feed, make_feed
 from stream_lsh.demo.score import Truth, find_truth, score
-from stream_lsh.demo.spread import run_spread
+from stream_lsh.demo.spread import read_lines, run_spread
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Progress
 from stream_lsh.settings import Settings
@@ -32,7 +31,7 @@ def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progre
     feed = make_feed(documents, seed)
     with (folder / "feed.jsonl").open("wb") as file:
         file.writelines(feed.lines())
-    _write_labels(folder / "labels.jsonl", feed)
+    write_labels(folder / "labels.jsonl", feed)
     # The first run of the program compiles; a job with some documents of each kind keeps that out of the speed shown.
     _warm_up(folder, feed, settings)
     outputs = {name: str(folder / f"{name.replace('_', '-')}.jsonl") for name in OUTPUTS}
@@ -40,7 +39,7 @@ def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progre
     truth = find_truth(feed, settings)
     _write_truth(folder / "truth.tsv", feed, truth)
     (folder / "article.txt").write_text(_article(feed), encoding="utf-8")
-    verdicts = _read(outputs["verdicts"])
+    verdicts = read_lines(outputs["verdicts"])
     return Run(
         feed, verdicts, truth, score(feed, truth, verdicts), settings.threshold, summary.seconds,
         folder if kept else None, run_spread(folder / "spread", seed, settings),
@@ -57,7 +56,8 @@ def _warm_up(folder: Path, feed: Feed, settings: Settings) -> None:
         shutil.rmtree(state, ignore_errors=True)
 
 
-def _write_labels(path: Path, feed: Feed) -> None:
+def write_labels(path: Path, feed: Feed) -> None:
+    """The truth of a feed: of every line what was done to it, and of which story it is."""
     with path.open("w", encoding="utf-8") as file:
         for number, entry in enumerate(feed.entries, 1):
             label = {"line": number, "id": entry.id, "kind": entry.kind, "parent": entry.parent, "story": entry.story}
@@ -75,8 +75,3 @@ def _article(feed: Feed) -> str:
     parents = {entry.parent for entry in feed.entries if entry.kind in ("reprint", "newer figures")}
     document = next(entry.document for entry in feed.entries if entry.id in parents)
     return f"{document['title']}\n{document['text']}\n"
-
-
-def _read(path: str) -> list[dict[str, Any]]:
-    with Path(path).open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file]

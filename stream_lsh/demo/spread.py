@@ -132,8 +132,9 @@ def run_spread(folder: Path, seed: int, settings: Settings) -> Spreading:
     )
     rules = read_rules(folder / "rules.toml")
     Job(settings, [str(folder / "feed.jsonl")], outputs, folder / "index", rules=rules).run()
-    return Spreading(entries, _read(outputs["groups"]), _read(outputs["alerts"]))
+    return Spreading(entries, read_lines(outputs["groups"]), read_lines(outputs["alerts"]))
 
 
-def _read(path: str) -> list[dict[str, Any]]:
+def read_lines(path: str) -> list[dict[str, Any]]:
+    """The records of an output."""
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,201 @@
+"""A week of news in which papers tell of the same events in their own words, with its truth.
+
+Everything follows from the seed. Documents are JSON lines with `id`, `ts`, `source`, `lang`, `title`, `text`, and
+`story`, the number of the event: the truth, which is not part of the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from stream_lsh.demo import desks, edits, outlets
+from stream_lsh.demo.desks.names import TOWNS
+from stream_lsh.demo.edits import Copy
+from stream_lsh.demo.event import Event, again, happen, report
+from stream_lsh.demo.feed import LEAST, Entry, Feed
+from stream_lsh.demo.outlets import Outlet
+from stream_lsh.demo.story import Desk, Topic, write
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+SECOND = 1000
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+START = 1_700_438_400_000  # ms; a Monday, at midnight UTC
+END = START + 7 * DAY
+# What a week consists of, as parts of a hundred; the rest are events of which one paper reports.
+REPORTED, COPIED = 55, 12
+AN_EVENT = 24  # so many articles of the week for each event of which several report
+LEAST_EVENTS = 5
+LEAST_REPORTS = 3
+FOREIGN = 6  # the smallest events: those that papers of one other language tell
+PACES = (3, 10, 24)  # hours after which most is written of an event
+TWINS = ((3, 5), (8, 9))  # events that come back, as ranks by size; the second of each is the twin
+COPIES = ("wire copy", "headline changed", "reprint", "correction", "cut short")
+PAPERS = ("Gazette", "Herald", "Courier", "Post", "Echo", "Observer")
+TOWN_PAPERS = 30
+PARAGRAPH = "\n\n"  # between paragraphs
+# What an entry can be: a single report, one of several, one on a later day, or a copy of another.
+SINGLE, REPORT, FOLLOW_UP = "single", "report", "follow-up"
+
+
+@dataclass(frozen=True)
+class Week:
+    """The feed, in order of time; and of every twin the number of the event before it under the same names."""
+
+    feed: Feed
+    twins: Mapping[int, int]
+
+
+@dataclass
+class _Article:
+    """What is to be written. event: of which; None if nobody else tells of it; parent: what it is a copy of."""
+
+    ts: int
+    kind: str
+    story: int
+    event: Event | None = None
+    outlet: Outlet | None = None
+    day: int = 0
+    parent: _Article | None = None
+    copy: Copy | None = None
+
+
+def make_week(documents: int = 1200, seed: int = 1) -> Week:
+    """The week of this size and seed, the same on every machine.
+
+    Raises:
+        ValueError: fewer than LEAST documents; each kind needs room.
+    """
+    if documents < LEAST:
+        raise ValueError(f"{documents} documents are too few for a week; take at least {LEAST}")
+    return _Newsroom(Random(f"stream_lsh demo week {seed}")).run(documents)
+
+
+class _Newsroom:
+    """Plans the week event by event, then writes it in order of time."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.numbers: dict[str, int] = {}
+        towns = random.sample(TOWNS, TOWN_PAPERS)
+        self.papers = [*outlets.ENGLISH, *(_paper(town, random.choice(PAPERS)) for town in towns)]
+
+    def run(self, documents: int) -> Week:
+        events = max(LEAST_EVENTS, documents // AN_EVENT)
+        copies = documents * COPIED // 100
+        sizes = _sizes(documents * REPORTED // 100, events)
+        planned, twins = self._events(sizes)
+        for story in range(events, events + documents - len(planned) - copies):
+            planned.append(_Article(self._daytime(self.random.randrange(START, END)), SINGLE, story))
+        planned += [self._copied(self.random.choice(planned)) for _ in range(copies)]
+        planned.sort(key=lambda article: article.ts)
+        return Week(Feed(tuple(self._entry(article) for article in planned)), twins)
+
+    def _events(self, sizes: Sequence[int]) -> tuple[list[_Article], dict[int, int]]:
+        """The reports of events of these sizes, which are numbered by size."""
+        random = self.random
+        first = {twin: rank for rank, twin in TWINS if twin < len(sizes)}
+        begins, events, planned = dict[int, int](), dict[int, Event](), list[_Article]()
+        topics = _dealt(random, [(desk, topic) for desk in desks.ENGLISH for topic in desk.topics])
+        for story, size in enumerate(sizes):
+            pace = random.choice(PACES)
+            if story in first:  # when all has been said of the one before
+                begins[story] = self._daytime(begins[first[story]] + random.randint(75 * HOUR, 90 * HOUR))
+                events[story] = again(random, events[first[story]], _weekday(begins[story]))
+            elif story in first.values():
+                pace = PACES[0]
+                begins[story] = self._daytime(START + random.randrange(40 * HOUR))
+            else:
+                last = 5 if size > AN_EVENT else 6
+                begins[story] = self._daytime(START + random.randrange(last * DAY))
+            if story not in events:
+                foreign = story >= len(sizes) - FOREIGN and story > max(max(pair) for pair in TWINS)
+                desk, topic = (some := random.choice(desks.OTHERS), some.topics[0]) if foreign else next(topics)
+                events[story] = happen(random, desk, topic, _weekday(begins[story]))
+            planned += self._reports(story, events[story], begins[story], size, pace)
+        return planned, first
+
+    def _reports(self, story: int, event: Event, begin: int, size: int, pace: int) -> Iterator[_Article]:
+        """Who writes of an event, and when: slowly, then many, then fewer and fewer."""
+        random, language = self.random, event.desk.language
+        known = self.papers if language == "en" else [one for one in outlets.OTHERS if one.language == language]
+        for number in range(size):
+            ts = begin
+            if number:
+                ts = self._daytime(begin + int(random.gammavariate(2, pace) * HOUR))
+                if ts >= END:
+                    ts = self._daytime(random.randrange(begin, END))
+            day = (ts - START) // DAY - (begin - START) // DAY
+            by_agency = number == 0 and language == "en" and random.random() < 0.6
+            outlet = outlets.AGENCY if by_agency else random.choice(known)
+            yield _Article(ts, FOLLOW_UP if day else REPORT, story, event, outlet, day)
+
+    def _copied(self, parent: _Article) -> _Article:
+        ts = parent.ts + self.random.randint(600 * SECOND, 8 * HOUR)
+        if ts >= END:
+            ts = self.random.randrange(parent.ts, END)
+        return _Article(ts, self.random.choice(COPIES), parent.story, parent=parent)
+
+    def _daytime(self, ts: int) -> int:
+        """A time of the night becomes one of the morning, when papers are made."""
+        night = 6 * HOUR - (ts - START) % DAY
+        return ts if night <= 0 else ts + night + self.random.randrange(2 * HOUR)
+
+    def _entry(self, article: _Article) -> Entry:
+        copy = article.copy = self._written(article)
+        key = copy.outlet.key
+        self.numbers[key] = self.numbers.get(key, self.random.randint(1000, 8000)) + self.random.randint(1, 4)
+        document: dict[str, Any] = {
+            "id": f"{key}-{self.numbers[key]}",
+            "ts": article.ts,
+            "source": key,
+            "lang": copy.story.desk.language,
+            "title": copy.title,
+            "text": PARAGRAPH.join(copy.paragraphs),
+            "story": article.story,
+        }
+        copy.id = document["id"]
+        line = json.dumps(document, ensure_ascii=False).encode()
+        return Entry(line, copy.id, article.kind, copy.parent, article.story, document)
+
+    def _written(self, article: _Article) -> Copy:
+        random, outlet = self.random, article.outlet
+        if article.parent is not None:
+            assert article.parent.copy is not None, "a copy comes after what it is a copy of"
+            copy = edits.EDITS[article.kind](random, article.parent.copy)
+            assert copy is not None, "every article takes these edits"
+            return copy
+        if article.event is not None and outlet is not None:
+            story = report(random, article.event, article.day)
+        else:
+            desk = random.choice(desks.OTHERS if random.random() < 0.1 else desks.ENGLISH)
+            known = self.papers if desk.language == "en" else outlets.OTHERS
+            outlet = random.choice([one for one in known if one.language == desk.language])
+            story = write(random, desk, random.choice(desk.topics))
+        credit = [outlet.credit] if outlet.credit else []
+        return Copy(story, story.title(), [*story.body(), *credit], outlet, article.story)
+
+
+def _paper(town: str, name: str) -> Outlet:
+    return Outlet(f"{town}-{name}".lower(), "en", f"{town} {name}, own report")
+
+
+def _weekday(ts: int) -> str:
+    return DAYS[(ts - START) // DAY % 7]
+
+
+def _dealt(random: Random, cards: Sequence[tuple[Desk, Topic]]) -> Iterator[tuple[Desk, Topic]]:
+    """All of them, shuffled, then all again, without an end: the large events of a week are of different sorts."""
+    while True:
+        yield from random.sample(cards, len(cards))
+
+
+def _sizes(articles: int, events: int) -> list[int]:
+    """So many reports in so many events, few large ones and many small ones, the largest first."""
+    weights = [1 / (rank + 4) for rank in range(events)]
+    spare = max(0, articles - LEAST_REPORTS * events)
+    return [LEAST_REPORTS + int(spare * weight / sum(weights)) for weight in weights]
