@@ -1,6 +1,7 @@
 """An event as papers report it: the same facts in other words, and what has become known since.
 
-All papers agree on what happened and where. Whom they have asked, and what they have counted themselves, is their own.
+All papers agree on what happened and where, which is what their headlines and leads say. Whom they have asked, and what
+they have counted themselves, is their own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def happen(random: Random, desk: Desk, topic: Topic, weekday: str) -> Event:
     for template in templates:
         for slot in slots(template):
             find_fact(random, desk, topic, slot, facts)
-    names = [name for name in facts if not name.endswith(".last")]
+    agreed = {slot.removesuffix(".last") for template in (*topic.headlines, *topic.leads) for slot in slots(template)}
+    names = [name for name in facts if not name.endswith(".last") and name not in agreed]
     numbers = [name for name in names if isinstance(facts[name], int)]
     own = {name for name in names if f"{name}.last" in facts and random.random() < OWN_PERSON}
     own |= {name for name in numbers if random.random() < OWN_NUMBER}

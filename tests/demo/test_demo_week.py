@@ -23,7 +23,7 @@ from stream_lsh.demo.diary import ARTICLES, LARGEST, article_table, bars, looked
 from stream_lsh.demo.event import again, happen, report
 from stream_lsh.demo.feed import LEAST, Entry
 from stream_lsh.demo.stories import Diary, judged, run_week
-from stream_lsh.demo.story import Desk, Topic
+from stream_lsh.demo.story import Desk, Topic, slots
 from stream_lsh.demo.week import COPIES, DAY, DAYS, END, FOLLOW_UP, REPORT, SINGLE, START, Week, make_week
 from stream_lsh.evaluation.clusters import agreement
 
@@ -142,6 +142,8 @@ def test_papers_agree_on_what_happened_and_know_more_every_day(desk: Desk, topic
     for story in reports:
         differ = {name.removesuffix(".last") for name in event.facts if story.facts[name] != event.facts[name]}
         assert differ <= event.own
+        first = {slot.removesuffix(".last") for text in (*topic.headlines, *topic.leads) for slot in slots(text)}
+        assert not first & differ
         assert not set(story.paragraphs) & set(event.extras)
         assert not re.search(r"[{}|]", story.title() + "".join(story.body()))
     later = report(random, event, 3)
