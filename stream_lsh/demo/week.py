@@ -110,7 +110,7 @@ class _Newsroom:
                 pace = PACES[0]
                 begins[story] = self._daytime(START + random.randrange(40 * HOUR))
             else:
-                last = 5 if size > AN_EVENT else 6
+                last = 4 if size > AN_EVENT else 5  # days, after which no such event begins
                 begins[story] = self._daytime(START + random.randrange(last * DAY))
             if story not in events:
                 foreign = story >= len(sizes) - FOREIGN and story > max(max(pair) for pair in TWINS)
@@ -123,6 +123,7 @@ class _Newsroom:
         """Who writes of an event, and when: slowly, then many, then fewer and fewer."""
         random, language = self.random, event.desk.language
         known = self.papers if language == "en" else [one for one in outlets.OTHERS if one.language == language]
+        outlet = None
         for number in range(size):
             ts = begin
             if number:
@@ -131,7 +132,7 @@ class _Newsroom:
                     ts = self._daytime(random.randrange(begin, END))
             day = (ts - START) // DAY - (begin - START) // DAY
             by_agency = number == 0 and language == "en" and random.random() < 0.6
-            outlet = outlets.AGENCY if by_agency else random.choice(known)
+            outlet = outlets.AGENCY if by_agency else random.choice([one for one in known if one is not outlet])
             yield _Article(ts, FOLLOW_UP if day else REPORT, story, event, outlet, day)
 
     def _copied(self, parent: _Article) -> _Article:
