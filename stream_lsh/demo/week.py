@@ -29,9 +29,9 @@ END = START + 7 * DAY
 # What a week consists of, as parts of a hundred; the rest are events of which one paper reports.
 REPORTED, COPIED = 55, 12
 AN_EVENT = 24  # so many articles of the week for each event of which several report
-LEAST_EVENTS = 5
+LEAST_EVENTS = 6
 LEAST_REPORTS = 3
-FOREIGN = 6  # the smallest events: those that papers of one other language tell
+FOREIGN = 6  # the smallest events: those of which papers of another language tell
 PACES = (3, 10, 24)  # hours after which most is written of an event
 TWINS = ((3, 5), (8, 9))  # events that come back, as ranks by size; the second of each is the twin
 COPIES = ("wire copy", "headline changed", "reprint", "correction", "cut short")
@@ -100,7 +100,10 @@ class _Newsroom:
         random = self.random
         first = {twin: rank for rank, twin in TWINS if twin < len(sizes)}
         begins, events, planned = dict[int, int](), dict[int, Event](), list[_Article]()
-        topics = _dealt(random, [(desk, topic) for desk in desks.ENGLISH for topic in desk.topics])
+        topics, others = (
+            _dealt(random, [(desk, topic) for desk in some for topic in desk.topics])
+            for some in (desks.ENGLISH, desks.OTHERS)
+        )
         for story, size in enumerate(sizes):
             pace = random.choice(PACES)
             if story in first:  # when all has been said of the one before
@@ -114,7 +117,7 @@ class _Newsroom:
                 begins[story] = self._daytime(START + random.randrange(last * DAY))
             if story not in events:
                 foreign = story >= len(sizes) - FOREIGN and story > max(max(pair) for pair in TWINS)
-                desk, topic = (some := random.choice(desks.OTHERS), some.topics[0]) if foreign else next(topics)
+                desk, topic = next(others if foreign else topics)
                 events[story] = happen(random, desk, topic, _weekday(begins[story]))
             planned += self._reports(story, events[story], begins[story], size, pace)
         return planned, first

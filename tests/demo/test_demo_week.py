@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from io import StringIO
@@ -69,8 +72,10 @@ def shingles(entry: Entry) -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("documents", [LEAST, 41, 300, 1200])
 def test_the_size_is_what_was_asked_for(documents: int) -> None:
-    entries = make_week(documents, 1).feed.entries
+    made = make_week(documents, 1)
+    entries = made.feed.entries
     assert len(entries) == documents
+    assert made.twins
     assert {entry.kind for entry in entries} >= {SINGLE, REPORT}
     assert {entry.kind for entry in entries} <= {SINGLE, REPORT, FOLLOW_UP, *COPIES}
 
@@ -83,6 +88,15 @@ def test_too_small_a_week() -> None:
 def test_the_week_follows_from_the_seed() -> None:
     assert make_week(200, 9) == make_week(200, 9)
     assert make_week(200, 9) != make_week(200, 10)
+
+
+def test_the_week_is_the_same_in_another_process() -> None:
+    script = (
+        "import hashlib; from stream_lsh.demo.week import make_week; "
+        "print(hashlib.sha256(b''.join(make_week(300, 2).feed.lines())).hexdigest())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == hashlib.sha256(b"".join(make_week(300, 2).feed.lines())).hexdigest()
 
 
 def test_lines_are_documents_of_one_week_in_order_of_time_with_their_truth(week: Week) -> None:
