@@ -121,7 +121,7 @@ def quality(diary: Diary) -> Group:
          "these with nothing else in it"),
         ("Single reports", f"put into a story of another event: {english.misplaced} of {english.articles} in English, "
          f"{others.misplaced} of {others.articles} in other languages. Made-up news has few sentences for each sort of "
-         "event; and in a language of few articles common words are rare"),
+         "event; and of the common words of another language a few articles say little"),
         *(("A twin", _twin(diary, twin)) for twin in diary.twins),
     )  # fmt: skip
     return Group(*(Text.assemble((f"{what} ", "bold"), said) for what, said in facts))

@@ -21,6 +21,7 @@ from stream_lsh.settings import Settings
 
 SETTINGS: Mapping[str, Any] = {
     "likeness": "stories", "text_field": TEXT_FIELDS, "time_field": "ts", "source_field": "source",
+    "match_within": ("lang",),
 }  # fmt: skip
 OUTPUTS = ("verdicts", "groups")
 TERMS = 6  # named of a story

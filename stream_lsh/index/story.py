@@ -40,7 +40,7 @@ from stream_lsh.index.layout import (
     VALID,
 )
 from stream_lsh.index.memory import posting_key
-from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, most_rare, rarity_of, slot_of
+from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, find_language, most_rare, rarity_of, slot_of
 from stream_lsh.index.sharing import share
 from stream_lsh.index.verify import emit
 from stream_lsh.index.work import DONE, FULL, NO_LOG, NO_OWN_SET, NO_ROOM, NOBODY
@@ -78,6 +78,7 @@ def weigh(i, work):  # type: ignore[no-untyped-def]
     first, last = sets.offsets[i], sets.offsets[i + 1]
     if rarity.logged + last - first > len(rarity.log):
         return NO_LOG
+    find_language(rarity, sets.shingles, first, last, TERM_SHIFT)
     n, heaviest = _heaviest(sets.shingles, first, last, rarity)
     at = i * limits.signature
     for k in range(limits.signature):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from histories import Changing
 from kills import COMMITTING, broken_off, kill
@@ -21,6 +22,7 @@ from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
 from stream_lsh.errors import StateError, UsageError
+from stream_lsh.evaluation.clusters import agreement
 from stream_lsh.families.likeness import STORY_THRESHOLD
 
 # No limit is met.
@@ -209,6 +211,30 @@ def test_a_story_that_is_told_very_often_does_not_fall_apart() -> None:
         groups = [verdict.group for verdict in deduplicator.process(feed)]
     assert len(set(groups[100:])) == 1
     assert len(set(groups[:100])) == 100
+
+
+def test_what_is_rare_is_rare_in_its_language() -> None:
+    """One text in sixty is in a language without capitals: its common words are rare among all, and common in it."""
+    chance, feed = random.Random(1), list[Document]()
+
+    def words(letters: str, n: int) -> list[str]:
+        return ["".join(chance.choice(letters) + chance.choice("aeiou") for _ in range(4)) for _ in range(n)]
+
+    much, few = (words("bdfgk", 40), words("lmnprstvz", 40))
+    events = [[words("bdfgk", 10) for _ in range(60)], [words("lmnprstvz", 10) for _ in range(6)]]
+    labels = list[int]()
+    for i in range(3000):
+        rare = i % 60 == 7
+        event = chance.randrange(len(events[rare]))
+        said = chance.choices(few if rare else much, k=30) + chance.sample(events[rare][event], 6)
+        feed.append(Document(i, " ".join(chance.sample(said, len(said)))))
+        labels.append(event if rare else -1)
+    with Deduplicator(Settings(likeness="stories")) as deduplicator:
+        groups = [verdict.group for verdict in deduplicator.process(feed)]
+    mine = [i for i, label in enumerate(labels) if label >= 0]
+    found = agreement(np.array([groups[i] for i in mine], np.int64), np.array([labels[i] for i in mine]))
+    assert found.adjusted_rand is not None and found.adjusted_rand > 0.5
+    assert {groups[i] for i in mine}.isdisjoint(groups[i] for i in range(3000) if labels[i] < 0)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

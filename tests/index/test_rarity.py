@@ -9,7 +9,7 @@ import pytest
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.families.terms import TERM_SHIFT
-from stream_lsh.index.rarity import UNIT, Counted, Rarity, count, most_rare, rarity_of
+from stream_lsh.index.rarity import UNIT, Counted, Rarity, count, find_language, most_rare, rarity_of
 from stream_lsh.index.store import RARE, Store, rows_key
 
 
@@ -65,6 +65,10 @@ def test_rare_terms_say_more(tmp_path: Path) -> None:
     rarity = new(Store(tmp_path / "db")).rarity
     for n in range(100):
         count(rarity, np.array([1 << 9, (2 + n % 50) << 9], np.uint64), 0, 2, TERM_SHIFT)
+    find_language(rarity, np.arange(1, 6, dtype=np.uint64) << np.uint64(9), 0, 5, TERM_SHIFT)
+    assert rarity.among == 2 + 10  # of terms 1 to 5 the fourth commonest is that of two documents
+    find_language(rarity, np.full(4, 1 << 9, np.uint64), 0, 4, TERM_SHIFT)
+    assert rarity.among == 100 + 10
     said = [rarity_of(rarity, np.uint64(term), 0.0) for term in (1, 2, 60)]
     assert said == sorted(said) and said[0] < 0.3 and said[2] <= most_rare(rarity) * 1.2
 

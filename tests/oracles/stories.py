@@ -16,7 +16,7 @@ from oracles.forgetting import Model, Seen, Verdict
 
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
-from stream_lsh.index.rarity import BEFORE, SLOTS
+from stream_lsh.index.rarity import BEFORE, COMMON, SLOTS
 from stream_lsh.index.story import LOST, MEMBERS, PAD, SLEEP, TELLERS
 from stream_lsh.settings import Settings
 
@@ -47,6 +47,7 @@ class Stories(Model):
         self._part, self._first, self._records = 0, -1, 0
         self._most = settings.documents_of_a_generation
         self._documents, self._counts = 0.0, Counter[int]()  # of 16 a document
+        self._among = 0.0  # documents in the language of the one at hand, and some
         self._tellers = 0  # members of its story that the last document met
         self._rows: dict[int, list[Term]] = {}  # by number, of the version with it
         self._all: dict[int, list[Term]] = {}
@@ -79,11 +80,14 @@ class Stories(Model):
         ]
 
     def _rare(self, term: int, own: bool) -> float:
-        ratio = max(1.0, (self._documents / 16 + 2 + BEFORE) / (self._counts[term % SLOTS] / 16 + own + 0.5))
+        ratio = max(1.0, self._among / (self._counts[term % SLOTS] / 16 + own + 0.5))
         return _power(log2(ratio))
 
     def _weighed(self, seq: int) -> list[Term]:
         """The heaviest terms of a version that comes now."""
+        counts = sorted((self._counts[t.term % SLOTS] / 16 for t in self._all[seq]), reverse=True)[: int(COMMON)]
+        common = counts[-1] if len(counts) == COMMON else 0.0
+        self._among = min(self._documents / 16, common) + 2 + BEFORE
         order = [(int(t.weight * self._rare(t.term, True) * 65536), t.entry, t) for t in self._all[seq]]
         return [term for _, _, term in sorted(order, reverse=True)[:STORY_TERMS]]
 
@@ -93,7 +97,7 @@ class Stories(Model):
         b = {t.term: t.weight * self._rare(t.term, t.term in own) for t in other if t.name or not names}
         if names and not (a and b):
             return None
-        pad = PAD * _power(log2(self._documents / 16 + 2 + BEFORE)) ** 2
+        pad = PAD * _power(log2(self._among)) ** 2
         squares = [sum(weight * weight for weight in side.values()) + pad for side in (a, b)]
         return sum(a[t] * b[t] for t in a if t in b) / math.sqrt(squares[0] * squares[1])
 
