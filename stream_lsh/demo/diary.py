@@ -138,7 +138,7 @@ def _twin(diary: Diary, twin: Twin) -> str:
 
 def go_on(diary: Diary) -> Text:
     """Commands to try next, with the paths of this run if it was kept."""
-    settings = "--likeness stories --text-field title --text-field text --time-field ts"
+    settings = "--likeness stories --text-field title --text-field text --time-field ts --match-within lang"
     own = ("your own news", f"stream-lsh dedup news.jsonl {settings} --state stories --verdicts verdicts.jsonl")
     if diary.folder is None:
         return to_try([("keep the week, its truth and the index", "stream-lsh demo --stories --keep week"), own])
