@@ -1,38 +1,59 @@
-"""Sets with weights beside datasketch's WeightedMinHash: documents a second, pairs found, pairs that are none.
+"""Sets with weights beside datasketch's WeightedMinHash: documents a second, what is found, what is incomplete.
 
-Baskets of 3 to 12 of 1,000 products, bought as often as the k-th one in k (Zipf), each with a weight; a quarter of
-them are copies of an earlier basket with some products or amounts changed. All pairs at the threshold are wanted, by
-exhaustive comparison. The engine compares with every earlier basket and verifies; datasketch has MinHashLSH with 128
-samples, is asked before each insertion, and reports what it meets (it has no verification).
+Baskets of 3 to 12 of 1,000 products, each with a weight; a quarter of them are copies of an earlier basket with some
+products or amounts changed. Two feeds: in `tags` all products are bought equally often, in `groceries` the k-th one
+once in k (Zipf), so that most baskets have a few products in common.
+
+All pairs: whatever is at the threshold, by exhaustive comparison. The engine compares with every earlier basket,
+without limits (`verify_matches = 0`), and verifies; datasketch has MinHashLSH with 128 samples, is asked before each
+insertion, and reports what it meets (it has no verification).
+
+As a stream: the default settings, but for `bucket_size`. Recall: of the baskets that are similar enough to one that was
+kept before them, by exhaustive comparison, those that were dropped.
+
+Without weights: lists of the same products, as `sets` and as `copies` with `set_field`, as streams.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from bench import report
 from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.api import Verdict
 from stream_lsh.documents.weights import weights_text
 from stream_lsh.evaluation.weights import EverySet, WeightedSets
 from stream_lsh.families.family import signer_of
+from stream_lsh.families.likeness import Likeness
 
 EXAMPLE = "python -m bench.weights --documents 5000 --out results"
 PRODUCTS = 1000
 Basket = dict[str, float]
+Pairs = set[tuple[int, int]]
+FEEDS = {"tags": 0.0, "groceries": 1.0}  # the k-th product is bought once in k to this power
 COLUMNS = {
-    "threshold": "threshold", "system": "system", "rate": "documents/s", "pairs": "pairs", "recall": "recall",
-    "precision": "precision", "incomplete": "incomplete documents",
+    "feed": "feed", "threshold": "threshold", "system": "system", "rate": "documents/s", "pairs": "pairs",
+    "recall": "recall", "precision": "precision",
+}  # fmt: skip
+STREAM_COLUMNS = {
+    "feed": "feed", "threshold": "threshold", "bucket": "bucket_size", "rate": "documents/s", "kept": "kept %",
+    "due": "due", "recall": "recall", "incomplete": "incomplete %", "doubtful": "of the kept %",
+}  # fmt: skip
+LIST_COLUMNS = {
+    "feed": "feed", "threshold": "threshold", "likeness": "likeness", "rate": "documents/s", "kept": "kept %",
+    "incomplete": "incomplete %",
 }  # fmt: skip
 
 
-def baskets(documents: int, seed: int = 12) -> list[Basket]:
-    """The baskets of the recipe: weights by product."""
+def baskets(documents: int, power: float = 1.0, seed: int = 12) -> list[Basket]:
+    """The baskets of the recipe: weights by product. power: as in FEEDS."""
     chance = np.random.default_rng(seed)
-    shares = 1 / np.arange(1, PRODUCTS + 1)
+    shares = 1 / np.arange(1, PRODUCTS + 1) ** power
     shares /= shares.sum()
     made: list[Basket] = []
     for i in range(documents):
@@ -46,7 +67,7 @@ def baskets(documents: int, seed: int = 12) -> list[Basket]:
     return made
 
 
-def true_pairs(made: list[Basket], threshold: float) -> set[tuple[int, int]]:
+def true_pairs(made: list[Basket], threshold: float) -> Pairs:
     """(older, newer) of all that are similar enough."""
     texts = [weights_text(basket, "", b"").encode() for basket in made]
     signer = signer_of(Settings(likeness="sets").signing)
@@ -55,26 +76,57 @@ def true_pairs(made: list[Basket], threshold: float) -> set[tuple[int, int]]:
     return set(zip(found.older.tolist(), found.newer.tolist(), strict=True))
 
 
-def ours(made: list[Basket], threshold: float) -> tuple[set[tuple[int, int]], float, int]:
-    """Pairs, seconds, verdicts that are incomplete."""
-    settings = Settings(likeness="sets", threshold=threshold, against="any", verify_matches=0, max_matches=0)
+def taken(made: Sequence[Basket | list[str]], settings: Settings) -> tuple[list[Verdict], float]:
+    """Verdicts, and seconds."""
     documents = [Document(i, set=basket) for i, basket in enumerate(made)]
     with Deduplicator(settings) as deduplicator:
         list(deduplicator.process(documents[:50]))  # compiling is not what is timed
     with Deduplicator(settings) as deduplicator:
         began = time.perf_counter()
         verdicts = list(deduplicator.process(documents))
-        seconds = time.perf_counter() - began
-    pairs = {(match.seq, verdict.seq) for verdict in verdicts for match in verdict.matches}
-    return pairs, seconds, sum(verdict.incomplete > 0 for verdict in verdicts)
+        return verdicts, time.perf_counter() - began
 
 
-def theirs(made: list[Basket], threshold: float) -> tuple[set[tuple[int, int]], float]:
+def ours(made: list[Basket], threshold: float) -> tuple[Pairs, float]:
+    """All pairs, and seconds."""
+    settings = Settings(likeness="sets", threshold=threshold, against="any", verify_matches=0, max_matches=0)
+    verdicts, seconds = taken(made, settings)
+    return {(match.seq, verdict.seq) for verdict in verdicts for match in verdict.matches}, seconds
+
+
+def streamed(made: list[Basket], true: Pairs, threshold: float, bucket: int | None) -> dict[str, Any]:
+    """What was kept and dropped with default settings, but for `bucket_size` (None: that one, too)."""
+    settings = Settings(likeness="sets", threshold=threshold, bucket_size=bucket)
+    verdicts, seconds = taken(made, settings)
+    kept = {verdict.seq for verdict in verdicts if verdict.kind == "unique"}
+    cut = {verdict.seq for verdict in verdicts if verdict.incomplete}
+    due = {newer for older, newer in true if older in kept}
+    return {
+        "threshold": threshold, "bucket": settings.read_of_a_bucket, "rate": len(made) / seconds,
+        "kept": 100 * len(kept) / len(made), "due": len(due), "recall": len(due - kept) / max(1, len(due)),
+        "incomplete": 100 * len(cut) / len(made), "doubtful": 100 * len(cut & kept) / len(kept),
+    }  # fmt: skip
+
+
+def listed(made: list[Basket], threshold: float) -> Iterator[dict[str, Any]]:
+    """Baskets without their weights, as both likenesses take them."""
+    lists = [list(basket) for basket in made]
+    given: dict[Likeness, dict[str, Any]] = {"sets": {}, "copies": {"set_field": "set"}}
+    for likeness, more in given.items():
+        verdicts, seconds = taken(lists, Settings(likeness=likeness, threshold=threshold, **more))
+        yield {
+            "threshold": threshold, "likeness": likeness, "rate": len(made) / seconds,
+            "kept": 100 * sum(verdict.kind == "unique" for verdict in verdicts) / len(made),
+            "incomplete": 100 * sum(verdict.incomplete > 0 for verdict in verdicts) / len(made),
+        }  # fmt: skip
+
+
+def theirs(made: list[Basket], threshold: float) -> tuple[Pairs, float]:
     """The same of datasketch."""
     from datasketch import MinHashLSH, WeightedMinHashGenerator
 
     generator = WeightedMinHashGenerator(PRODUCTS, sample_size=128)
-    table, pairs = MinHashLSH(threshold=threshold, num_perm=128), set[tuple[int, int]]()
+    table, pairs = MinHashLSH(threshold=threshold, num_perm=128), Pairs()
     began = time.perf_counter()
     for i, basket in enumerate(made):
         vector = np.zeros(PRODUCTS)
@@ -85,32 +137,45 @@ def theirs(made: list[Basket], threshold: float) -> tuple[set[tuple[int, int]], 
     return pairs, time.perf_counter() - began
 
 
-def scored(found: set[tuple[int, int]], true: set[tuple[int, int]]) -> dict[str, Any]:
+def scored(found: Pairs, true: Pairs) -> dict[str, Any]:
     """Recall and precision."""
     right = len(found & true)
     return {"pairs": len(true), "recall": right / max(1, len(true)), "precision": right / max(1, len(found))}
 
 
-def beside(made: list[Basket], threshold: float) -> Iterator[dict[str, Any]]:
-    """Both at a threshold."""
-    true = true_pairs(made, threshold)
-    pairs, seconds, cut = ours(made, threshold)
-    yield {"threshold": threshold, "system": "stream-lsh", "rate": len(made) / seconds, **scored(pairs, true),
-           "incomplete": cut}  # fmt: skip
-    pairs, seconds = theirs(made, threshold)
-    yield {"threshold": threshold, "system": "datasketch", "rate": len(made) / seconds, **scored(pairs, true)}
+def beside(made: list[Basket], true: Pairs, threshold: float) -> Iterator[dict[str, Any]]:
+    """All pairs of both at a threshold."""
+    for system, find in (("stream-lsh", ours), ("datasketch", theirs)):
+        pairs, seconds = find(made, threshold)
+        yield {"threshold": threshold, "system": system, "rate": len(made) / seconds, **scored(pairs, true)}
 
 
 def main() -> None:
     parser = report.parser("weights", __doc__.splitlines()[0], EXAMPLE)
-    parser.add_argument("--documents", type=int, default=10_000, help="baskets (%(default)s)")
-    parser.add_argument("--thresholds", default="0.3,0.5,0.8", help="comma list (%(default)s)")
+    parser.add_argument("--documents", type=int, default=5000, help="baskets (%(default)s)")
+    parser.add_argument("--thresholds", default="0.2,0.3,0.5,0.8", help="comma list (%(default)s)")
+    parser.add_argument("--buckets", default="64,1024", help="bucket_size as a stream, comma list (%(default)s)")
     given = parser.parse_args()
     where = report.environment(("numpy", "numba", "rocksdict", "datasketch"))
-    made = baskets(given.documents)
-    rows = [row for threshold in given.thresholds.split(",") for row in beside(made, float(threshold))]
-    print(report.table(COLUMNS, rows), flush=True)
-    report.write(given.out, "weights", where, rows, report.table(COLUMNS, rows, markdown=True))
+    pairs, streams, lists = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+    for feed, power in FEEDS.items():
+        made = baskets(given.documents, power)
+        for threshold in map(float, given.thresholds.split(",")):
+            true = true_pairs(made, threshold)
+            pairs += ({"feed": feed, **row} for row in beside(made, true, threshold))
+            for bucket in map(int, given.buckets.split(",")):
+                streams.append({"feed": feed, **streamed(made, true, threshold, bucket)})
+            lists += ({"feed": feed, **row} for row in listed(made, threshold))
+            print(f"{feed} {threshold:g}: {pairs[-2:]}, {streams[-1]}", file=sys.stderr, flush=True)
+    tables = (
+        ("All pairs", COLUMNS, pairs),
+        ("As a stream", STREAM_COLUMNS, streams),
+        ("Without weights", LIST_COLUMNS, lists),
+    )
+    for title, columns, rows in tables:
+        print(f"\n{title}\n{report.table(columns, rows)}", flush=True)
+    texts = [f"{title}\n\n{report.table(columns, rows, markdown=True)}" for title, columns, rows in tables]
+    report.write(given.out, "weights", where, [*pairs, *streams, *lists], "\n\n".join(texts))
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from stream_lsh.cli import main
+from stream_lsh.families.likeness import LIKENESSES, unused
 from stream_lsh.judging.events import Change
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
 from stream_lsh.kafka.settings import KafkaSettings
@@ -121,6 +123,36 @@ def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
                     assert option in known, f"{path.name}: {line}"
                     seen += 1
     assert seen > 10
+
+
+def rows_of_likenesses() -> dict[str, tuple[str, str]]:
+    """Likeness -> its settings and its page, as the table of docs/likeness.md has them."""
+    rows = re.findall(
+        r"^\| `(\w+)` \|(?:[^|]*\|){2} ([^|]*) \|.*\[\w+\.md\]\((\w+\.md)\) \|$", page("docs/likeness.md"), re.M
+    )
+    return {likeness: (settings, target) for likeness, settings, target in rows}
+
+
+def test_every_likeness_has_a_row_with_its_settings_and_their_defaults() -> None:
+    rows = rows_of_likenesses()
+    assert rows.keys() == set(LIKENESSES)
+    for likeness in LIKENESSES:
+        named, _ = rows[likeness]
+        needed: dict[str, Any] = {"distance": 8, "dimensions": 64}
+        made = Settings(likeness=likeness, **{name: needed[name] for name in needed.keys() - unused(likeness)})
+        for name, _, default in re.findall(r"`(\w+)`( \(([^)]*)\))?", named):
+            assert name not in unused(likeness), likeness
+            assert default == ("" if name in needed else default_text(getattr(made, name))), (likeness, name)
+        assert needed.keys() - unused(likeness) <= set(re.findall(r"`(\w+)`", named)), likeness
+
+
+@pytest.mark.parametrize("likeness", [likeness for likeness in LIKENESSES if likeness != "copies"])
+def test_the_page_of_a_likeness_has_an_example_figures_and_when_to_use_it(likeness: str) -> None:
+    text = page(f"docs/{rows_of_likenesses()[likeness][1]}")
+    assert any(f"--likeness {likeness} " in example for example in blocks(text, "console"))
+    assert "python -m bench." in text or "(figures.md#" in text
+    assert "**Use it**" in text
+    assert "**Do not use it**" in text
 
 
 def test_the_architecture_names_every_module() -> None:

@@ -55,8 +55,8 @@ By default those are all pairs whose shingles have a Jaccard similarity at the t
 comparison. With --truth they are the pairs of a file: tab-separated lines (id, id and perhaps their similarity), or
 with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
 gives similarities, its pairs below the threshold do not count.
-With another --likeness they are the pairs of vectors, rows of bits or short texts at the threshold or within the
-distance, each of which is compared with each; similarities are cosines, 1 / (1 + distance), shares of equal bits.
+With another --likeness they are the pairs of documents that are alike by that, each of which is compared with each;
+similarities are those of verdicts (docs/likeness.md). Stories need --labels.
 
 Every match is reported and compared with every earlier document (--max-matches 0, --against any).
 

@@ -57,9 +57,10 @@ Prints the curve P(candidate | s) = 1 - (1 - s^r)^b, what lies beside the choice
 for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what a sample of it says: false candidates a
 document among --expected-docs documents, and whether the shingles have the right length.
 
-With --likeness cosine or euclidean the curve is over the cosine or the distance, with what a hyperplane or a line
-distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of rows of bits (hamming) and short texts
-(edit) it says which keys find all within the distance, and whom else they meet. A sample has at most 4,000.""",
+With --likeness cosine, euclidean or sets the curve is over the cosine, the distance or the similarity of weights, with
+what one component distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of rows of bits (hamming)
+and short texts (edit) it says which keys find all within the distance, and whom else they meet. A sample has at most
+4,000 of them.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @with_options(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oracles.distances import weighted_jaccard
 
-from bench.weights import baskets, ours, scored, true_pairs
+from bench.weights import FEEDS, baskets, ours, scored, streamed, true_pairs
 
 
 def test_the_engine_finds_what_there_is() -> None:
@@ -15,6 +15,23 @@ def test_the_engine_finds_what_there_is() -> None:
         if weighted_jaccard(made[older], made[newer]) >= 0.5
     }  # fmt: skip
     assert len(true) > 30
-    pairs, seconds, _ = ours(made, 0.5)
+    pairs, seconds = ours(made, 0.5)
     assert scored(pairs, true) == {"pairs": len(true), "recall": 1.0, "precision": 1.0}
     assert seconds > 0
+
+
+def test_a_stream_is_scored_by_what_was_kept() -> None:
+    """Within a bucket of two hardly anything is found of groceries, and verdicts say so; all of what is due at 64."""
+    made = baskets(300)
+    true = true_pairs(made, 0.3)
+    narrow, usual = streamed(made, true, 0.3, 2), streamed(made, true, 0.3, None)
+    assert usual["bucket"] == 64
+    assert usual["due"] > 30
+    assert usual["recall"] == 1.0
+    assert narrow["incomplete"] > usual["incomplete"]
+    assert narrow["kept"] >= usual["kept"]
+
+
+def test_groceries_have_products_in_common() -> None:
+    alike = {feed: len(true_pairs(baskets(300, power), 0.2)) for feed, power in FEEDS.items()}
+    assert alike["groceries"] > 5 * alike["tags"]
