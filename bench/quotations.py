@@ -34,7 +34,6 @@ from stream_lsh.evaluation.exact import Ranked
 EXAMPLE = "python -m bench.quotations --documents 5000 --out results"
 CUT = (20, 40, 80, 160)
 """Words of a passage that is cut out."""
-THRESHOLDS = (0.5, 0.8)
 REWRITES = (0.8, 0.5, 0.3, 0.1)
 LENGTHS = (0, 6, 12, 24, 48)
 """Words of the longest passage from which a row of the table begins."""
@@ -155,7 +154,7 @@ SYSTEMS = {"stream-lsh": engine, "LSHEnsemble": ensemble}
 def compared(name: str, texts: Sequence[str], kind: str, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Both systems over a corpus, at each threshold."""
     every = Contained(numbered(texts, kind))
-    for threshold in THRESHOLDS:
+    for threshold in given.thresholds:
         truth = EveryShare(every, threshold).run()
         true = {*zip(truth.older.tolist(), truth.newer.tolist(), strict=True)}
         for system in given.systems:
@@ -302,12 +301,14 @@ def main() -> None:
     parser = report.parser("quotations", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=20_000, help="of each corpus at most (%(default)s)")
     parser.add_argument("--corpora", default="posts,news-zh", help="comma list (%(default)s)")
+    parser.add_argument("--thresholds", default="0.5,0.8", help="comma list (%(default)s)")
     parser.add_argument("--systems", default="stream-lsh,LSHEnsemble", help="comma list (%(default)s)")
     parser.add_argument("--feed-documents", type=int, default=20_000, help="of each feed; 0 = none (%(default)s)")
     parser.add_argument("--book-bytes", type=int, default=10_000_000, help="of the book (%(default)s)")
     parser.add_argument("--no-rewrites", dest="rewrites", action="store_false", help="leave out rewritten answers")
     given = parser.parse_args()
     given.corpora, given.systems = given.corpora.split(","), given.systems.split(",")
+    given.thresholds = [float(threshold) for threshold in given.thresholds.split(",")]
     measure(given)
 
 

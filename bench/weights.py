@@ -8,8 +8,8 @@ All pairs: whatever is at the threshold, by exhaustive comparison. The engine co
 without limits (`verify_matches = 0`), and verifies; datasketch has MinHashLSH with 128 samples, is asked before each
 insertion, and reports what it meets (it has no verification).
 
-As a stream: the default settings, but for `bucket_size`. Recall: of the baskets that are similar enough to one that was
-kept before them, by exhaustive comparison, those that were dropped.
+As a stream: the default settings, and `bucket_size` and `candidates` of most other likenesses. Recall: of the baskets
+that are similar enough to one that was kept before them, by exhaustive comparison, those that were dropped.
 
 Without weights: lists of the same products, as `sets` and as `copies` with `set_field`, as streams.
 """
@@ -35,14 +35,16 @@ EXAMPLE = "python -m bench.weights --documents 5000 --out results"
 PRODUCTS = 1000
 Basket = dict[str, float]
 Pairs = set[tuple[int, int]]
+LIMITS = {"bucket_size": 64, "candidates": 32}
 FEEDS = {"tags": 0.0, "groceries": 1.0}  # the k-th product is bought once in k to this power
 COLUMNS = {
     "feed": "feed", "threshold": "threshold", "system": "system", "rate": "documents/s", "pairs": "pairs",
     "recall": "recall", "precision": "precision",
 }  # fmt: skip
 STREAM_COLUMNS = {
-    "feed": "feed", "threshold": "threshold", "bucket": "bucket_size", "rate": "documents/s", "kept": "kept %",
-    "due": "due", "recall": "recall", "incomplete": "incomplete %", "doubtful": "of the kept %",
+    "feed": "feed", "threshold": "threshold", "bucket": "bucket_size", "candidates": "candidates",
+    "rate": "documents/s", "kept": "kept %", "due": "due", "recall": "recall", "incomplete": "incomplete %",
+    "doubtful": "of the kept %",
 }  # fmt: skip
 LIST_COLUMNS = {
     "feed": "feed", "threshold": "threshold", "likeness": "likeness", "rate": "documents/s", "kept": "kept %",
@@ -94,15 +96,16 @@ def ours(made: list[Basket], threshold: float) -> tuple[Pairs, float]:
     return {(match.seq, verdict.seq) for verdict in verdicts for match in verdict.matches}, seconds
 
 
-def streamed(made: list[Basket], true: Pairs, threshold: float, bucket: int | None) -> dict[str, Any]:
-    """What was kept and dropped with default settings, but for `bucket_size` (None: that one, too)."""
-    settings = Settings(likeness="sets", threshold=threshold, bucket_size=bucket)
+def streamed(made: list[Basket], true: Pairs, threshold: float, **limits: int) -> dict[str, Any]:
+    """What was kept and dropped with default settings, but for those given."""
+    settings = Settings.load(likeness="sets", threshold=threshold, **limits)
     verdicts, seconds = taken(made, settings)
     kept = {verdict.seq for verdict in verdicts if verdict.kind == "unique"}
     cut = {verdict.seq for verdict in verdicts if verdict.incomplete}
     due = {newer for older, newer in true if older in kept}
     return {
-        "threshold": threshold, "bucket": settings.read_of_a_bucket, "rate": len(made) / seconds,
+        "threshold": threshold, "bucket": settings.read_of_a_bucket, "candidates": settings.candidates,
+        "rate": len(made) / seconds,
         "kept": 100 * len(kept) / len(made), "due": len(due), "recall": len(due - kept) / max(1, len(due)),
         "incomplete": 100 * len(cut) / len(made), "doubtful": 100 * len(cut & kept) / len(kept),
     }  # fmt: skip
@@ -154,7 +157,6 @@ def main() -> None:
     parser = report.parser("weights", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=5000, help="baskets (%(default)s)")
     parser.add_argument("--thresholds", default="0.2,0.3,0.5,0.8", help="comma list (%(default)s)")
-    parser.add_argument("--buckets", default="64,1024", help="bucket_size as a stream, comma list (%(default)s)")
     given = parser.parse_args()
     where = report.environment(("numpy", "numba", "rocksdict", "datasketch"))
     pairs, streams, lists = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
@@ -163,8 +165,8 @@ def main() -> None:
         for threshold in map(float, given.thresholds.split(",")):
             true = true_pairs(made, threshold)
             pairs += ({"feed": feed, **row} for row in beside(made, true, threshold))
-            for bucket in map(int, given.buckets.split(",")):
-                streams.append({"feed": feed, **streamed(made, true, threshold, bucket)})
+            for limits in ({}, LIMITS):
+                streams.append({"feed": feed, **streamed(made, true, threshold, **limits)})
             lists += ({"feed": feed, **row} for row in listed(made, threshold))
             print(f"{feed} {threshold:g}: {pairs[-2:]}, {streams[-1]}", file=sys.stderr, flush=True)
     tables = (

@@ -21,11 +21,11 @@ from stream_lsh.errors import UsageError
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.likeness import (
     BY_DISTANCE,
+    DEFAULTS,
     LIKENESS,
     OF_BITS,
     READ_OF_A_BUCKET,
     SALT_BITS,
-    STORY_THRESHOLD,
     Likeness,
     banding_of,
     check_extent,
@@ -156,11 +156,12 @@ class Settings(BaseSettings):
         default=10, ge=0, description="matches after which no more candidates are verified; 0 = verify all (any only)"
     )
     candidates: int = Field(
-        default=32, ge=1, le=65536, description="most candidates verified per document, the best by signature"
-    )
+        default=32, ge=1, le=65536,
+        description="most candidates verified per document, the best by signature (sets: 128)",
+    )  # fmt: skip
     bucket_size: int | None = Field(
         default=None, ge=2, le=4096,
-        description="documents of a bucket that are read, the newest (default: 64; euclidean: 1024; stories: 256)",
+        description="newest documents of a bucket that are read (default: 64; euclidean, sets: 1024; stories: 256)",
     )  # fmt: skip
     decided_after: int = Field(
         default=16384,
@@ -232,8 +233,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if self.likeness == "stories" and "threshold" not in self.model_fields_set:
-            self.__dict__["threshold"] = STORY_THRESHOLD  # still one that was not given
+        own = DEFAULTS.get(self.likeness, {})
+        self.__dict__.update((name, own[name]) for name in own.keys() - self.model_fields_set)  # still not given
         check_used(self, self.likeness, unused(self.likeness))
         check_order(self.likeness, self.shards, self.against)
         check_extent(self.likeness, self.dimensions or 0, self.distance or 0.0)

@@ -21,11 +21,11 @@ def test_the_engine_finds_what_there_is() -> None:
 
 
 def test_a_stream_is_scored_by_what_was_kept() -> None:
-    """Within a bucket of two hardly anything is found of groceries, and verdicts say so; all of what is due at 64."""
+    """Within a bucket of two hardly anything is found of groceries, and verdicts say so; all with defaults."""
     made = baskets(300)
     true = true_pairs(made, 0.3)
-    narrow, usual = streamed(made, true, 0.3, 2), streamed(made, true, 0.3, None)
-    assert usual["bucket"] == 64
+    narrow, usual = streamed(made, true, 0.3, bucket_size=2), streamed(made, true, 0.3)
+    assert (narrow["bucket"], usual["bucket"]) == (2, 1024)
     assert usual["due"] > 30
     assert usual["recall"] == 1.0
     assert narrow["incomplete"] > usual["incomplete"]
