@@ -125,30 +125,34 @@ def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
     assert seen > 10
 
 
-def rows_of_likenesses() -> dict[str, tuple[str, str]]:
-    """Likeness -> its settings and its page, as the table of docs/likeness.md has them."""
+def rows_of_likenesses() -> dict[str, tuple[str, str, str]]:
+    """Likeness -> its settings, what `incomplete` counts, and its page, as the table of docs/likeness.md has them."""
     rows = re.findall(
-        r"^\| `(\w+)` \|(?:[^|]*\|){2} ([^|]*) \|.*\[\w+\.md\]\((\w+\.md)\) \|$", page("docs/likeness.md"), re.M
+        r"^\| `(\w+)` \|(?:[^|]*\|){2} ([^|]*) \|[^|]*\| ([^|]*) \|.*\[\w+\.md\]\((\w+\.md)\) \|$",
+        page("docs/likeness.md"),
+        re.MULTILINE,
     )
-    return {likeness: (settings, target) for likeness, settings, target in rows}
+    return {likeness: (settings, cut, target) for likeness, settings, cut, target in rows}
 
 
 def test_every_likeness_has_a_row_with_its_settings_and_their_defaults() -> None:
     rows = rows_of_likenesses()
     assert rows.keys() == set(LIKENESSES)
     for likeness in LIKENESSES:
-        named, _ = rows[likeness]
+        named, cut, _ = rows[likeness]
         needed: dict[str, Any] = {"distance": 8, "dimensions": 64}
         made = Settings(likeness=likeness, **{name: needed[name] for name in needed.keys() - unused(likeness)})
         for name, _, default in re.findall(r"`(\w+)`( \(([^)]*)\))?", named):
             assert name not in unused(likeness), likeness
             assert default == ("" if name in needed else default_text(getattr(made, name))), (likeness, name)
         assert needed.keys() - unused(likeness) <= set(re.findall(r"`(\w+)`", named)), likeness
+        for word, limit in (("more than", made.read_of_a_bucket), ("after", made.candidates)):
+            assert set(re.findall(rf"{word} ([\d,]+\d)", cut)) <= {f"{limit:,}"}, likeness
 
 
 @pytest.mark.parametrize("likeness", [likeness for likeness in LIKENESSES if likeness != "copies"])
 def test_the_page_of_a_likeness_has_an_example_figures_and_when_to_use_it(likeness: str) -> None:
-    text = page(f"docs/{rows_of_likenesses()[likeness][1]}")
+    text = page(f"docs/{rows_of_likenesses()[likeness][2]}")
     assert any(f"--likeness {likeness} " in example for example in blocks(text, "console"))
     assert "python -m bench." in text or "(figures.md#" in text
     assert "**Use it**" in text
