@@ -61,9 +61,19 @@ class Forgetting:
         begins = {str(number): [begin.frame, begin.place] for number, begin in self._begins.items()}
         return {"window": self.window.facts, "begins": begins, "seen": self.seen, "ahead": self._ahead}
 
-    def cut(self, frame: int, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Generations int64[n] of the documents of the next frame."""
-        numbers = self.window.cut(log, places)
+    def cut(
+        self, frame: int, log: NDArray[np.int64], places: NDArray[np.int64], accepted: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Generations int64[n] of the documents of the next frame.
+
+        Who is not accepted is no document of the log: no generation begins with it. It goes with its neighbours.
+        """
+        if accepted is None:
+            numbers = self.window.cut(log, places)
+        elif accepted.any():
+            numbers = self.window.cut(log[accepted], places[accepted])[np.maximum(np.cumsum(accepted) - 1, 0)]
+        else:
+            numbers = np.full(len(log), self.window.spans[-1].number if self.window.spans else 0)
         self._begun(frame, np.unique(numbers).tolist())
         return numbers
 

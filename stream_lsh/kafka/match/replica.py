@@ -183,7 +183,7 @@ class Replica(Copy):
         if forgetting is None:
             generations = places // self.settings.documents_of_a_generation
         else:
-            generations = forgetting.cut(sequenced.offset, batch.documents.log, places)
+            generations = forgetting.cut(sequenced.offset, batch.documents.log, places, sequenced.accepted)
         for generation, start, stop in parts(places, generations, block):
             values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
             groups = self._enter(shard, int(places[start]) // block, sequenced) if block else NO_NUMBERS
