@@ -9,9 +9,9 @@ with a commit. A round takes the versions of one page of rows that are due:
 3. Beside the work RocksDB writes the files with the values before anew.
 
 Before that, in rounds of their own, dead letters of ids that were deleted are erased, and their ids are taken out of
-what is known of those that were dropped for them. When nothing is due any more, RocksDB's log, the latest rows and what
-is known of groups are swept, and only then is it forgotten that these versions had to be erased: what a crash breaks
-off is done again.
+what is known of those that were dropped for them. When nothing is due any more, what each commit has counted of words
+becomes one sum, RocksDB's log, the latest rows and what is known of groups are swept, and only then is it forgotten
+that these versions had to be erased: what a crash breaks off is done again.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from stream_lsh.index.generation import Generation
 from stream_lsh.index.going import dropped_for, oldest_members
 from stream_lsh.index.ids import BLOCK
 from stream_lsh.index.layout import DELETED, FLAGS, GROUP, ID
+from stream_lsh.index.rarity import folded
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import blank
 from stream_lsh.index.shard import Shard
@@ -133,6 +134,10 @@ class Erasing:
                 return
         if due:
             self._rounds, self._sweeping = 0, True
+            for shard in self._shards:
+                values, passed = folded(self._store, shard.number, trimmed=shard.counted.trimmed)
+                if values:
+                    self._store.write(values, ranges=passed)
             spans, self._spans = self._spans, []
             self._running = self._pool.submit(self._store.sweep, spans)
 

@@ -4,9 +4,12 @@ A function of the documents that were stored and count (`story`), in their order
 restarts. Where there is a window an eighth of all counts goes whenever a generation begins, which is where an eighth
 of the window ends.
 
-The store has what it was at one commit, and what every commit since has added; when that is more than the whole, the
-whole is written again; on Kafka, where it goes through the changelog, only what is added ever is. Nobody is named in
-it: which documents a count comes from cannot be told, so it stays when they are erased.
+The store has what it was at one commit, and what every commit since has added; when that is more than the whole, or
+where a generation has begun with which something fades, the whole is written again. On Kafka each of these values is in
+the change of its frame, too, the first one that a copy has is a whole one, and the last one says what all come to.
+
+Nobody is named in it: which documents a count comes from cannot be told, so it stays when they are erased. But what a
+commit of few documents has added says what words they have: where something is erased, all values become one.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import log2
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Halves, Number, Numbers, Real, Reals, Struct, Words, Words2
-from stream_lsh.index.store import RARE, Range, Store, rows_key
+from stream_lsh.index.store import RARE, Range, Store, parts_of, rows_key
 from stream_lsh.settings import Settings
 
 SLOTS = 1 << 22
@@ -36,6 +39,7 @@ COMMON = np.int64(4)
 UNIT = 16  # that a document counts, so that what fades does so in small steps
 BITMAP = 16  # words of the bitmap of a row's terms
 _HEAD = struct.Struct("<BqqqI")  # whole or added; generation, documents, number of the value; counts
+_WHOLE = b"\1"  # with which a whole one begins
 _POWER = 0.8
 # log2(x) ** 0.8 in steps of 1/64, rounded: the same on every machine. Terms that are twice as rare do not say twice as
 # much: without it one misspelt word outweighs the name of the town.
@@ -162,13 +166,17 @@ def count(rarity, terms, first, last, shift):  # type: ignore[no-untyped-def]
 class Counted:
     """The counts of a shard, and how they are kept.
 
-    Attributes:
-        adds_only: the whole is never written again, but where something fades.
+    Args:
+        trimmed: the changelog that the store comes from has lost its beginning: if there is no whole value, they begin
+            with what is left.
+
+    Raises:
+        DamagedError: a value is missing, or damaged.
     """
 
-    def __init__(self, store: Store, shard: int, rarity: Rarity) -> None:
+    def __init__(self, store: Store, shard: int, rarity: Rarity, *, trimmed: bool = False) -> None:
         self.rarity = rarity
-        self.adds_only = False
+        self.trimmed = trimmed
         self._shard = shard
         self._generation = -1  # the last one that began
         self._number = 0  # of the next value
@@ -196,7 +204,7 @@ class Counted:
         if not len(rarity.counts):
             return {}, []
         ranges = list[Range]()
-        if self._anew or (self._since > max(self._whole, 1 << 20) and not self.adds_only):
+        if self._anew or self._since > max(self._whole, 1 << 20):
             slots = np.flatnonzero(rarity.counts).astype(np.uint32)
             counts = rarity.counts[slots]
             ranges.append((self._key(0), self._key(self._number)))
@@ -214,6 +222,13 @@ class Counted:
         self._anew = False
         return values, ranges
 
+    def folded(self) -> tuple[dict[bytes, bytes], list[Range]]:
+        """As `take`, where nothing was counted since: all values as one, in place of the last one."""
+        if not self._number:
+            return {}, []
+        self._number, self._anew = self._number - 1, True
+        return self.take()
+
     def _key(self, number: int) -> bytes:
         return rows_key(RARE, self._shard, 0, number)
 
@@ -230,7 +245,8 @@ class Counted:
     def _add(self, number: int, value: bytes) -> None:
         """Take over a value: a whole one, or what was added to the one before."""
         whole, self._generation, documents, named, n = _HEAD.unpack_from(value)
-        if named != number or (not whole and number != self._number):
+        begins = self.trimmed and not self._number
+        if named != number or not (whole or begins or number == self._number):
             raise ValueError("out of order")
         data = zlib.decompress(value[_HEAD.size :])
         slots = np.cumsum(np.frombuffer(data, "<u4", n), dtype=np.uint32)
@@ -241,3 +257,26 @@ class Counted:
         have[slots] += np.minimum(counts, np.uint32(0xFFFFFFFF) - have[slots])
         self.rarity.documents, self._number, self._anew = documents, number + 1, False
         self._whole, self._since = (len(value), 0) if whole else (self._whole, self._since + len(value))
+
+
+def folded(store: Store, shard: int, *, trimmed: bool) -> tuple[dict[bytes, bytes], list[Range]]:
+    """All values that a store has, as one, in place of the last one, and the ranges of keys that are needed no more.
+
+    Raises:
+        DamagedError: see `Counted`.
+    """
+    if next(store.rows_of(RARE, shard, 0), None) is None:
+        return {}, []
+    return Counted(store, shard, Rarity.of(1, 0, 0), trimmed=trimmed).folded()
+
+
+def superseded(values: dict[bytes, bytes]) -> list[Range]:
+    """Take out of values that are to be stored what a later whole one of them says anyway; the ranges of keys of the
+    store that are needed no more with it."""
+    mine = sorted(key for key in values if key.startswith(RARE))
+    whole = next((key for key in reversed(mine) if values[key][:1] == _WHOLE), None)
+    if whole is None:
+        return []
+    for key in mine[: mine.index(whole)]:
+        del values[key]
+    return [(rows_key(RARE, parts_of(whole)[1], 0, 0), whole)]

@@ -86,7 +86,7 @@ class Shard:
             power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact and not self.limits.stories else 0,
             LIKENESSES.index(settings.likeness), settings.dimensions or 0,
         )  # fmt: skip
-        self.counted = Counted(store, number, Rarity.of_shard(settings, shape.signature_words))
+        self.counted = Counted(store, number, Rarity.of_shard(settings, shape.signature_words), trimmed=base > 0)
         self._store = store
         self.hashes = hashes
         drawn = Drawn(self.texts, shingle) if hashes.samples else None

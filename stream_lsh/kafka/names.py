@@ -17,6 +17,8 @@ ENVELOPE = 64 * 2**10
 """Bytes for what a record has beside its value: key, headers, Kafka's own."""
 _INTERNAL_BYTES = 64 * 2**20
 """What signatures, frames, matches and changelog take at least: matches of a dense frame are many. Costs nothing."""
+_COUNTS_BYTES = 16 * 2**20
+"""How rare words are (`index.rarity`): 8 MB were made of counters that are all in use."""
 _OUTPUT_BYTES = 16 * 2**20
 NEEDS = {
     "sign": ("documents", "signatures"),
@@ -101,9 +103,10 @@ def largest_record(settings: KafkaSettings) -> int:
     """Bytes that the largest record of an internal topic may have; producers need it as max_request_size.
 
     A frame of one document may be larger than frame_bytes: zstd makes what it cannot compress 1/256 larger, and the
-    signature, the keys and the id come on top.
+    signature, the keys and the id come on top. A change may also say how rare all words are.
     """
     single = settings.max_document_bytes + settings.max_document_bytes // 255
+    single += _COUNTS_BYTES * (settings.likeness == "stories")
     return max(settings.frame_bytes, single, _INTERNAL_BYTES) + 2**20
 
 

@@ -260,12 +260,6 @@ class KafkaSettings(Settings):
             raise ValueError(f"key_is_id needs the ids of an id_field; with {LINE_ID!r} no key is one")
         if self.key_is_id == "json" and self.document_format == "text":
             raise ValueError("key_is_id = 'json': with document_format = 'text' the key is plain: give 'string'")
-        if self.likeness == "stories" and (self.window is not None or self.erase_hours is not None):
-            name = "window" if self.window is not None else "erase_hours"
-            raise ValueError(
-                f"{name}: likeness = stories has none on Kafka: how rare words are is in the changelog from its "
-                "beginning; leave it out, or use the embedded engine"
-            )
         if self.document_format == "text":
             if self.item is not None:
                 raise ValueError(

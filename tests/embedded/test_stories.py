@@ -13,17 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contents import contents
 from histories import Changing
 from kills import COMMITTING, broken_off, kill
 from oracles.stories import Stories
 from test_likeness_truth import written
 
 from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.evaluation.clusters import agreement
 from stream_lsh.families.likeness import STORY_THRESHOLD
+from stream_lsh.index.store import RARE, Store
 
 # No limit is met.
 SURE: dict[str, Any] = {
@@ -262,3 +265,26 @@ def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path) -> None:
                *options, *outputs, "--quiet"]  # fmt: skip
     kill(command, tmp_path / "broken" / "verdicts", (tmp_path / "whole" / "verdicts").stat().st_size, kills=4)
     assert bytes_of(tmp_path / "broken") == bytes_of(tmp_path / "whole")
+
+
+def test_what_one_commit_has_counted_is_told_by_nothing_when_something_is_erased(tmp_path: Path) -> None:
+    """For one of few documents says which words they have; the sum stays, and so do the answers."""
+    feed = [Document(record["id"], record["text"]) for record in Feed(seed=6).plain(200)]
+    folders = [tmp_path / name for name in ("erased", "whole")]
+    for folder in folders:
+        with Deduplicator(Settings(likeness="stories", on_same_id="update"), state=folder) as deduplicator:
+            for part in (feed[:1], feed[1:100], [Document(feed[0].id, deleted=True)]):
+                assert len(list(deduplicator.process(part))) == len(part)
+                deduplicator.commit()
+    store = Store(folders[0] / "db", read_only=True)
+    needle = next(store.rows_of(RARE, 0, 0))[1][29:]
+    store.close()
+    assert any(needle in data for data in contents(folders[0]))
+    assert erase(folders[0], everything=True).erased == 1
+    assert not any(needle in data for data in contents(folders[0]))
+    answers = []
+    for folder in folders:
+        with Deduplicator(state=folder) as deduplicator:
+            answers.append(list(deduplicator.process(feed[100:])))
+    assert answers[0] == answers[1]
+    assert any(verdict.kind == "near_duplicate" for verdict in answers[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,17 @@ import pytest
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.families.terms import TERM_SHIFT
-from stream_lsh.index.rarity import UNIT, Counted, Rarity, count, find_language, most_rare, rarity_of
+from stream_lsh.index.rarity import (
+    UNIT,
+    Counted,
+    Rarity,
+    count,
+    find_language,
+    folded,
+    most_rare,
+    rarity_of,
+    superseded,
+)
 from stream_lsh.index.store import RARE, Store, rows_key
 
 
@@ -24,16 +35,20 @@ def new(store: Store) -> Counted:
     return Counted(store, 0, Rarity.of(4, 16, 32))
 
 
-@pytest.mark.parametrize("adds_only", [False, True])
-def test_what_is_kept_is_what_was_counted(tmp_path: Path, adds_only: bool) -> None:
+@pytest.mark.parametrize("folds", [False, True])
+def test_what_is_kept_is_what_was_counted(tmp_path: Path, folds: bool) -> None:
+    """Also where the values become one now and then, while more is counted."""
     store = Store(tmp_path / "db")
     counted = new(store)
-    counted.adds_only = adds_only
     counted.begin(0, fades=True)
     for turn in range(60):
         if turn == 30:
             counted.begin(1, fades=True)
         fed(counted, 10, turn)
+        if folds and turn % 5 == 0:
+            values, ranges = folded(store, 0, trimmed=False)
+            store.write(values, ranges=ranges)
+            assert len(list(store.rows_of(RARE, 0, 0))) == min(turn, 1)
         values, ranges = counted.take()
         store.write(values, ranges=ranges)
         if turn % 7 == 0:
@@ -41,10 +56,52 @@ def test_what_is_kept_is_what_was_counted(tmp_path: Path, adds_only: bool) -> No
             assert (again.rarity.counts == counted.rarity.counts).all()
             assert again.rarity.documents == counted.rarity.documents
             counted = again
-            counted.adds_only = adds_only
     assert 0 < counted.rarity.documents < 600 * UNIT
     assert len(list(store.rows_of(RARE, 0, 0))) <= 31
     store.close()
+
+
+def values_of(store: Store, turns: int) -> list[dict[bytes, bytes]]:
+    """What so many commits to an empty store would write, of which the fifth begins a generation."""
+    counted, out = new(store), []
+    for turn in range(turns):
+        counted.begin(int(turn >= 4), fades=True)
+        fed(counted, 3, turn)
+        out.append(counted.take()[0])
+    return out
+
+
+def test_a_copy_needs_what_the_last_whole_one_begins_with(tmp_path: Path) -> None:
+    store, stored = Store(tmp_path / "db"), dict[bytes, bytes]()
+    values = values_of(store, 7)
+    for part in values[:2]:
+        store.write(part)
+    for part in values[2:]:
+        stored |= part
+    passed = superseded(stored)
+    assert sorted(stored) == [rows_key(RARE, 0, 0, number) for number in (4, 5, 6)]
+    store.write(stored, ranges=passed)
+    assert [number for number, _ in store.rows_of(RARE, 0, 0)] == [4, 5, 6]
+    again = new(store)
+    assert 0 < int(again.rarity.documents) < 21 * UNIT
+    with closing(Store(tmp_path / "whole")) as whole:
+        for part in values:
+            whole.write(part)
+        assert (new(whole).rarity.counts == again.rarity.counts).all()
+
+
+def test_what_a_trimmed_changelog_has_left_is_a_beginning(tmp_path: Path) -> None:
+    """A count that is missing is damage anywhere else."""
+    store = Store(tmp_path / "db")
+    for part in values_of(store, 4)[2:]:
+        store.write(part)
+    with pytest.raises(DamagedError, match="how rare terms are"):
+        new(store)
+    counted = Counted(store, 0, Rarity.of(4, 16, 32), trimmed=True)
+    assert int(counted.rarity.counts.sum()) == 6 * 50 * UNIT
+    values, ranges = folded(store, 0, trimmed=True)
+    store.write(values, ranges=ranges)
+    assert (new(store).rarity.counts == counted.rarity.counts).all()
 
 
 def test_an_eighth_fades_and_little_goes_at_last(tmp_path: Path) -> None:

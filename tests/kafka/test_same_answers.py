@@ -128,6 +128,7 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
             "exactly_once",
         ),
         ("telling", "one", {**STORIES, **UPDATES, **CUT}, "exactly_once"),
+        ("telling", "one", {**STORIES, **UPDATES, **CUT, "erase_hours": 0}, "exactly_once"),
         ("sets", "one", {**ITEMS["sets"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
         ("edit", "one", {**ITEMS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
     ],

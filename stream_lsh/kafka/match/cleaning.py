@@ -9,6 +9,7 @@ from itertools import zip_longest
 from stream_lsh.index.dead import dead_between
 from stream_lsh.index.erasing import Erasing
 from stream_lsh.index.generation import Generation
+from stream_lsh.index.rarity import folded
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import ERASED, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.index.waiting import DONE
@@ -91,7 +92,11 @@ class Cleaning:
         first = shard.generations[0].first
         generations = [place for place in shard.generations.places if place[1] < last]
         facts = {"generations": generations, "answered": self._answered}
+        counts, _ = folded(self._store, shard.number, trimmed=shard.counted.trimmed)  # now: what comes adds to it
         yield self._base(Mark(BEGINS, frame, first, last, before), facts=facts)
+        if counts:
+            yield self._base(Mark(HAS_ROWS, frame, first, first, before), counts)
+            del counts
         values, size = dict[bytes, bytes](), 0
         for item in self._erasing.waiting:
             if item.there >= before and item.there < last:

@@ -23,6 +23,7 @@ from stream_lsh.index.files import make_folder
 from stream_lsh.index.late import facts
 from stream_lsh.index.leaving import Leaving
 from stream_lsh.index.manifest import ranges_of
+from stream_lsh.index.rarity import folded, superseded
 from stream_lsh.index.refusals import plainly
 from stream_lsh.index.rows import Shape
 from stream_lsh.index.store import Store, name_key
@@ -235,7 +236,8 @@ class Copy:
             manifest["undecided"] = facts(*applied.late)
         values |= self._buried(manifest, np.concatenate([np.empty(0, np.int64), *applied.dead]))
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
-        self.store.write(values | self._facts(), applied.deleted)
+        passed = superseded(values)
+        self.store.write(values | self._facts(), applied.deleted, passed)
         if self.forgetting is not None:
             self._forget_copied(self.forgetting, manifest)
 
@@ -284,6 +286,10 @@ class Copy:
                 self._anew += values
         counts = self.cycle.base(offset, mark)
         if mark.part == ENDS:
+            if self.cycle.taking is None and not self.outrun:
+                rare, passed = folded(self.store, self.number, trimmed=self._base > 0)
+                if rare:
+                    self.store.write(rare, ranges=passed)
             overwrite(self.store, self.folder, self.number, manifest["generations"], Shape(self.settings))
             self._purge()
         if counts:

@@ -1,17 +1,17 @@
 """The answers of a shard that may be asked for again: the rows that they have made are in its store anyway, so only the
-keys of those are kept with each, and what stands nowhere else."""
+keys of those are kept with each, and what stands nowhere else, or not for long."""
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import numpy as np
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.index.store import ANSWERS, ROWS, Store, parts_of, rows_key
+from stream_lsh.index.store import ANSWERS, RARE, ROWS, Store, parts_of, rows_key
 from stream_lsh.settings import Settings
 from stream_lsh.wire.changes import LATE, Change, Seen
 from stream_lsh.wire.source import MOST_ROWS
@@ -19,7 +19,7 @@ from stream_lsh.wire.source import MOST_ROWS
 KEPT_FRAMES = 256  # answers that are kept whatever their rows
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
 _DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, if ids are updated
-_SEEN = struct.Struct("<I")  # bytes of `Change.seen`, if there is a window
+_SIZE = struct.Struct("<I")  # bytes of `Change.seen`, if there is a window
 _WAITS = 1 << 31  # in the number of keys: bytes of `Change.waits` follow, as those of `Change.seen`
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
@@ -60,10 +60,11 @@ class KeptAnswers:
         late, seen = LATE.pack(*change.late) if change.late else b"", b""
         dead = _DEAD.pack(len(change.dead)) + change.dead.tobytes() if settings.updates else b""
         if change.seen is not None:
-            seen = change.seen.encode()
-            seen = _SEEN.pack(len(seen)) + seen
-        waits = _SEEN.pack(len(change.waits)) + change.waits if change.waits else b""
-        return {self._key(change.offset): b"".join((head, late, dead, seen, waits, *change.values, change.reply))}
+            seen = _sized(change.seen.encode())
+        waits = _sized(change.waits) if change.waits else b""
+        # Later sums take the place of what a frame has counted.
+        rare = b"".join(_sized(value) for key, value in change.values.items() if key.startswith(RARE))
+        return {self._key(change.offset): b"".join((head, late, dead, seen, waits, *change.values, rare, change.reply))}
 
     def forget(self, frame: int) -> list[bytes]:
         """The keys of the answers up to this frame, which nobody can ask for any more."""
@@ -102,26 +103,32 @@ class KeptAnswers:
             dead = np.frombuffer(value, np.int64, m, begin + _DEAD.size)
             begin += _DEAD.size + dead.nbytes
         if self._settings.window is not None:
-            size, begin = _SEEN.unpack_from(value, begin)[0], begin + _SEEN.size
-            seen = Seen.decode(value[begin : begin + size])
-            begin += size
+            found, begin = _sized_at(value, begin)
+            seen = Seen.decode(found)
         waits = b""
         if n & _WAITS:
-            size, begin = _SEEN.unpack_from(value, begin)[0], begin + _SEEN.size
-            waits, begin, n = value[begin : begin + size], begin + size, n - _WAITS
+            waits, begin = _sized_at(value, begin)
+            n -= _WAITS
         at = begin + n * _KEY_BYTES
         keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
-        values = self._values(keys, last, flushed)
+        here = dict[bytes, bytes]()
+        for mine in keys:
+            if mine.startswith(RARE):
+                here[mine], at = _sized_at(value, at)
+        values = self._values(keys, here, last, flushed)
         return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, dead, seen, waits)
 
-    def _values(self, keys: list[bytes], last: int, flushed: Callable[[int, int], bytes]) -> dict[bytes, bytes]:
-        """The values that a frame has left under these keys, in this order; its rows end before `last`."""
+    def _values(
+        self, keys: list[bytes], here: Mapping[bytes, bytes], last: int, flushed: Callable[[int, int], bytes]
+    ) -> dict[bytes, bytes]:
+        """The values that a frame has left under these keys, in this order, or which are here; its rows end before
+        `last`."""
         starts = [parts_of(key)[3] for key in keys if key.startswith(ROWS)]
         ends = dict(pairwise([*starts, last]))
         values = {}
         for key in keys:
             kind, *_, first = parts_of(key)
-            value = self._store.value(key)
+            value = here[key] if key in here else self._store.value(key)
             if value is None and kind == ROWS:
                 value = flushed(first, ends[first])
             if value is None:
@@ -131,6 +138,17 @@ class KeptAnswers:
 
     def _key(self, frame: int) -> bytes:
         return rows_key(ANSWERS, self._shard, 0, frame)
+
+
+def _sized(data: bytes) -> bytes:
+    return _SIZE.pack(len(data)) + data
+
+
+def _sized_at(value: bytes, at: int) -> tuple[bytes, int]:
+    """What `_sized` gave, and where it ends."""
+    begin = at + _SIZE.size
+    end = begin + _SIZE.unpack_from(value, at)[0]
+    return value[begin:end], end
 
 
 def missing(store: Store, shard: int, row: int) -> DamagedError:

@@ -111,7 +111,6 @@ class Replica(Copy):
         except BaseException:
             workers.close()
             raise
-        shard.counted.adds_only = True
         self._places = Places(shard, self.store)
         if self._erase_after is not None:
             erasing = Erasing(

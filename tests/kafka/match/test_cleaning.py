@@ -21,7 +21,9 @@ from test_replica import KEY, changing, frames, marks, reply_of, settings_of, st
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StateError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
+from stream_lsh.index.rarity import Counted, Rarity
+from stream_lsh.index.store import RARE
 from stream_lsh.index.waiting import waiting
 from stream_lsh.kafka.match import cleaning, kept_answers
 from stream_lsh.kafka.match.copy import OtherOwner
@@ -148,7 +150,7 @@ LIKE_VICTIM = Document("like-victim", VICTIM.text.removeprefix("victim0 "), time
 
 def frames_of(settings: Settings, given: Sequence[Document], size: int = 20) -> list[bytes]:
     """Sequenced frames of all these documents."""
-    signer, out = Signer(settings.signing, KEY), []
+    signer, out = signer_of(settings.signing, KEY), []
     for number, at in enumerate(range(0, len(given), size)):
         part = columns(list(given[at : at + size]))
         n = len(part.ids)
@@ -215,12 +217,14 @@ def left(found: Sequence[bytes], needles: dict[str, bytes]) -> list[str]:
     return [what for what, needle in needles.items() if any(needle in data for data in found)]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "likeness"), [*((seed, "copies") for seed in range(6)), (6, "stories"), (7, "stories")]
+)
+def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path, seed: int, likeness: str) -> None:
     """Owners that are killed and closed anywhere, copies that take over, new ones that begin with a cycle or in the
     midst of one, changelogs that are trimmed: the same replies, the same rows dead."""
     chance = random.Random(seed)
-    settings = settings_of(**UPDATES, memory_documents=chance.choice((64, 200, 65536)))
+    settings = settings_of(**UPDATES, memory_documents=chance.choice((64, 200, 65536)), likeness=likeness)
     data = frames(settings, changing(900), seed)
     wanted = undisturbed(settings, data, tmp_path / "undisturbed")
     log, folders, number = Changelog(), names(tmp_path), 0
@@ -261,6 +265,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path,
             copies.pop().close()
             copies.append(followed(settings, folder, log))
             assert marks(copies[0]) == marks(owner.replica)
+            assert counts(copies[0]) == counts(owner.replica)
     assert begun > cycles > 1 and log.start > 0
     while any(item.due <= NOW for item in waiting(owner.replica.store)):
         owner.cycle()
@@ -268,14 +273,51 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path,
     folder = copies[0].folder
     copies.pop(0).close()
     copies.append(followed(settings, folder, log))
-    dead = marks(owner.replica)
+    dead, words = marks(owner.replica), counts(owner.replica)
+    assert (len(words) > 200) == (likeness == "stories")
     for replica in (owner.replica, *copies):
         assert marks(replica) == dead
+        assert counts(replica) == words
         assert list(waiting(replica.store)) == []
         replica.activate()
         replica.close()
         facts: Any = information(replica.folder, check=True)
         assert facts["health"]["problems"] == [] and facts["erasing"]["left_of_the_erased"] == "nothing"
+
+
+def counts(replica: Replica) -> dict[int, int]:
+    """How often words are counted, by all that its store has."""
+    rarity = Rarity.of(4 * bool(list(replica.store.rows_of(RARE, 0, 0))), 0, 0)
+    Counted(replica.store, 0, rarity)
+    slots = np.flatnonzero(rarity.counts)
+    return dict(zip(slots.tolist(), rarity.counts[slots].tolist(), strict=True))
+
+
+def test_of_what_went_no_words_are_left(tmp_path: Path) -> None:
+    """A frame of one document has counted its words: that is in its change, and in every folder, until it is erased."""
+    settings = settings_of(**UPDATES, likeness="stories")
+    given = [VICTIM, *(replace(document, time=10 + i) for i, document in enumerate(stream(8, 40)))]
+    log, folders = Changelog(), [tmp_path / name for name in ("owner", "copy", "newest")]
+    owner = Owner(settings, folders[0], log)
+    for frame in frames_of(settings, [*given, Document("victim-name", time=900, deleted=True), *stream(9, 20)], 1):
+        owner.match(frame)
+    copy = followed(settings, folders[1], log)
+    first = Change.decode(log.values[0], settings).values
+    needles = {"words": next(value[30:] for key, value in first.items() if key.startswith(RARE))}
+    for replica in (owner.replica, copy):
+        replica.store.shorten(wait=True)
+    assert [left(contents(folder), needles) for folder in folders[:2]] == [["words"]] * 2
+    assert left(unpacked_from(log.left), needles) == ["words"]
+    before = counts(owner.replica)
+    owner.cycle()
+    copy.apply(log.since(copy.changelog_offset), start=0)
+    newest = followed(settings, folders[2], log)
+    assert left(unpacked_from(log.left), needles) == []
+    assert [left(contents(folder), needles) for folder in folders] == [[]] * 3
+    for replica in (owner.replica, copy, newest):
+        assert counts(replica) == before
+        assert len(list(replica.store.rows_of(RARE, 0, 0))) == 1
+        replica.close()
 
 
 def copied(folder: Path, target: Path) -> None:
@@ -345,10 +387,14 @@ async def life(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) -
         await held.close()
 
 
+@pytest.mark.parametrize("likeness", ["copies", "stories"])
 @pytest.mark.parametrize("disk", ["none", "damaged", "behind", "followed"])
-def test_a_cleaned_changelog_is_enough(tmp_path: Path, disk: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cleaned_changelog_is_enough(
+    tmp_path: Path, disk: str, likeness: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """A folder that is of no use is deleted without leave; so nothing is lost, and nothing said of a loss."""
-    settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0}, erase_hours=0)
+    given = {**UPDATES, "max_matches": 0}
+    settings = KafkaSettings(data_folder=tmp_path / "data", **given, erase_hours=0, likeness=likeness)
     data = frames(settings, changing(600))
     wanted, half = undisturbed(settings, data, tmp_path / "undisturbed"), len(data) // 2
     log, folder = Changelog(), settings.data_folder / "shard-0"

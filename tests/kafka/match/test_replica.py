@@ -17,7 +17,7 @@ import pytest
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.errors import DamagedError, FormatError, StateError
-from stream_lsh.families.signer import Signer
+from stream_lsh.families.family import signer_of
 from stream_lsh.index import layout
 from stream_lsh.index.generation import FOLDER, folder_of
 from stream_lsh.index.ids import Ids
@@ -57,7 +57,7 @@ def stream(seed: int, n: int) -> list[Document]:
 def frames(settings: Settings, documents: list[Document], seed: int = 0, key: bytes = KEY) -> list[bytes]:
     """Sequenced frames of random sizes; the offsets have gaps, and some documents are not accepted."""
     chance = random.Random(seed)
-    signer = Signer(settings.signing, key)
+    signer = signer_of(settings.signing, key)
     out = []
     at, offset, predecessor, first = 0, chance.randrange(3), -1, 0
     while at < len(documents):

@@ -18,7 +18,7 @@ from stream_lsh.index.dead import DEAD_ROWS, dead_in
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.index.index import Index
 from stream_lsh.index.logtime import LogTime, begun
-from stream_lsh.index.store import Store, parts_of
+from stream_lsh.index.store import RARE, Store, parts_of
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match.replica import Replica
@@ -63,6 +63,7 @@ def changing() -> list[Document]:
 
 
 UPDATES = {"on_same_id": "update", "time_field": "ts"}
+STORIES = {"likeness": "stories", **UPDATES}
 CHANGING = changing()
 
 
@@ -130,6 +131,7 @@ ANY = {"against": "any", "verify_matches": 0}
         {},
         pytest.param({**ANY, "shards": 3}, marks=pytest.mark.long),
         UPDATES,
+        STORIES,
         pytest.param({**ANY, **UPDATES, "shards": 3}, marks=pytest.mark.long),
     ],
 )
@@ -154,7 +156,7 @@ def test_the_answers_are_those_of_the_embedded_index(tmp_path: Path, given: dict
         store.close()
 
 
-@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 2}, UPDATES, {**ANY, **UPDATES, "shards": 2}])
+@pytest.mark.parametrize("given", [{}, {**ANY, "shards": 2}, UPDATES, STORIES, {**ANY, **UPDATES, "shards": 2}])
 def test_whoever_takes_over_says_the_same_bytes(tmp_path: Path, given: dict[str, object]) -> None:
     """A copy that follows, a worker that begins with what is left of the changelog, each again and again; the changelog
     is as long as a window and what may be asked for."""
@@ -226,7 +228,7 @@ def test_a_changelog_that_has_lost_what_can_be_seen_is_no_window(tmp_path: Path)
     away.close()
 
 
-@pytest.mark.parametrize("given", [{}, UPDATES])
+@pytest.mark.parametrize("given", [{}, UPDATES, STORIES])
 def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str, object]) -> None:
     """Rows in no file, too, and what says that some were dead; how many are is what those are that are left."""
     settings = settings_of(**given)
@@ -244,6 +246,8 @@ def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str
     rows = {parts_of(key)[2] for key, _ in store.scan(b"r")}
     assert rows and min(rows) > 40 and len(rows) < 20
     assert set(store.generations()) == rows
+    # Of how rare words are, what the last generation began with, and what its frames have added.
+    assert len(list(store.rows_of(RARE, 0, 0))) in (range(1, 12) if "likeness" in given else [0])
     store.close()
     again = Replica(settings, 0, copy.folder)
     again.activate()
