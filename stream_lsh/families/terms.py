@@ -6,7 +6,9 @@ Buckley 1988), words of the beginning thrice; a name, which is a word that is wr
 weighs more. How rare it is is for the index to say, which knows the documents before.
 
 A term is one number: 23 bits of a hash, whether it is a name or number (of a text without capitals nothing is: there
-are no names to be compared), and its weight in eighths in the lowest 8 bits.
+are no names to be compared), and its weight in eighths in the lowest 8 bits. The last one of a text is 0, which all
+texts have, and weighs nothing: how many have it says how many there are. As a salt changes it as the others, what is
+rare is rare among those that a text may match: in its language, say.
 """
 
 from __future__ import annotations
@@ -198,6 +200,9 @@ def _sign(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         if place == base and is_visible(norm, size, pages, records, flags):
             terms[place] = (whole_text(norm, size) >> np.uint64(64 - TERM_BITS)) << TERM_SHIFT | np.uint64(UNIT)
+            place += 1
+        if place > base:
+            terms[place] = np.uint64(0)
             place += 1
         sizes[document] = place - base
         base = place

@@ -34,11 +34,9 @@ OWN_SLOTS = 512
 BEFORE = 8
 """Documents that are thought to have been before the first one, with other terms: or else what the first two share
 would say nothing."""
-COMMON = np.int64(4)
-"""Of a document's terms the one that says how many there are in its language, from the commonest one on."""
 UNIT = 16  # that a document counts, so that what fades does so in small steps
 BITMAP = 16  # words of the bitmap of a row's terms
-_HEAD = struct.Struct("<BqqqI")  # whole or added; generation, documents, number of the value; counts
+_HEAD = struct.Struct("<BqqI")  # whole or added; generation, number of the value; counts
 _WHOLE = b"\1"  # with which a whole one begins
 _POWER = 0.8
 # log2(x) ** 0.8 in steps of 1/64, rounded: the same on every machine. Terms that are twice as rare do not say twice as
@@ -50,8 +48,8 @@ _MOST = np.uint32(0xFFFFFFFF - UNIT)
 class Rarity(Struct):
     """The counts, of UNIT a document; and scratch for the document at hand, and for the rows that it is compared with.
 
-    documents: how many there were, times UNIT. among: as many as may be in the language of the document at hand;
-    commonest: how often its commonest terms were counted. log: slots counted since the last commit, `logged` of them.
+    among: how many documents there are that the one at hand may match, and some. log: slots that were counted since the
+    last commit, `logged` of them.
     own, own_weights: a hash table of the document's heaviest terms. norm, names: sums of the squares of their weights,
     of all and of names; pad: what is not looked at. keys: how many of the heaviest there are, up to STORY_KEYS, with
     the weights of these; rarest: their order, the rarest first. near: the signatures of rows, with their bitmaps,
@@ -60,9 +58,7 @@ class Rarity(Struct):
     """
 
     counts: Halves
-    documents: Number
     among: Real
-    commonest: Halves
     log: Halves
     logged: Number
     own: Words  # [OWN_SLOTS]
@@ -89,8 +85,7 @@ class Rarity(Struct):
         """Nothing is known yet; candidates: rows that a document is compared with, 0 = of an index without stories."""
         some = candidates > 0
         return cls(
-            counts=np.zeros(SLOTS if some else 0, np.uint32), documents=0, among=0.0,
-            commonest=np.zeros(COMMON, np.uint32),
+            counts=np.zeros(SLOTS if some else 0, np.uint32), among=0.0,
             log=np.empty(1 << 16 if some else 0, np.uint32), logged=0,
             own=np.zeros(OWN_SLOTS * some, np.uint64), own_weights=np.zeros(OWN_SLOTS * some), norm=0.0, names=0.0,
             pad=0.0, heaviest=np.empty(STORY_TERMS * some, np.uint64), keys=0, key_weights=np.zeros(keys, np.int64),
@@ -119,28 +114,15 @@ def slot_of(term):  # type: ignore[no-untyped-def]
 
 
 @njit
-def find_language(rarity, terms, first, last, shift):  # type: ignore[no-untyped-def]
-    """Have in `among` how many documents there may be in the language of one with terms[first:last]: as many as have
-    one of its commonest terms, the COMMON-th, as numbers and some words stand in texts of all languages. A term is rare
-    in its language: where one article in a hundred is in Hindi, every Hindi word would be rare among all."""
-    most = rarity.commonest
-    for c in range(COMMON):
-        most[c] = np.uint32(0)
-    for k in range(first, last):
-        value = rarity.counts[slot_of(terms[k] >> shift)]
-        if value > most[0]:
-            at = 0
-            while at + 1 < COMMON and most[at + 1] < value:
-                most[at] = most[at + 1]
-                at += 1
-            most[at] = value
-    rarity.among = np.float64(min(rarity.documents, np.int64(most[0]))) / UNIT + (2.0 + BEFORE)
+def weigh_among(rarity, every):  # type: ignore[no-untyped-def]
+    """Weigh terms among the documents that have the term `every`."""
+    rarity.among = np.float64(rarity.counts[slot_of(every)]) / UNIT + (2.0 + BEFORE)
 
 
 @njit
 def rarity_of(rarity, term, own):  # type: ignore[no-untyped-def]
     """How much a term says by being rare, seen from a document that has it (own = 1) or not (0): the logarithm of the
-    documents in its language for one that has it, the document at hand among them."""
+    documents for one that has it, the document at hand among them."""
     count = np.float64(rarity.counts[slot_of(term)]) / UNIT + own
     return _POWERS[np.int64(64.0 * log2(max(1.0, rarity.among / (count + 0.5))))]
 
@@ -154,7 +136,6 @@ def most_rare(rarity):  # type: ignore[no-untyped-def]
 @njit
 def count(rarity, terms, first, last, shift):  # type: ignore[no-untyped-def]
     """A document is stored, which has terms[first:last]; the caller has seen to room in the log."""
-    rarity.documents += UNIT
     for k in range(first, last):
         slot = slot_of(terms[k] >> shift)
         if rarity.counts[slot] < _MOST:
@@ -193,7 +174,6 @@ class Counted:
         if fades and self._generation >= 0:
             counts = self.rarity.counts
             counts -= (counts + np.uint32(7)) >> np.uint32(3)
-            self.rarity.documents -= (int(self.rarity.documents) + 7) >> 3
             self.rarity.logged = 0
             self._anew = True
         self._generation = generation
@@ -212,7 +192,7 @@ class Counted:
             slots, times = np.unique(rarity.log[: int(rarity.logged)], return_counts=True)
             counts = times.astype(np.uint32) * np.uint32(UNIT)
         whole, rarity.logged = bool(ranges), 0
-        head = _HEAD.pack(whole, self._generation, int(rarity.documents), self._number, len(slots))
+        head = _HEAD.pack(whole, self._generation, self._number, len(slots))
         # Neighbours are near, and most counts are equal, which takes a third when it is compressed.
         steps = np.diff(slots, prepend=np.uint32(0)).astype("<u4")
         value = head + zlib.compress(steps.tobytes() + counts.astype("<u4").tobytes(), 1)
@@ -244,7 +224,7 @@ class Counted:
 
     def _add(self, number: int, value: bytes) -> None:
         """Take over a value: a whole one, or what was added to the one before."""
-        whole, self._generation, documents, named, n = _HEAD.unpack_from(value)
+        whole, self._generation, named, n = _HEAD.unpack_from(value)
         begins = self.trimmed and not self._number
         if named != number or not (whole or begins or number == self._number):
             raise ValueError("out of order")
@@ -255,7 +235,7 @@ class Counted:
             self.rarity.counts[:] = 0
         have = self.rarity.counts
         have[slots] += np.minimum(counts, np.uint32(0xFFFFFFFF) - have[slots])
-        self.rarity.documents, self._number, self._anew = documents, number + 1, False
+        self._number, self._anew = number + 1, False
         self._whole, self._since = (len(value), 0) if whole else (self._whole, self._since + len(value))
 
 

@@ -40,7 +40,7 @@ from stream_lsh.index.layout import (
     VALID,
 )
 from stream_lsh.index.memory import posting_key
-from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, find_language, most_rare, rarity_of, slot_of
+from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, most_rare, rarity_of, slot_of, weigh_among
 from stream_lsh.index.sharing import share
 from stream_lsh.index.verify import emit
 from stream_lsh.index.work import DONE, FULL, NO_LOG, NO_OWN_SET, NO_ROOM, NOBODY
@@ -78,7 +78,7 @@ def weigh(i, work):  # type: ignore[no-untyped-def]
     first, last = sets.offsets[i], sets.offsets[i + 1]
     if rarity.logged + last - first > len(rarity.log):
         return NO_LOG
-    find_language(rarity, sets.shingles, first, last, TERM_SHIFT)
+    weigh_among(rarity, sets.shingles[last - 1] >> TERM_SHIFT)
     n, heaviest = _heaviest(sets.shingles, first, last, rarity)
     at = i * limits.signature
     for k in range(limits.signature):
@@ -131,6 +131,8 @@ def _heaviest(terms, first, last, rarity):  # type: ignore[no-untyped-def]
     heap, n = rarity.heaviest, _FIRST
     for k in range(first, last):
         entry = terms[k] & _ENTRY
+        if entry & WEIGHT_MASK == 0:
+            continue
         weight = np.float64(entry & WEIGHT_MASK) / UNIT * rarity_of(rarity, entry >> TERM_SHIFT, 1.0)
         value = ~(np.uint64(weight * _FIXED) << _HALF | entry)  # the lightest is the largest
         if n < STORY_TERMS:

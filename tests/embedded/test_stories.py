@@ -230,9 +230,9 @@ def test_what_is_rare_is_rare_in_its_language() -> None:
         rare = i % 60 == 7
         event = chance.randrange(len(events[rare]))
         said = chance.choices(few if rare else much, k=30) + chance.sample(events[rare][event], 6)
-        feed.append(Document(i, " ".join(chance.sample(said, len(said)))))
+        feed.append(Document(i, " ".join(chance.sample(said, len(said))), within={"lang": int(rare)}))
         labels.append(event if rare else -1)
-    with Deduplicator(Settings(likeness="stories")) as deduplicator:
+    with Deduplicator(Settings(likeness="stories", match_within=("lang",))) as deduplicator:
         groups = [verdict.group for verdict in deduplicator.process(feed)]
     mine = [i for i, label in enumerate(labels) if label >= 0]
     found = agreement(np.array([groups[i] for i in mine], np.int64), np.array([labels[i] for i in mine]))

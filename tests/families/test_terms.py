@@ -106,13 +106,15 @@ def test_salts_keep_documents_apart() -> None:
     text = b"Thames rose three metres"
     salts = np.array([12345, 12345, 999], np.uint64)
     signed = SIGNER.sign(text * 3, np.cumsum([len(text)] * 3), salts, want_shingles=True)
-    a, b, c = (set(signed.shingles[i * 4 : i * 4 + 4].tolist()) for i in range(3))
+    a, b, c = (set(signed.shingles[i * 5 : i * 5 + 5].tolist()) for i in range(3))
     assert a == b and not a & c
+    assert signed.shingles[4] >> TERM_SHIFT == 12345  # what all have, with this salt
 
 
 def test_words_are_told() -> None:
     signature = np.zeros(64, np.uint32)
     entries, _ = SIGNER.shingle(b"Klitschko beats Rahman", np.array([22]))
-    signature[:3] = entries.astype(np.uint32)
+    signature[:3] = entries[:3].astype(np.uint32)
+    assert entries[3:].tolist() == [0]
     (told,) = StoryWords(SIGNING)(b"In Mannheim Klitschkos Gegner RAHMAN", [signature])
     assert told == b',"terms":["klitschkos","rahman"]'

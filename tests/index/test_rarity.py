@@ -15,11 +15,11 @@ from stream_lsh.index.rarity import (
     Counted,
     Rarity,
     count,
-    find_language,
     folded,
     most_rare,
     rarity_of,
     superseded,
+    weigh_among,
 )
 from stream_lsh.index.store import RARE, Store, rows_key
 
@@ -54,9 +54,8 @@ def test_what_is_kept_is_what_was_counted(tmp_path: Path, folds: bool) -> None:
         if turn % 7 == 0:
             again = new(store)
             assert (again.rarity.counts == counted.rarity.counts).all()
-            assert again.rarity.documents == counted.rarity.documents
             counted = again
-    assert 0 < counted.rarity.documents < 600 * UNIT
+    assert 0 < int(counted.rarity.counts.sum()) < 600 * 50 * UNIT
     assert len(list(store.rows_of(RARE, 0, 0))) <= 31
     store.close()
 
@@ -83,7 +82,7 @@ def test_a_copy_needs_what_the_last_whole_one_begins_with(tmp_path: Path) -> Non
     store.write(stored, ranges=passed)
     assert [number for number, _ in store.rows_of(RARE, 0, 0)] == [4, 5, 6]
     again = new(store)
-    assert 0 < int(again.rarity.documents) < 21 * UNIT
+    assert 0 < int(again.rarity.counts.sum()) < 21 * 50 * UNIT
     with closing(Store(tmp_path / "whole")) as whole:
         for part in values:
             whole.write(part)
@@ -112,7 +111,7 @@ def test_an_eighth_fades_and_little_goes_at_last(tmp_path: Path) -> None:
         count(counted.rarity, terms, 0, 1, TERM_SHIFT)
     counted.begin(1, fades=True)
     counted.begin(1, fades=True)  # again after a restart: it has begun
-    assert (int(counted.rarity.counts[7]), int(counted.rarity.documents)) == (7 * UNIT, 7 * UNIT)
+    assert int(counted.rarity.counts[7]) == 7 * UNIT
     for generation in range(2, 60):
         counted.begin(generation, fades=True)
     assert not counted.rarity.counts.any()
@@ -122,9 +121,9 @@ def test_rare_terms_say_more(tmp_path: Path) -> None:
     rarity = new(Store(tmp_path / "db")).rarity
     for n in range(100):
         count(rarity, np.array([1 << 9, (2 + n % 50) << 9], np.uint64), 0, 2, TERM_SHIFT)
-    find_language(rarity, np.arange(1, 6, dtype=np.uint64) << np.uint64(9), 0, 5, TERM_SHIFT)
-    assert rarity.among == 2 + 10  # of terms 1 to 5 the fourth commonest is that of two documents
-    find_language(rarity, np.full(4, 1 << 9, np.uint64), 0, 4, TERM_SHIFT)
+    weigh_among(rarity, np.uint64(2))
+    assert rarity.among == 2 + 10
+    weigh_among(rarity, np.uint64(1))
     assert rarity.among == 100 + 10
     said = [rarity_of(rarity, np.uint64(term), 0.0) for term in (1, 2, 60)]
     assert said == sorted(said) and said[0] < 0.3 and said[2] <= most_rare(rarity) * 1.2

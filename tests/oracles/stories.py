@@ -16,7 +16,7 @@ from oracles.forgetting import Model, Seen, Verdict
 
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
-from stream_lsh.index.rarity import BEFORE, COMMON, SLOTS
+from stream_lsh.index.rarity import BEFORE, SLOTS
 from stream_lsh.index.story import LOST, MEMBERS, PAD, SLEEP, TELLERS
 from stream_lsh.settings import Settings
 
@@ -46,8 +46,8 @@ class Stories(Model):
         self._signer = TermSigner(settings.signing)
         self._part, self._first, self._records = 0, -1, 0
         self._most = settings.documents_of_a_generation
-        self._documents, self._counts = 0.0, Counter[int]()  # of 16 a document
-        self._among = 0.0  # documents in the language of the one at hand, and some
+        self._counts = Counter[int]()  # 16 a document
+        self._among = 0.0  # documents that the one at hand may match, and some
         self._tellers = 0  # members of its story that the last document met
         self._rows: dict[int, list[Term]] = {}  # by number, of the version with it
         self._all: dict[int, list[Term]] = {}
@@ -57,7 +57,6 @@ class Stories(Model):
         before = len(self.stored)
         verdict = super().judge(seq, id, text, time, stamp)
         if len(self.stored) > before and self._tellers < TELLERS:
-            self._documents += 16
             self._counts.update({slot: 16 * n for slot, n in Counter(t.term % SLOTS for t in self._all[seq]).items()})
         return verdict
 
@@ -66,7 +65,6 @@ class Stories(Model):
         part, self._records = self._records // self._most, self._records + 1
         if self.window and self._first >= 0 and (part != self._part or self.log // 60_000 > self._first // 60_000):
             self._counts = Counter({slot: n - ((n + 7) >> 3) for slot, n in self._counts.items()})
-            self._documents -= (int(self._documents) + 7) >> 3
             self._first = -1
         if self._first < 0:
             self._part, self._first = part, self.log
@@ -85,10 +83,9 @@ class Stories(Model):
 
     def _weighed(self, seq: int) -> list[Term]:
         """The heaviest terms of a version that comes now."""
-        counts = sorted((self._counts[t.term % SLOTS] / 16 for t in self._all[seq]), reverse=True)[: int(COMMON)]
-        common = counts[-1] if len(counts) == COMMON else 0.0
-        self._among = min(self._documents / 16, common) + 2 + BEFORE
-        order = [(int(t.weight * self._rare(t.term, True) * 65536), t.entry, t) for t in self._all[seq]]
+        *terms, every = self._all[seq]
+        self._among = self._counts[every.term % SLOTS] / 16 + 2 + BEFORE
+        order = [(int(t.weight * self._rare(t.term, True) * 65536), t.entry, t) for t in terms]
         return [term for _, _, term in sorted(order, reverse=True)[:STORY_TERMS]]
 
     def _cosine(self, mine: list[Term], other: list[Term], *, names: bool = False) -> float | None:
