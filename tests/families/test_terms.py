@@ -30,9 +30,11 @@ SIGNER = TermSigner(SIGNING)
 
 
 def terms(text: str) -> dict[int, tuple[bool, float]]:
-    """Of each term whether it is a name or number, and its weight."""
+    """Of each term whether it is a name or number, and its weight; without the last one, which all texts have."""
     said = text.encode()
     found, _ = SIGNER.shingle(said, np.array([len(said)]))
+    assert not found[-1:].any()
+    found = found[:-1]
     return {int(e >> TERM_SHIFT): (bool(e & NAME_BIT), float(e & WEIGHT_MASK) / UNIT) for e in found}
 
 
