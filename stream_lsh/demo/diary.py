@@ -143,11 +143,13 @@ def go_on(diary: Diary) -> Text:
     if diary.folder is None:
         return to_try([("keep the week, its truth and the index", "stream-lsh demo --stories --keep week"), own])
     folder = shlex.quote(str(diary.folder))
+    language = diary.entries[diary.stories[0].members[-1]].document["lang"]  # that of article.txt
+    query = f"stream-lsh query {folder}/article.txt --within lang={language} --state {folder}/index"
     return to_try(
         [
             ("the stories of the week", f"stream-lsh groups --state {folder}/index"),
             ("one of them", f"stream-lsh groups {diary.stories[0].members[0]} --state {folder}/index"),
-            ("what tells of the same as an article", f"stream-lsh query {folder}/article.txt --state {folder}/index"),
+            ("what tells of the same as an article", query),
             (
                 "another threshold, against the truth",
                 f"stream-lsh evaluate {folder}/feed.jsonl {settings} --labels story --threshold 0.3",
