@@ -83,11 +83,11 @@ def _raise_terminated(_: int, __: FrameType | None) -> None:
 
 
 @contextmanager
-def _sigterm_stops() -> Iterator[None]:
+def _sigterm_put_back() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler, and only it would receive the signal
         return
-    before = signal.signal(signal.SIGTERM, _raise_terminated)
+    before = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
@@ -139,8 +139,8 @@ def guarded(context: click.Context) -> Iterator[None]:
     code = 0
     claim_standard_descriptors()
     try:
-        with _sigterm_stops(), ExitStack() as waiting:
-            waiting.enter_context(postponed())
+        with _sigterm_put_back(), ExitStack() as waiting:
+            waiting.enter_context(postponed({signal.SIGTERM: _raise_terminated}))
             context.meta[_WAITING] = waiting
             yield
             _flush()

@@ -44,16 +44,19 @@ def _restore(handlers: Handlers) -> None:
 
 
 @contextmanager
-def postponed() -> Iterator[Callable[[], None]]:
+def postponed(then: Handlers | None = None) -> Iterator[Callable[[], None]]:
     """While it lasts, the first SIGINT or SIGTERM is only remembered; the yielded function gives it its usual effect.
 
     A second one takes effect at once, and what is still remembered at the end takes effect then, unless it ends with an
     error. Outside the main thread nothing changes.
+
+    Args:
+        then: handlers that are the usual ones from now on: they take effect, and are in place afterwards.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
-    usual = _usual()
+    usual = _usual() | (then or {})
     remembered: list[tuple[int, FrameType | None]] = []
     acted = False
 

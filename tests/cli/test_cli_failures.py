@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -107,6 +108,32 @@ def test_a_signal_while_the_command_is_imported_waits_for_it(
     assert found == ["imported"]
     assert result.exit_code == (code + number if code else 0)
     assert re.search(words, result.stderr) and result.stderr.count("\n") == 1
+
+
+def test_a_sigterm_waits_as_soon_as_it_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, came = signal.signal, list[int]()
+
+    def install(number: int, handler: Any) -> Any:
+        before = usual(number, handler)
+        if number == signal.SIGTERM and not came:
+            came.append(number)
+            signal.raise_signal(signal.SIGTERM)
+        return before
+
+    @click.command(cls=WorkerCommand)
+    def probe() -> None:
+        pytest.fail("it has begun")
+
+    monkeypatch.setattr(signal, "signal", install)
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
+    group.get_command = lambda context, name: probe  # type: ignore[method-assign]
+    try:
+        result = CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+    finally:
+        for each, handler in before.items():
+            usual(each, handler)
+    assert came and (result.exit_code, result.stderr) == (0, "stream-lsh: stopped before anything had begun\n")
 
 
 def test_a_usage_error_is_told_although_a_signal_waits() -> None:
