@@ -424,8 +424,8 @@ def run(
                 f"{len(found.pairs)} pairs, {len(found.unique)} unique, {len(found.dead_letters)} dead letters; "
                 + ", ".join(f"{name} {times}" for name, times in sorted(chaos.counts.items()))
             )
-        except BaseException:
-            chaos.say(f"FAILED: seed {seed}; logs in {folder}")
+        except BaseException as error:
+            chaos.say(f"FAILED: seed {seed}; logs in {folder}: {error!r}")
             raise
         finally:
             proxy.delay = proxy.jitter = 0.0

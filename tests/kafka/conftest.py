@@ -58,8 +58,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker | D
 
 
 @pytest.fixture(scope="session")
-def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
-    """A running broker behind two proxies, whatever `broker` is: it can be killed, and its connections cut."""
+def proxied_all_along(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    """What `proxied` shares among tests."""
     local, proxies = proxied_broker(tmp_path_factory.mktemp("proxied"), VERSION, ("FIRST", "SECOND"))
     try:
         local.start()
@@ -71,6 +71,17 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
         for proxy in proxies:
             proxy.close()
         local.stop()
+
+
+@pytest.fixture
+def proxied(proxied_all_along: Proxied) -> Proxied:
+    """A running broker behind two proxies, whatever `broker` is: it can be killed, and its connections cut. It works
+    again, however the test before has left it."""
+    for proxy in proxied_all_along.proxies:
+        proxy.refuse(False)
+        proxy.thaw()
+    proxied_all_along.broker.start()
+    return proxied_all_along
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import base64
 import fcntl
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -136,11 +137,12 @@ class KafkaBroker:
             return
         program = java(self.version)
         classes = f"{libraries(self.version)}{os.sep}*"
-        for port in (self.port, self._controller_port, *(port for _, port in self._listeners.values())):
-            _check_free(port)
+        properties = self._all_properties()
+        for port in re.findall(r":(\d+)", properties["listeners"]):
+            _check_free(int(port))
         self.kill()  # what is left of one that ended by itself
         try:
-            self._begin(program, classes)
+            self._begin(program, classes, properties)
             self._wait_until_ready(timeout)
         except OSError as error:
             self.kill()
@@ -149,10 +151,10 @@ class KafkaBroker:
             self.kill()
             raise
 
-    def _begin(self, program: str, classes: str) -> None:
+    def _begin(self, program: str, classes: str, properties: Mapping[str, str]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.folder / "lock")
-        config = self._write_properties()
+        config = self._write(properties)
         if not (self._data / "meta.properties").exists():
             self._format(program, classes, config)
         self._process = _starter.submit(self._launch, [
@@ -222,11 +224,11 @@ class KafkaBroker:
     def _data(self) -> Path:
         return self.folder / "data"
 
-    def _write_properties(self) -> Path:
+    def _all_properties(self) -> dict[str, str]:
         plain = {"PLAINTEXT": ("PLAINTEXT", self.port)}
         clients = {**plain, **self._listeners}
         everyone = {**clients, "CONTROLLER": ("PLAINTEXT", self._controller_port)}
-        given = {
+        return {
             **PROPERTIES,
             "log.dirs": str(self._data),
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
@@ -238,9 +240,11 @@ class KafkaBroker:
             "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, (kind, _) in everyone.items()),
             **self._properties,
         }
+
+    def _write(self, properties: Mapping[str, str]) -> Path:
         path = self.folder / "server.properties"
         # The format of Java's properties takes a backslash for the beginning of an escape.
-        lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in given.items())
+        lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
         path.write_text("".join(lines), encoding="utf-8")
         return path
 

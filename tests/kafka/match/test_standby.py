@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pkgutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,8 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def proxy(proxied: Proxied) -> Iterator[Proxy]:
-    found = proxied.proxies[1]
-    yield found
-    found.thaw()
+def proxy(proxied: Proxied) -> Proxy:
+    return proxied.proxies[1]
 
 
 @pytest.mark.parametrize("role", ["judge", "forward"])

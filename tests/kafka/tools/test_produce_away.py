@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,8 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def proxy(proxied: Proxied) -> Iterator[Proxy]:
-    found = proxied.proxies[0]
-    yield found
-    found.refuse(False)
-    found.thaw()
+def proxy(proxied: Proxied) -> Proxy:
+    return proxied.proxies[0]
 
 
 @pytest.fixture
