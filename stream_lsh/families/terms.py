@@ -280,7 +280,7 @@ class StoryWords:
         self, text: bytes, others: Sequence[NDArray[np.uint32]], own: NDArray[np.uint64] | None = None
     ) -> list[bytes]:
         """Of a text and the signatures of those that it matches: see `family.Explains`. The salt that these have
-        follows from the first of the text's own terms."""
+        is what stands in the last of the text's own terms."""
         ends = np.array([len(text)])
         if self._settings.markup or self._settings.nfkc:
             text, ends = prepare(text, ends, self._settings)
@@ -291,7 +291,7 @@ class StoryWords:
         terms, where = np.empty(size + 2, np.uint64), np.empty((size + 2, 2), np.uint32)
         norm = np.empty(normalised_capacity(size), np.uint8)
         n = _words(octets, self._quick, self._tables, self._flags, norm, terms, where)
-        salt = terms[:1] ^ own[:1] if own is not None else np.uint64(0)
+        salt = own[-1:] if own is not None else np.uint64(0)
         places = dict(zip(((terms[:n] ^ salt) >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
         told = []
         for signature in others:
