@@ -104,7 +104,7 @@ def streamed(made: list[Basket], true: Pairs, threshold: float, **limits: int) -
     cut = {verdict.seq for verdict in verdicts if verdict.incomplete}
     due = {newer for older, newer in true if older in kept}
     return {
-        "threshold": threshold, "bucket": settings.read_of_a_bucket, "candidates": settings.candidates,
+        "threshold": threshold, "bucket": settings.bucket_size, "candidates": settings.candidates,
         "rate": len(made) / seconds,
         "kept": 100 * len(kept) / len(made), "due": len(due), "recall": len(due - kept) / max(1, len(due)),
         "incomplete": 100 * len(cut) / len(made), "doubtful": 100 * len(cut & kept) / len(kept),

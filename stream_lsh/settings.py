@@ -24,7 +24,6 @@ from stream_lsh.families.likeness import (
     DEFAULTS,
     LIKENESS,
     OF_BITS,
-    READ_OF_A_BUCKET,
     SALT_BITS,
     Likeness,
     banding_of,
@@ -159,9 +158,9 @@ class Settings(BaseSettings):
         default=32, ge=1, le=65536,
         description="most candidates verified per document, the best by signature (sets: 128)",
     )  # fmt: skip
-    bucket_size: int | None = Field(
-        default=None, ge=2, le=4096,
-        description="newest documents of a bucket that are read (default: 64; euclidean, sets: 1024; stories: 256)",
+    bucket_size: int = Field(
+        default=64, ge=2, le=4096,
+        description="newest documents of a bucket that are read (euclidean, sets: 1024; stories: 256)",
     )  # fmt: skip
     decided_after: int = Field(
         default=16384,
@@ -340,21 +339,18 @@ class Settings(BaseSettings):
         most = GENERATION if self.likeness == "quotations" else 2**27
         return self.generation_documents or min(most, MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
 
-    @property
-    def read_of_a_bucket(self) -> int:
-        """Documents of a bucket that are read: as set, or as many as the likeness needs."""
-        return self.bucket_size or READ_OF_A_BUCKET.get(self.likeness, 64)
-
     @cached_property
     def answers(self) -> dict[str, Any]:
         """The settings that fix the answers, every one with the value that it comes to, ready for JSON."""
         signing = self.signing
         shingles = f"{signing.kind}:{signing.k}/{signing.continuous_k}" if signing.kind == "words" else self.shingles
         values: dict[str, Any] = {name: getattr(self, name) for name in ANSWERS} | {
-            **self.banding._asdict(), "shingles": shingles, "tokens": signing.tokens,
+            **self.banding._asdict(),
+            "shingles": shingles,
+            "tokens": signing.tokens,
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
-            "generation_documents": self.documents_of_a_generation, "bucket_size": self.read_of_a_bucket,
-        }  # fmt: skip
+            "generation_documents": self.documents_of_a_generation,
+        }
         if self.likeness not in ("copies", "quotations"):
             values |= {name: getattr(self, name) for name in LIKENESS}
         if self.item is not None:

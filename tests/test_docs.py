@@ -146,7 +146,7 @@ def test_every_likeness_has_a_row_with_its_settings_and_their_defaults() -> None
             assert name not in unused(likeness), likeness
             assert default == ("" if name in needed else default_text(getattr(made, name))), (likeness, name)
         assert needed.keys() - unused(likeness) <= set(re.findall(r"`(\w+)`", named)), likeness
-        for word, limit in (("more than", made.read_of_a_bucket), ("after", made.candidates)):
+        for word, limit in (("more than", made.bucket_size), ("after", made.candidates)):
             assert set(re.findall(rf"{word} ([\d,]+\d)", cut)) <= {f"{limit:,}"}, likeness
 
 

@@ -58,14 +58,15 @@ MOST_COMPONENTS = 1024
 """Components that a signature of a vector gets at most unless the user sets its size. Unrelated vectors agree in half
 of their bits (cosine), those three times as far as asked for in nearly half of their places (euclidean), so that bands
 need many rows: 83 of 11 at a cosine of 0.8, 77 of 11 for all distances."""
-READ_OF_A_BUCKET = {"euclidean": 1024, "sets": 1024, "stories": 256}
-"""Documents of a bucket that are read if nothing else is set, where they are not 64. Those of lines are not equally
-full: vectors that are no further from their middle than a few times the distance lie in two or three buckets of each
-line, so that one key in many holds one in 200 of them. Those of common elements are as full, and those of the
-weightiest words are of all sizes."""
-DEFAULTS: dict[Likeness, dict[str, float]] = {"stories": {"threshold": STORY_THRESHOLD}, "sets": {"candidates": 128}}
-"""Settings that have another default than that of all: sets with common elements meet many that are nearly as similar
-as is asked for, and are compared in no time."""
+DEFAULTS: dict[Likeness, dict[str, float]] = {
+    "euclidean": {"bucket_size": 1024},
+    "sets": {"bucket_size": 1024, "candidates": 128},
+    "stories": {"bucket_size": 256, "threshold": STORY_THRESHOLD},
+}
+"""Settings that have another default than that of all. Buckets of lines are not equally full: vectors that are no
+further from their middle than a few times the distance lie in two or three buckets of each line, so that one key in
+many holds one in 200 of them. Those of common elements are as full, and those of the weightiest words are of all sizes.
+Sets with common elements meet many that are nearly as similar as is asked for, and are compared in no time."""
 MOST_SAMPLES = 384
 """Components that a signature of a weighted set gets at most unless the user sets its size. At thresholds of baskets
 and tags, 0.2 to 0.5, one more in a key saves most of the strangers: 74 bands of 2 at 0.3, 170 of 2 at 0.2."""

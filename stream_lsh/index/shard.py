@@ -117,7 +117,7 @@ class Shard:
         self._postings = self._room * (settings.signing.bands + 3)  # more only where documents have many keys
         self.memory = Memory.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
-        self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.read_of_a_bucket)
+        self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
         self._told: dict[bytes, bytes] = {}
         try:
             self._restore(manifest.generations)

@@ -144,8 +144,8 @@ def test_settings_that_do_not_go_with_it() -> None:
 
 def test_more_is_read_and_compared_unless_something_else_is_given() -> None:
     usual, given = Settings(likeness="sets"), Settings(likeness="sets", bucket_size=64, candidates=32)
-    assert (usual.read_of_a_bucket, usual.candidates) == (1024, 128)
-    assert (given.read_of_a_bucket, given.candidates) == (64, 32)
+    assert (usual.bucket_size, usual.candidates) == (1024, 128)
+    assert (given.bucket_size, given.candidates) == (64, 32)
     assert Settings().where_not_given(likeness="sets").candidates == 128
     assert usual.of_index(given.answers, "the index").candidates == 32
     assert Settings.load(defaults={"candidates": 1000}, likeness="sets").candidates == 1000

@@ -157,8 +157,8 @@ class Unique:
         incomplete, met = 0, dict[int, Entry]()
         for band in entry.bands:
             bucket = [other for other in self.buckets.get(band, []) if self.sees(entry, other)]
-            incomplete += len(bucket) > settings.read_of_a_bucket
-            met.update((other.seq, other) for other in bucket[-settings.read_of_a_bucket :])
+            incomplete += len(bucket) > settings.bucket_size
+            met.update((other.seq, other) for other in bucket[-settings.bucket_size :])
         agreeing = [(agreement(entry, other), other) for other in met.values()]
         candidates = [(rank_of(agrees, settings), other) for agrees, other in agreeing if agrees >= floor_of(settings)]
         candidates.sort(key=lambda candidate: (candidate[0], candidate[1].seq), reverse=True)
@@ -301,8 +301,8 @@ class Part(Unique):
         waiting = [other for other in self.undecided if other.seq not in self.certain and self.sees(entry, other)]
         texts = [other for other in waiting if other.text == entry.text]
         for bucket in [texts, *([other for other in waiting if band in other.bands] for band in entry.bands)]:
-            incomplete += len(bucket) > settings.read_of_a_bucket
-            oldest, newest = halves(settings.read_of_a_bucket)
+            incomplete += len(bucket) > settings.bucket_size
+            oldest, newest = halves(settings.bucket_size)
             read = bucket if len(bucket) <= oldest + newest else bucket[:oldest] + bucket[len(bucket) - newest :]
             met.update((other.seq, other) for other in read)
         candidates = [met[seq] for seq in sorted(met) if agreement(entry, met[seq]) >= floor_of(settings)]
