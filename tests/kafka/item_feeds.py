@@ -4,10 +4,10 @@ just not, repeated and reused ids, and what is no such document."""
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any
 
 import numpy as np
+from spoiled import Spoiled
 
 DIMENSIONS = 64
 ITEMS: dict[str, dict[str, Any]] = {
@@ -28,27 +28,19 @@ def items(likeness: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]
     """So many lines, some three in five of them made of an earlier document. changes: a share of deletions, and as many
     under an id that was there."""
     chance = np.random.default_rng(seed)
-    out: list[bytes] = []
+    feed = Spoiled(chance, changes, [_field(likeness, value) for value in WRONG], bad=0.03)
     told: list[Any] = []
     for i in range(n):
         old = told[int(chance.integers(max(0, len(told) - 300), len(told)))] if told and chance.random() < 0.6 else None
         item = {"hamming": _bits, "edit": _title, "sets": _basket}.get(likeness, _vector)(chance, old)
         told.append(item)
-        if i and chance.random() < changes:
-            out.append(json.dumps({"id": f"d{chance.integers(i)}", "deleted": True}).encode())
+        feed.delete(i)
         document = {"id": f"d{i}", **_field(likeness, _written(item, int(chance.integers(3))))}
-        dice = chance.random()
-        if dice < 0.02 + changes and i:
-            document["id"] = f"d{int(chance.integers(i))}"
-        elif dice < 0.05 + changes:
-            document |= _field(likeness, WRONG[int(chance.integers(len(WRONG)))])
+        feed.spoil(i, document)
         document["lang"] = LANGUAGES[i % 7 % 4]
-        out.append(json.dumps(document).encode())
-        if dice > 0.97:
-            out.append(out[int(chance.integers(len(out)))])
-        elif dice > 0.965:
-            out.append(out[-1][:-7])
-    return out[:n]
+        feed.add(document)
+        feed.again()
+    return feed.lines[:n]
 
 
 def _vector(chance: np.random.Generator, old: Any) -> Any:

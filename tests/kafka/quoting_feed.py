@@ -3,10 +3,10 @@ reused ids, deletions, and what is no document."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
+from spoiled import NO_TEXTS, Spoiled
 
 QUOTATIONS: dict[str, Any] = {"likeness": "quotations", "threshold": 0.6, "passage_words": 8}
 
@@ -14,7 +14,7 @@ QUOTATIONS: dict[str, Any] = {"likeness": "quotations", "threshold": 0.6, "passa
 def quoting(n: int, seed: int, changes: float = 0.0) -> list[bytes]:
     """So many lines; changes: a share of deletions, and as many under an id that was there."""
     chance = np.random.default_rng(seed)
-    out: list[bytes] = []
+    feed = Spoiled(chance, changes, NO_TEXTS)
     told: list[list[str]] = []
     for i in range(n):
         words = [f"w{k}" for k in chance.integers(10**6, size=int(chance.choice((5, 20, 60, 200))))]
@@ -25,18 +25,10 @@ def quoting(n: int, seed: int, changes: float = 0.0) -> list[bytes]:
             around = words[: int(chance.choice((0, 0, 5, 20)))]
             words = [*around, *part, *around[::-1]]
         told.append(words)
-        if i and chance.random() < changes:
-            out.append(json.dumps({"id": f"d{chance.integers(i)}", "deleted": True}).encode())
+        feed.delete(i)
         document: dict[str, Any] = {"id": f"d{i}", "text": "  ".join(words) + "."}
-        dice = chance.random()
-        if dice < 0.02 + changes and i:
-            document["id"] = f"d{int(chance.integers(i))}"
-        elif dice < 0.04 + changes:
-            document["text"] = (None, 7, "", " ? ")[int(chance.integers(4))]
+        feed.spoil(i, document)
         document["lang"] = ("en", "de", None)[i % 3]
-        out.append(json.dumps(document).encode())
-        if dice > 0.97:
-            out.append(out[int(chance.integers(len(out)))])
-        elif dice > 0.965:
-            out.append(out[-1][:-7])
-    return out[:n]
+        feed.add(document)
+        feed.again()
+    return feed.lines[:n]
