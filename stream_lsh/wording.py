@@ -1,6 +1,11 @@
-"""Figures as a person reads them: counts, sizes, times, shares."""
+"""Figures as a person reads them: counts, sizes, times, shares, and the tables that they stand in."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def count(number: int, noun: str = "", plural: str | None = None) -> str:
@@ -55,3 +60,13 @@ def share(part: float, whole: float) -> str:
 def ratio(value: float | None) -> str:
     """Four decimals, rounded down so that 1.0000 means all; a dash for nothing of nothing."""
     return "     -" if value is None else f"{int(value * 10_000 + 1e-9) / 10_000:.4f}"
+
+
+def plain_table(title: str | None = None, *, header: bool = True) -> Table:
+    """A table without lines, for a terminal."""
+    from rich.table import Table  # here, because it takes time
+
+    return Table(
+        title=title, title_justify="left", title_style="bold", show_header=header, box=None, pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )  # fmt: skip

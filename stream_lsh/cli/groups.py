@@ -29,7 +29,7 @@ from stream_lsh.cli.options import (
 from stream_lsh.documents.times import NO_TIME, UNITS
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wording import count
+from stream_lsh.wording import count, plain_table
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.group_store import Member
@@ -209,10 +209,9 @@ def now(group: Group, member: Member) -> str:
 def _print(columns: list[str], lines: list[list[str]], right: int) -> None:
     """A table whose first columns are numbers."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for place, name in enumerate(columns):
         table.add_column(name, justify="right" if place < right else "left", overflow="fold")
     for line in lines:

@@ -12,7 +12,7 @@ import click
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import state_option, with_options
 from stream_lsh.errors import StateError
-from stream_lsh.wording import duration, size
+from stream_lsh.wording import duration, plain_table, size
 
 SIZES = ("bytes", "outputs")  # sections of numbers of bytes
 EXAMPLES = """
@@ -63,10 +63,9 @@ def show(facts: Mapping[str, object]) -> None:
             click.echo("\n".join([title, *(f"  {name:{width}}  {value}" for name, value in section)]))
         return
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table(header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for title, section in sections.items():

@@ -20,7 +20,7 @@ from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import InputError, UsageError
-from stream_lsh.wording import count
+from stream_lsh.wording import count, plain_table
 
 if TYPE_CHECKING:
     from stream_lsh import Match
@@ -232,10 +232,9 @@ def elements(text: str) -> list[str]:
 def show(matches: Sequence[Match], text: str = "") -> None:
     """A table of matches on standard output; of quotations with the passages, marked in the text that was asked for."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("similarity", justify="right")
     table.add_column("id", overflow="fold")
     table.add_column("number", justify="right")

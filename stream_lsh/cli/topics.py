@@ -14,7 +14,7 @@ from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Group, Option
 from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, TOPICS, load_settings, settings_options, with_options
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wording import duration, size
+from stream_lsh.wording import duration, plain_table, size
 
 if TYPE_CHECKING:
     from stream_lsh.kafka.topics import TopicState
@@ -135,10 +135,9 @@ def print_table(states: Iterable[TopicState]) -> None:
             click.echo("  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip())
         return
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for number, title in enumerate(COLUMNS):
         table.add_column(title, overflow="fold", justify="right" if number in (1, 2) else "left")
     for line in lines:

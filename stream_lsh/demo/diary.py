@@ -10,10 +10,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from stream_lsh.demo.display import NARROW, plain_table, to_try
+from stream_lsh.demo.display import NARROW, to_try
 from stream_lsh.demo.stories import Diary, Story, Twin, terms_of
 from stream_lsh.demo.week import DAY, DAYS, HOUR, START
-from stream_lsh.wording import count
+from stream_lsh.wording import count, plain_table
 
 LARGEST, ARTICLES = 12, 9  # stories in the table, and articles of the one that is looked into
 NAMED = 4  # terms that are named of an article

@@ -19,7 +19,7 @@ from stream_lsh.demo.feed import DESCRIPTIONS, Feed
 from stream_lsh.demo.score import NO_DOCUMENT, KindScore, Score, Truth, is_edit
 from stream_lsh.demo.spread import Spreading
 from stream_lsh.demo.timeline import timeline
-from stream_lsh.wording import count, duration, per_second, share
+from stream_lsh.wording import count, duration, per_second, plain_table, share
 
 NARROW = 84  # columns below which two texts stand under each other
 WIDEST = 132
@@ -134,11 +134,6 @@ def _marked(pieces: Sequence[Piece], style: str, base: str = "") -> Text:
         else:
             text.append(piece.text, "dim" if not piece.text.strip(" …") else "")
     return text
-
-
-def plain_table(title: str) -> Table:
-    """A table without lines."""
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def verdict_table(run: Run) -> Table:

@@ -8,11 +8,10 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from stream_lsh.demo.spread import START, Entry, Spreading
-from stream_lsh.wording import count
+from stream_lsh.wording import count, plain_table
 
 SECONDS = 1000
 MEANINGS = {
@@ -58,10 +57,7 @@ def rows(spreading: Spreading) -> Iterator[Row]:
 
 def timeline(spreading: Spreading, width: int, narrow: int) -> Group:
     """The table, and who has it in the end."""
-    table = Table(
-        title="A story that spreads, is corrected and withdrawn", title_justify="left", title_style="bold", box=None,
-        pad_edge=False, padding=(0, 2, 0, 0),
-    )  # fmt: skip
+    table = plain_table("A story that spreads, is corrected and withdrawn")
     wide = width >= narrow
     for name in ("after", "what papers do", "event", "members", "living", "sources", *([""] if wide else [])):
         table.add_column(name, justify="right" if name in ("members", "living", "sources") else "left", overflow="fold")
