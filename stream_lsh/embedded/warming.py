@@ -43,36 +43,6 @@ def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> 
     """
     if kernels.cold():
         log.info("compiling for this machine, once; that takes about half a minute")
-    with _alone(stopped), suppress(_Stopped):
-        _run(settings, stopped)
-
-
-class _Stopped(Exception):
-    """It is not wanted any more."""
-
-
-@contextmanager
-def _alone(stopped: Callable[[], bool]) -> Iterator[None]:
-    """One process at a time: what the first one has compiled the next one loads."""
-    with ExitStack() as stack:
-        with suppress(OSError):
-            folder = kernels.FOLDER
-            file = stack.enter_context((folder / "warm-up.lock").open("w")) if folder else None
-            while file is not None and not stopped():
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    time.sleep(LOOK)
-        yield
-
-
-def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
-    def look(_: object) -> None:
-        if stopped():
-            raise _Stopped
-
-    look(None)
     # Only what chooses code matters here; fields are called what they are called below.
     chosen = Settings.model_validate(
         {name: getattr(settings, name) for name in Settings.model_fields}
@@ -84,6 +54,42 @@ def _run(settings: Settings, stopped: Callable[[], bool]) -> None:
             **({"distance": min(3, settings.distance or 0)} if settings.likeness == "hamming" else {}),
         }
     )  # fmt: skip
+    with suppress(_Stopped), _first_alone(chosen, stopped):
+        _run(chosen, stopped)
+
+
+class _Stopped(Exception):
+    """It is not wanted any more."""
+
+
+@contextmanager
+def _first_alone(chosen: Settings, stopped: Callable[[], bool]) -> Iterator[None]:
+    """One process at a time, until one has come to the end with these settings: what it has compiled others load."""
+    folder = kernels.FOLDER
+    if folder is None:
+        yield
+        return
+    done = folder / f"warm-{chosen.fingerprint}"
+    with ExitStack() as stack:
+        with suppress(OSError):
+            file = stack.enter_context((folder / "warm-up.lock").open("w"))
+            while not done.exists() and not stopped():
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(LOOK)
+        yield
+        with suppress(OSError):
+            done.touch()
+
+
+def _run(chosen: Settings, stopped: Callable[[], bool]) -> None:
+    def look(_: object) -> None:
+        if stopped():
+            raise _Stopped
+
+    look(None)
     with temporary_folder() as folder:
         feed = Path(folder) / "feed.jsonl"
         for turn in range(2):  # the second time rows are read back, and texts of whom later ones are similar to
