@@ -23,3 +23,14 @@ def pairwise(*varied: Collection[object]) -> list[Any]:
         )
         for case in product(*map(enumerate, varied))
     ]
+
+
+def seeds(quick: int, long: int, most: int) -> list[Any]:
+    """Seeds from 0 on: the first for the README's command, those before `long` for the long tests, all in the long
+    form."""
+    return [
+        pytest.param(
+            seed, marks=[] if seed < quick else [pytest.mark.long] if seed < long else [pytest.mark.long, only_long]
+        )
+        for seed in range(most)
+    ]

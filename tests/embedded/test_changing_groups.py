@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kills import COMMITTING, kill
-from long_form import LONG
+from long_form import LONG, seeds
 from oracles.forgetting import model_of
 from oracles.spreading import Spread, Spreading, reached
 
@@ -207,7 +207,7 @@ def story(seed: int, n: int) -> list[Record]:
 
 @pytest.mark.parametrize("window", [None, "8h"])
 @pytest.mark.parametrize("shards", [1, 2])
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", seeds(1, 2, 3))
 def test_a_long_history(tmp_path: Path, seed: int, shards: int, window: str | None) -> None:
     settings, records = Settings(**SURE, window=window, shards=shards, decided_after=60), story(seed, 3000)
     erasing = seed == 0 and shards == 1

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from long_form import seeds
 from test_window import (
     ANY,
     START,
@@ -97,7 +98,7 @@ def changing_history(seed: int, n: int) -> list[Document]:
 @pytest.mark.parametrize(
     ("against", "shards"), [(UNIQUE, 1), (UNIQUE, 2), (ANY, 1), *SLOW], ids=["unique", "unique-2", "any", *SLOW_IDS]
 )
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", seeds(1, 2, 3))
 def test_a_long_history(tmp_path: Path, seed: int, against: Any, shards: int, window: str | None) -> None:
     settings = Settings(
         **SURE, **against, shards=shards, decided_after=100, window=window, on_same_id="update", memory_documents=64

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_form import seeds
 from test_window import ANY, MINUTE, START, SURE, UNIQUE, comparable, fed, modelled, opened, same
 
 from stream_lsh.documents.columns import Document
@@ -118,6 +119,6 @@ def run(seed: int, against: dict[str, Any], shards: int, folder: Path, n: int = 
     ("against", "shards"), [(UNIQUE, 1), (UNIQUE, 2), (UNIQUE, 3), (ANY, 1), (ANY, 2), (ANY, 3)],
     ids=["unique", "unique-2", "unique-3", "any", "any-2", "any-3"],
 )  # fmt: skip
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
+@pytest.mark.parametrize("seed", seeds(2, 10, 20))
 def test_families(tmp_path: Path, seed: int, against: dict[str, Any], shards: int) -> None:
     run(seed, against, shards, tmp_path)

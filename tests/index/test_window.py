@@ -16,6 +16,7 @@ from feeds import asked
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from long_form import seeds
 from oracles.forgetting import model_of
 from oracles.matching import unique_verdicts
 
@@ -205,7 +206,7 @@ def long_history(seed: int, n: int) -> list[Document]:
 
 @pytest.mark.parametrize("shards", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("against", [UNIQUE, ANY], ids=["unique", "any"])
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", seeds(1, 2, 3))
 def test_a_long_history(tmp_path: Path, seed: int, against: dict[str, Any], shards: int) -> None:
     """Many windows long, with flushes, merges, generations that go, and restarts; then it is asked."""
     settings = Settings(

@@ -37,13 +37,13 @@ pytestmark = pytest.mark.long
     ("shards", "against", "given"),
     [
         pytest.param(SHARDS, "any", (), marks=only_long),
-        (2, "unique", ()),
+        pytest.param(2, "unique", (), marks=only_long),
         pytest.param(1, "unique", (), marks=only_long),
         pytest.param(1, "unique", ("updates",), marks=only_long),
         pytest.param(1, "unique", ("updates", "window", "groups"), marks=only_long),
         (2, "unique", ("updates", "window", "groups")),
         (1, "unique", ("updates", "erase")),
-        (SHARDS, "unique", ("window", "groups")),
+        pytest.param(SHARDS, "unique", ("window", "groups"), marks=only_long),
         (SHARDS, "any", ("updates", "window")),
     ],
 )
