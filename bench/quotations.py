@@ -230,6 +230,15 @@ def feeds(texts: Sequence[str], given: argparse.Namespace) -> Iterator[tuple[str
     whole = Document("book", " ".join(book))
     yield "a book, then posts that quote it", {}, [whole, *(Document(k, q) for k, q in enumerate(quotes))]
     yield "posts, then the book that they quote", {}, [*(Document(k, q) for k, q in enumerate(quotes)), whole]
+    # What repeats itself has few shingles, and each at every place.
+    circle = [f"w{k}" for k in range(30)] * 5
+    around = " ".join(circle[:30]) + " "
+    whole = Document("book", "word " * (given.book_bytes // 5))
+    posts = [Document(k, "word " * (20 + k % 300)) for k in range(n)]
+    yield "a book of one word, then posts of it", {}, [whole, *posts]
+    whole = Document("book", around * (given.book_bytes // len(around)))
+    pieces = [Document(k, " ".join([*circle[k % 30 : k % 30 + 100], f"x{k}"])) for k in range(n)]
+    yield "a book of 30 words in a circle, then pieces of it", {}, [whole, *pieces]
     passage = book[1000:1040]
     mixed = [Document(k, " ".join(own[k % len(own)][:80] + passage + [f"n{k}"])) for k in range(n)]
     yield "one passage in all posts, all kept", {}, mixed
