@@ -193,6 +193,7 @@ class KafkaBroker:
             self._process.wait()
         self._process = None
         if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # whoever is just being started has it open, too, until it runs
             os.close(self._lock)
             self._lock = None
         _running.discard(self)

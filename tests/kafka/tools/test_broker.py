@@ -130,7 +130,10 @@ def test_its_folder_is_its_own_until_it_has_ended(tmp_path: Path) -> None:
         os.kill(first.pid, signal.SIGKILL)  # not by the object: it must notice by itself
         assert first.wait(30) == -signal.SIGKILL
         assert first.pid is None
+        assert first._lock is not None
+        inherited = os.dup(first._lock)  # as a child has it that is just being started
         first.start()
+        os.close(inherited)
         assert first.pid is not None
     finally:
         first.stop()
