@@ -234,6 +234,7 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         own = DEFAULTS.get(self.likeness, {})
         self.__dict__.update((name, own[name]) for name in own.keys() - self.model_fields_set)  # still not given
+        self.model_fields_set.difference_update(name for name in Banding._fields if getattr(self, name) is None)
         check_used(self, self.likeness, unused(self.likeness))
         check_order(self.likeness, self.shards, self.against)
         check_extent(self.likeness, self.dimensions or 0, self.distance or 0.0)

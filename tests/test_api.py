@@ -59,6 +59,13 @@ def test_settings_that_are_not_given_are_those_of_the_index(tmp_path: Path) -> N
         Deduplicator(Settings(threshold=0.6), state=tmp_path)
 
 
+@pytest.mark.parametrize("given", [{"threshold": 0.3, "likeness": "sets"}, {"likeness": "cosine", "dimensions": 8}])
+def test_a_number_that_is_none_is_not_given(given: dict[str, Any], tmp_path: Path) -> None:
+    for numbers in (["signature_size"], [], ["signature_size", "bands", "rows"], ["bands"], ["rows"]):
+        with Deduplicator(Settings(**given, **dict.fromkeys(numbers)), state=tmp_path):
+            pass
+
+
 # -- facts ------------------------------------------------------------------------------------------------------------
 
 
