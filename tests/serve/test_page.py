@@ -47,6 +47,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 @pytest.fixture
 def page(chrome: Chrome, served: Serving) -> Chrome:
     """The page of the service, open and listening."""
+    chrome.get("about:blank")  # the page of the test before asks no more
     requests(chrome)
     chrome.get_log("browser")
     show(chrome, 1280, 900)
