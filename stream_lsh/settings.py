@@ -234,7 +234,7 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         own = DEFAULTS.get(self.likeness, {})
         self.__dict__.update((name, own[name]) for name in own.keys() - self.model_fields_set)  # still not given
-        # None is "to be chosen", as if not given: an index has its own, and one of three alone would not fit the others.
+        # None is "to be chosen", as if not given: an index has its own, and one of three would not fit the others.
         self.model_fields_set.difference_update(name for name in Banding._fields if getattr(self, name) is None)
         check_used(self, self.likeness, unused(self.likeness))
         check_order(self.likeness, self.shards, self.against)
