@@ -199,7 +199,7 @@ class MatchApp(Host):
                 message = event.message
                 flow = self._flows.get(message.partition)
                 if flow is None or message.generation_id != self.consumer_generation_id:
-                    continue  # fetched for an earlier assignment; it comes again
+                    continue  # of an assignment that has ended: the next one seeks to what is committed
                 flow.offer(message.offset, message.value or b"", partial(self.consumer.acknowledge, message))
         except asyncio.CancelledError:
             raise

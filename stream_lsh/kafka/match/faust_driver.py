@@ -122,6 +122,25 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         if (name := self.app.settings.instance) is not None:
             await watch_name(self._ensure_consumer(), self.app.settings, self.app.conf.id, name)
 
+    async def fetch(self, partitions: set[TP], timeout: float, hand_overs: int) -> Any:
+        """Records of these partitions, as soon as there are some; called from outside of the thread.
+
+        hand_overs: how many there were when it was decided what to ask for.
+        """
+        return await self.call_thread(self._fetch, partitions, timeout, hand_overs)
+
+    async def _fetch(self, partitions: set[TP], timeout: float, hand_overs: int) -> Any:
+        # Nothing ends a call that waits, not even a rebalance. So it may drain what the next assignment has sought to,
+        # and has no flow for yet. That goes back before anything else can run in this thread: nobody would take it, and
+        # no later call would fetch it.
+        consumer = self._ensure_consumer()
+        found = await self._fetch_records(consumer, partitions, timeout=timeout, max_records=FETCH_RECORDS)
+        if self.app.hand_overs == hand_overs:
+            return found
+        for place, records in found.items():
+            consumer.seek(place, records[0].offset)
+        return {}
+
     async def on_thread_stop(self) -> None:
         # Faust's, but for the consumer: without a broker aiokafka's own stop may raise, and the thread would not end.
         await super(driver.AIOKafkaConsumerThread, self).on_thread_stop()
@@ -139,6 +158,7 @@ class Consumer(driver.Consumer):
     """Fetches nothing that nobody has room for, and hands over cleanly."""
 
     app: Host
+    _thread: ConsumerThread
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -151,12 +171,16 @@ class Consumer(driver.Consumer):
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:
         # Faust's own back-pressure sleeps for a second when all queues are full. And frames that it fetches before
         # recovery has ended may be lost, because it clears its queues then.
+        hand_overs = self.app.hand_overs
         wanted = set(active_partitions or ())
         ready = {tp for tp in wanted if self.app.has_room(tp)}
         if not ready:
             await self.sleep(FULL_SECONDS)
             return {}
-        return await super()._getmany(ready, timeout if len(ready) == len(wanted) else FULL_SECONDS)
+        seconds = timeout if len(ready) == len(wanted) else FULL_SECONDS
+        found = await self._thread.fetch(ready, seconds, hand_overs)
+        # Drained before a hand-over that began since: the next assignment seeks to all of it.
+        return found if self.app.hand_overs == hand_overs else {}
 
     def ack(self, message: Message) -> bool:
         """Not for Faust to say: its streams acknowledge what they pass over, because a rebalance came in between."""

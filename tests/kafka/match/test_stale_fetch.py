@@ -1,0 +1,243 @@
+"""A fetch that waits outlives a rebalance: what it drains then goes back, and no frame is lost. aiokafka's own fetcher,
+without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import Fetcher, FetchResult
+from aiokafka.consumer.subscription_state import SubscriptionState
+from faust.types import TP
+
+from stream_lsh.kafka.match.app import MatchApp
+from stream_lsh.kafka.match.faust_driver import ConsumerThread
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+
+PARTITIONS = 3
+FIRST = 40  # the offset from which frames wait
+
+
+class Records:
+    """What a broker has sent of a partition from an offset on."""
+
+    def __init__(self, offset: int, number: int) -> None:
+        self.next_fetch_offset = offset
+        self._end = offset + number
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self.next_fetch_offset >= self._end:
+            raise StopIteration
+        self.next_fetch_offset += 1
+        return SimpleNamespace(offset=self.next_fetch_offset - 1)
+
+
+class Flow:
+    """Takes whatever comes."""
+
+    room = True
+
+    async def drain(self, seconds: float) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class Play:
+    """The app, its consumer and aiokafka's fetcher, in one event loop; partitions of frames are 0 to 2.
+
+    Attributes:
+        late: set while results of the consumer's thread may reach the app.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.app = MatchApp(KafkaSettings(shards=PARTITIONS), Watch("match"))
+        self.places = [TP(self.app.names.frames, number) for number in range(PARTITIONS)]
+        self._state = SubscriptionState()
+        self._state.subscribe({self.app.names.frames})
+        client: Any = SimpleNamespace(_loop=asyncio.get_running_loop(), _metadata_max_age_ms=1000)
+        self.fetcher = Fetcher(client, self._state)
+        self.fetcher._fetch_task.cancel()  # `arrive` does what it does
+        self.consumer = SimpleNamespace(
+            _closed=False, _fetcher=self.fetcher, _max_poll_records=64, seek=self.fetcher.seek_to
+        )
+        self.reached = asyncio.Event()
+        self.reached.set()
+        thread: Any = self.app.consumer._thread
+        thread._consumer = self.consumer
+        monkeypatch.setattr(thread, "call_thread", self._call)
+        monkeypatch.setattr(self.app, "_commit", self._nothing)
+        self.assign()
+        self.answer()
+
+    async def _call(self, work: Callable[..., Awaitable[Any]], *values: Any, **named: Any) -> Any:
+        found = await work(*values, **named)
+        await self.reached.wait()
+        return found
+
+    async def _nothing(self) -> None:
+        pass
+
+    def assign(self) -> None:
+        """The group gives out all partitions anew; no position is known yet."""
+        self._state.assign_from_subscribed({TopicPartition(*place) for place in self.places})
+
+    def seek(self, number: int) -> None:
+        """Seek a partition to what is committed."""
+        self.fetcher.seek_to(TopicPartition(*self.places[number]), FIRST)
+
+    def answer(self) -> None:
+        """All positions are known, and there are flows for all partitions."""
+        for number in range(PARTITIONS):
+            self.seek(number)
+        flows: Any = {number: Flow() for number in range(PARTITIONS)}
+        self.app._flows.update(flows)
+
+    def position(self, number: int) -> int | None:
+        """Of the client in a partition."""
+        found: int | None = self._state.subscription.assignment.state_value(
+            TopicPartition(*self.places[number])
+        ).position
+        return found
+
+    def arrive(self, number: int, frames: int = 1) -> None:
+        """The broker sends frames of a partition, from where the client is."""
+        place = TopicPartition(*self.places[number])
+        position = self.position(number)
+        assert position is not None and place not in self.fetcher._records
+        assignment = self._state.subscription.assignment
+        self.fetcher._records[place] = FetchResult(
+            place, assignment=assignment, partition_records=Records(position, frames), backoff=0.0
+        )
+        for waiter in list(self.fetcher._fetch_waiters):
+            self.fetcher._notify(waiter)
+
+    async def call(self) -> asyncio.Task[dict[Any, list[Any]]]:
+        """A call for records that waits, as nothing is there."""
+        task = asyncio.create_task(self.app.consumer._getmany(set(self.places), 600.0))
+        await self.settle()
+        assert not task.done()
+        return task
+
+    async def settle(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+def offsets(found: dict[Any, list[Any]]) -> dict[int, list[int]]:
+    return {place.partition: [record.offset for record in records] for place, records in found.items()}
+
+
+def test_idle_fetch_returns_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        call = await play.call()
+        play.arrive(1, frames=2)
+        assert offsets(await call) == {1: [FIRST, FIRST + 1]}
+        assert play.position(1) == FIRST + 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("moment", ["between the seeks", "before the flows", "after the flows"])
+def test_fetch_that_outlives_a_rebalance_loses_no_frame(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """The call began idle before the rebalance; the frame comes after its partition's own seek."""
+
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        call = await play.call()
+        await play.app.hand_over()
+        play.assign()
+        play.seek(1)
+        if moment == "between the seeks":
+            play.arrive(1)
+            await play.settle()
+        play.seek(0)
+        play.seek(2)
+        if moment == "before the flows":
+            play.arrive(1)
+            await play.settle()
+        play.app._flows.update({number: Flow() for number in range(PARTITIONS)})  # type: ignore[misc]
+        if moment == "after the flows":
+            play.arrive(1)
+        # `_read` has no flow for what is handed on too early: it must not be handed on, and has to come again.
+        assert await call == {}
+        assert [play.position(number) for number in range(PARTITIONS)] == [FIRST] * PARTITIONS
+        call = await play.call()
+        play.arrive(1)
+        assert offsets(await call) == {1: [FIRST]}
+
+    asyncio.run(scenario())
+
+
+def test_all_partitions_of_a_stale_fetch_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        call = await play.call()
+        await play.app.hand_over()
+        play.assign()
+        play.answer()
+        play.arrive(0, frames=3)
+        play.arrive(2, frames=100)  # more than a call returns
+        assert await call == {}
+        assert [play.position(number) for number in range(PARTITIONS)] == [FIRST] * PARTITIONS
+        assert not play.fetcher._records
+
+    asyncio.run(scenario())
+
+
+def test_frames_that_reach_the_app_after_a_hand_over_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were drained before it, for a flow that is gone: a flow made anew begins at what is committed."""
+
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        call = await play.call()
+        play.reached.clear()
+        play.arrive(1)
+        await play.settle()
+        assert play.position(1) == FIRST + 1
+        await play.app.hand_over()
+        play.assign()
+        play.answer()
+        play.reached.set()
+        assert await call == {}
+        assert play.position(1) == FIRST
+
+    asyncio.run(scenario())
+
+
+class Suspended:
+    """Awaited, it suspends once: a call that waits for records."""
+
+    def __await__(self) -> Iterator[None]:
+        yield
+
+
+def test_stale_frames_go_back_before_anything_else_runs() -> None:
+    """With an await between draining and seeking, a seek of the new assignment could come in between and be undone."""
+    place, sought = TP("frames", 1), list[tuple[Any, int]]()
+
+    async def drained(*_: Any, **__: Any) -> dict[TP, list[Any]]:
+        await Suspended()
+        return {place: [SimpleNamespace(offset=7), SimpleNamespace(offset=8)]}
+
+    consumer = SimpleNamespace(seek=lambda *found: sought.append(found))
+    thread: Any = SimpleNamespace(
+        app=SimpleNamespace(hand_overs=3), _fetch_records=drained, _ensure_consumer=lambda: consumer
+    )
+    call = ConsumerThread._fetch(thread, {place}, 1.0, 3)
+    call.send(None)
+    thread.app.hand_overs += 1
+    assert not sought
+    with pytest.raises(StopIteration) as ended:
+        call.send(None)
+    assert ended.value.value == {} and sought == [(place, 7)]
