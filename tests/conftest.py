@@ -1,14 +1,24 @@
-"""Where the tests find real data; signals as in a terminal; no examples that are too slow."""
+"""What every test starts from: the installed package, real data, signals as in a terminal, no example too slow."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+import stream_lsh
+
+ROOT = Path(__file__).parents[1]
+# bench is not installed. Its folder comes last, so that stream_lsh stays the installed one.
+sys.path.append(str(ROOT))
+# Processes that tests start find what tests share, and do not find the sources in the folder that they start in.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONSAFEPATH"] = "1"
 
 # A machine that others use may be slow for a while, which says nothing about an example.
 settings.register_profile("tests", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,6 +29,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_report_header() -> str:
+    return f"stream_lsh: {Path(stream_lsh.__file__).parent}"
+
+
+def pytest_configure() -> None:
+    """In CI the sources beside the tests would hide what the wheel lacks."""
+    if os.environ.get("CI") and Path(stream_lsh.__file__).is_relative_to(ROOT / "stream_lsh"):
+        raise pytest.UsageError("CI tests the installed wheel, and stream_lsh comes from the sources")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first."""
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
@@ -27,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data with exact truth: $STREAM_LSH_DATA, or ../shared/data beside the project."""
-    folder = Path(os.environ.get("STREAM_LSH_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    folder = Path(os.environ.get("STREAM_LSH_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
         message = f"no real data at {folder}; set STREAM_LSH_DATA"
         if os.environ.get("CI"):

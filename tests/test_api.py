@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from oracles.dense import dense
+from support.models.dense import dense
 
 from stream_lsh import Deduplicator, Document, Match, Settings, Verdict
 from stream_lsh.embedded.information import information

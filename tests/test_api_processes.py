@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from oracles.dense import dense
+from support.models.dense import dense
 
 from stream_lsh import Deduplicator, Settings
 from stream_lsh.embedded.information import information

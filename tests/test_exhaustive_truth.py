@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from long_form import pairwise
+from support.long_form import pairwise
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job

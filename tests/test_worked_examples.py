@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from oracles import amplify as families
-from oracles import distances
-from oracles.minhash import (
+from support.models import amplify as families
+from support.models import distances
+from support.models.minhash import (
     UniversalHash,
     agreement,
     as_bag,

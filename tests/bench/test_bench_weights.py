@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oracles.distances import weighted_jaccard
+from support.models.distances import weighted_jaccard
 
 from bench.weights import FEEDS, baskets, ours, scored, streamed, true_pairs
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from oracles.distances import levenshtein_distance, weighted_jaccard
+from support.models.distances import levenshtein_distance, weighted_jaccard
 
 from stream_lsh.cli import main
 from stream_lsh.settings import Settings

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from deploy_files import COMPOSE, OURS, PORT, ROOT, SERVICES, check_command, image_environment, load
+from support.deploy_files import COMPOSE, OURS, PORT, ROOT, SERVICES, check_command, image_environment, load
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings

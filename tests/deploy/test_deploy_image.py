@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 
-from deploy_files import PORT, ROOT, UID, check_command, dockerfile, image_environment, last_stage, only
+from support.deploy_files import PORT, ROOT, UID, check_command, dockerfile, image_environment, last_stage, only
 
 
 def test_the_image_is_built_in_stages_from_pinned_images() -> None:

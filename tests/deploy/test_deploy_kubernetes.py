@@ -11,7 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from deploy_files import (
+from support.deploy_files import (
     COMPOSE,
     DEPLOY,
     KUBERNETES,

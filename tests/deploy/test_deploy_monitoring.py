@@ -10,8 +10,8 @@ from typing import Any
 
 import promql_parser
 import pytest
-from deploy_files import DEPLOY, KUBERNETES, MANIFESTS, OURS, PORT, SEEN, SERVICES, load
 from prometheus_client.parser import text_string_to_metric_families
+from support.deploy_files import DEPLOY, KUBERNETES, MANIFESTS, OURS, PORT, SEEN, SERVICES, load
 
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.run.metrics import Registry, Watch

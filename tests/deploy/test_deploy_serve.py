@@ -9,7 +9,17 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from deploy_files import KUBERNETES, OWN_IMAGE, SERVICES, UID, documents, image_environment, load, named, parse_command
+from support.deploy_files import (
+    KUBERNETES,
+    OWN_IMAGE,
+    SERVICES,
+    UID,
+    documents,
+    image_environment,
+    load,
+    named,
+    parse_command,
+)
 
 from stream_lsh.settings import Settings
 from stream_lsh.settings_sources import PREFIX

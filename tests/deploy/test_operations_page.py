@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import yaml
-from deploy_files import SEEN
+from support.deploy_files import SEEN
 
 from stream_lsh.kafka.run.metrics import Registry
 from stream_lsh.kafka.tools.exporter import metrics

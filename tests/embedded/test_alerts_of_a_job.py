@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import COMMITTING, kill
-from long_form import LONG
-from receivers import receiving
+from support.kills import COMMITTING, kill
+from support.long_form import LONG
+from support.receivers import receiving
 
 from stream_lsh import Settings
 from stream_lsh.alerts import watch as module

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kills import broken_off
-from oracles.forgetting import model_of
+from support.kills import broken_off
+from support.models.forgetting import model_of
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from contents import contents
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from kills import COMMITTING, kill
-from long_form import LONG, seeds
-from oracles.forgetting import model_of
-from oracles.spreading import Spread, Spreading, reached
+from support.contents import contents
+from support.kills import COMMITTING, kill
+from support.long_form import LONG, seeds
+from support.models.forgetting import model_of
+from support.models.spreading import Spread, Spreading, reached
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.alerts.rules import read_rules

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from stream_lsh.documents.columns import Columns, Document, columns
 from stream_lsh.embedded.engine import Engine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from contents import contents
+from support.contents import contents
 
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information

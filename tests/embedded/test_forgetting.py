@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from kills import broken_off
+from support.kills import broken_off
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main

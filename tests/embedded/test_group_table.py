@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import COMMITTING, kill
-from long_form import LONG
+from support.kills import COMMITTING, kill
+from support.long_form import LONG
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.documents.times import NO_TIME

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contents import contents
-from histories import Changing
-from kills import COMMITTING, broken_off, kill
 from numpy.typing import NDArray
-from oracles.distances import weighted_jaccard
-from oracles.forgetting import Seen, model_of
 from rapidfuzz.distance import Levenshtein
+from support.contents import contents
+from support.histories import Changing
+from support.kills import COMMITTING, broken_off, kill
+from support.models.distances import weighted_jaccard
+from support.models.forgetting import Seen, model_of
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.minhash import jaccard, word_shingles
+from support.models.minhash import jaccard, word_shingles
 
 from stream_lsh import Deduplicator, Document, Settings, Verdict
 from stream_lsh.embedded.job import Job

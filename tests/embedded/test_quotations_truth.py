@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contents import contents
-from histories import Changing
-from kills import COMMITTING, broken_off, kill
-from oracles.forgetting import Seen, model_of
+from support.contents import contents
+from support.histories import Changing
+from support.kills import COMMITTING, broken_off, kill
+from support.models.forgetting import Seen, model_of
 from test_likeness_truth import CHANGING, OUTPUTS, compared, run, written
 
 from stream_lsh import Deduplicator, Document, Settings

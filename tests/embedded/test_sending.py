@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from receivers import receiving
+from support.receivers import receiving
 
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier, Journal, Sent, pause, send

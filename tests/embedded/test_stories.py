@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contents import contents
-from histories import Changing
-from kills import COMMITTING, broken_off, kill
-from oracles.stories import Stories
+from support.contents import contents
+from support.histories import Changing
+from support.kills import COMMITTING, broken_off, kill
+from support.models.stories import Stories
 from test_likeness_truth import written
 
 from stream_lsh import Deduplicator, Document, Settings

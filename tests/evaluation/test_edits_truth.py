@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from oracles.distances import levenshtein_distance
+from support.models.distances import levenshtein_distance
 
 from stream_lsh.evaluation import edits
 from stream_lsh.evaluation.edits import EveryText, ShortTexts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from oracles.distances import cosine_distance, euclidean_distance
+from support.models.distances import cosine_distance, euclidean_distance
 
 from stream_lsh.evaluation.items import EveryPair, Items, background
 from stream_lsh.evaluation.report import edges_of_distance

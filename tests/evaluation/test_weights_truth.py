@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from oracles.distances import weighted_jaccard
+from support.models.distances import weighted_jaccard
 
 from stream_lsh.documents.weights import weights_text
 from stream_lsh.evaluation import weights

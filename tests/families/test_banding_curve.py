@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import pytest
-from oracles.amplify import amplify
+from support.models.amplify import amplify
 
 from stream_lsh.families.bands import band_keys, key_of_band
 from stream_lsh.families.signer import Signer

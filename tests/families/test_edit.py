@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from oracles.distances import edit_distance, levenshtein_distance
+from support.models.distances import edit_distance, levenshtein_distance
 
 from stream_lsh.families.distances import edits
 from stream_lsh.families.edit import searches

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from oracles.amplify import hyperplane_family
-from oracles.distances import cosine_distance, euclidean_distance, hamming_distance
+from support.models.amplify import hyperplane_family
+from support.models.distances import cosine_distance, euclidean_distance, hamming_distance
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.errors import UsageError

@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.minhash import (
+from support.models.minhash import (
     PRIME,
     UniversalHash,
     agreement,
@@ -20,7 +20,7 @@ from oracles.minhash import (
     universal_hashes,
     word_shingles,
 )
-from oracles.signing import make_settings, sign
+from support.models.signing import make_settings, sign
 
 numbers = st.sets(st.integers(0, 20), min_size=1)
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracles.minhash import jaccard
-from oracles.signing import make_settings, normalise, pack, shingle_hashes, shingles, sign
-from oracles.siphash import siphash
+from support.models.minhash import jaccard
+from support.models.signing import make_settings, normalise, pack, shingle_hashes, shingles, sign
+from support.models.siphash import siphash
 
 from stream_lsh.errors import UsageError
 from stream_lsh.families.bands import band_keys

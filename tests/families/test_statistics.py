@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 import pytest
-from oracles.signing import make_settings
+from support.models.signing import make_settings
 
 from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signed, Signer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from oracles.distances import weighted_jaccard
+from support.models.distances import weighted_jaccard
 
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.weights import MOST_ELEMENTS, weights_text

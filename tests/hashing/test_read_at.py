@@ -15,7 +15,7 @@ import pytest
 
 from stream_lsh.hashing.kernels import read_at
 
-FEEDER = Path(__file__).parents[1] / "index" / "feeder.py"
+FEEDER = ("-m", "support.feeder")
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 # Reads of an index's own files fail or fall short; how often they did is written to $COUNTS at the end.
 INTERRUPTING = r"""
@@ -64,7 +64,7 @@ def test_reads_that_are_interrupted_or_fall_short(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         for documents in ("300", "600"):  # opened again, so that rows and heads come from the files
-            command = [sys.executable, FEEDER, folder / "index", settings, "5", documents, "60", folder / "out"]
+            command = [sys.executable, *FEEDER, folder / "index", settings, "5", documents, "60", folder / "out"]
             subprocess.run(command, env={**os.environ, **more}, check=True)
         outputs.append((folder / "out").read_text())
     interrupted, shortened = map(int, counts.read_text().split())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracles.siphash import siphash
+from support.models.siphash import siphash
 
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.siphash import KEY_BYTES, LAST_ROUNDS, ROUNDS, key_words, siphash128

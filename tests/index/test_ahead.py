@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feeds import WORDS, fed
+from support.feeds import WORDS, fed
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index import matching

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import test_window
-from feeds import WORDS, asked, changing, fed
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracles.matching import unique_verdicts
+from support.feeds import WORDS, asked, changing, fed
+from support.models.matching import unique_verdicts
 from test_unique import any_settings, same
 
 from stream_lsh.documents.columns import Document

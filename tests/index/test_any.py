@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feeds import WORDS, edited, fed, nasty, once
-from long_form import LONG
-from oracles.matching import agreement, any_pairs, entries, floor_of, similarity_of
+from support.feeds import WORDS, edited, fed, nasty, once
+from support.long_form import LONG
+from support.models.matching import agreement, any_pairs, entries, floor_of, similarity_of
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index.index import Index

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from long_form import seeds
+from support.long_form import seeds
 from test_window import (
     ANY,
     START,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracles.forgetting import Model, Verdict
+from support.models.forgetting import Model, Verdict
 
 BASE, NEAR, NEARER, OTHER = "a b c d e f", "a b c d e g", "a b c d e h", "u v w x y z"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from long_form import seeds
+from support.long_form import seeds
 from test_window import ANY, MINUTE, START, SURE, UNIQUE, comparable, fed, modelled, opened, same
 
 from stream_lsh.documents.columns import Document

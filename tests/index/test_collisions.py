@@ -9,7 +9,7 @@ import mmh3
 import numpy as np
 import orjson
 import pytest
-from feeds import fed, once
+from support.feeds import fed, once
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.hashing.murmur import murmur128

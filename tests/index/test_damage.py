@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from feeds import WORDS, asked, fed, nasty, once
+from support.feeds import WORDS, asked, fed, nasty, once
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
@@ -25,7 +25,7 @@ from stream_lsh.index.runs import read_header
 from stream_lsh.index.store import Store, rows_key
 from stream_lsh.settings import Settings
 
-FEEDER = Path(__file__).with_name("feeder.py")
+FEEDER = ("-m", "support.feeder")
 N, FED = 600, 360  # of the last generation so few that its runs are not merged yet
 SMALL = {"memory_documents": 16, "generation_documents": 150}
 FEED = nasty(17, N, words=WORDS[:80])
@@ -308,7 +308,7 @@ def test_postings_of_rows_that_are_not_there_are_damage(copy: Whole, bit: int) -
         with path.open("r+b") as file:
             file.seek(postings["start"])
             file.write(values.tobytes())
-    feed = [FEEDER, folder, json.dumps({"memory_documents": 16}), "17", str(N), "80", folder / "out"]
+    feed = [*FEEDER, folder, json.dumps({"memory_documents": 16}), "17", str(N), "80", folder / "out"]
     done = subprocess.run([sys.executable, *feed], capture_output=True, text=True)
     assert done.returncode == 1, done.returncode
     assert "is damaged" in done.stderr and "postings are rebuilt from the rows" in done.stderr

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contents import contents
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support.contents import contents
 from test_changes import changed, changing_history, histories
 from test_window import START, SURE, UNIQUE, fed, in_pieces, modelled, opened, same
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feeds import WORDS, fed, nasty, once
+from support.feeds import WORDS, fed, nasty, once
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import StateError

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feeds import fed, once
-from long_form import pairwise
+from support.feeds import fed, once
+from support.long_form import pairwise
 
 from stream_lsh.demo.feed import make_feed
 from stream_lsh.demo.score import NO_DOCUMENT, find_truth

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feeds import WORDS, changing, nasty, once
-from long_form import LONG
+from support.feeds import WORDS, changing, nasty, once
+from support.long_form import LONG
 
 from stream_lsh.index.index import Index
 from stream_lsh.index.runs import Run
 from stream_lsh.settings import Settings
 
-FEEDER = Path(__file__).with_name("feeder.py")
+FEEDER = ("-m", "support.feeder")
 SMALL = {"memory_documents": 64, "generation_documents": 1000, "bucket_size": 8, "max_matches": 3}
 CASES = [
     pytest.param({}, 3000, 3, id="unique"),
@@ -37,7 +37,7 @@ def run(folder: Path, settings: dict[str, Any], documents: int, until: float | N
     moment; returns its exit code."""
     out, begun = folder / "out", folder / "begun"
     begun.unlink(missing_ok=True)
-    command = [sys.executable, FEEDER, folder / "index", json.dumps(settings), "5", str(documents), "60", out]
+    command = [sys.executable, *FEEDER, folder / "index", json.dumps(settings), "5", str(documents), "60", out]
     with subprocess.Popen(command) as process:
         if until is not None:
             while not begun.exists() and process.poll() is None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feeds import WORDS, asked, fed, nasty, once
-from long_form import LONG
+from support.feeds import WORDS, asked, fed, nasty, once
+from support.long_form import LONG
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import DamagedError, StateError
@@ -19,7 +19,7 @@ from stream_lsh.index.files import looking
 from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
 
-FEEDER = Path(__file__).with_name("feeder.py")
+FEEDER = ("-m", "support.feeder")
 SMALL: dict[str, Any] = {"memory_documents": 64, "generation_documents": 500, "bucket_size": 8, "max_matches": 3}
 
 
@@ -60,7 +60,7 @@ def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: in
     chance, seen = random.Random(1), []
     folder, looks = tmp_path / "index", tmp_path / "looks"
     looks.touch()
-    command = [FEEDER, folder, json.dumps(SMALL), "5", str(documents), "60", tmp_path / "out", looks, str(states)]
+    command = [*FEEDER, folder, json.dumps(SMALL), "5", str(documents), "60", tmp_path / "out", looks, str(states)]
     with subprocess.Popen([sys.executable, *command]) as process:
         try:
             while process.poll() is None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feeds import WORDS, asked, fed, nasty, once
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from long_form import LONG
-from oracles.matching import Late, Unique, entries, unique_verdicts
+from support.feeds import WORDS, asked, fed, nasty, once
+from support.long_form import LONG
+from support.models.matching import Late, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index.index import Index

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feeds import fed, nasty, once
+from support.feeds import fed, nasty, once
 
 from stream_lsh.errors import UsageError
 from stream_lsh.index import index as module

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from feeds import asked
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from long_form import seeds
-from oracles.forgetting import model_of
-from oracles.matching import unique_verdicts
+from support.feeds import asked
+from support.long_form import seeds
+from support.models.forgetting import model_of
+from support.models.matching import unique_verdicts
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.documents.times import LAST_TIME

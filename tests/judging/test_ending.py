@@ -7,7 +7,7 @@ from bisect import bisect_left
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.spreading import reached
+from support.models.spreading import reached
 
 from stream_lsh.index.window import SHARE
 from stream_lsh.judging.ending import Ending

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.forgetting import Model, Verdict
-from oracles.spreading import Spreading
+from support.models.forgetting import Model, Verdict
+from support.models.spreading import Spreading
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.index import layout

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from kafka_helpers import VERSION, DockerBroker, ForeignBroker, docker_answers, missing
-from proxy import Proxied, proxied_broker
+from support.kafka.brokers import VERSION, DockerBroker, ForeignBroker, docker_answers, missing
+from support.kafka.proxy import Proxied, proxied_broker
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker

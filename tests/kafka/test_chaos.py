@@ -1,6 +1,7 @@
 """Chaos in its short form, and single calamities: nothing is lost, nothing is there twice, nobody waits for the dead.
 
-STREAM_LSH_CHAOS_SEED chooses another seed, STREAM_LSH_CHAOS_MINUTES another length; `chaos.py` is also a program.
+STREAM_LSH_CHAOS_SEED chooses another seed, STREAM_LSH_CHAOS_MINUTES another length. `python -m support.kafka.chaos`
+is the same as a program.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import plain
 import pytest
-from chaos import SHARDS, documents, run
-from feeding import POSTS, Feed, Record, lines, records_of
-from harness import PATIENCE, Pipeline, until
-from long_form import LONG, only_long
-from proxy import Proxied
-from stage_helpers import commits
+from support.kafka import plain
+from support.kafka.chaos import SHARDS, documents, run
+from support.kafka.feeding import POSTS, Feed, Record, lines, records_of
+from support.kafka.harness import PATIENCE, Pipeline, until
+from support.kafka.proxy import Proxied
+from support.kafka.stages import commits
+from support.long_form import LONG, only_long
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import Judged

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import NewTopic
-from feeding import Record
-from harness import Pipeline, until
-from oracle import json_of
+from support.kafka.feeding import Record
+from support.kafka.harness import Pipeline, until
+from support.kafka.oracle import json_of
 
 from stream_lsh.kafka.client.connection import admin
 

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import pytest
 from click.testing import CliRunner
-from feeding import Record
-from group_play import RULES
-from harness import Pipeline, until
+from support.kafka.feeding import Record
+from support.kafka.group_play import RULES
+from support.kafka.harness import Pipeline, until
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.tools.observer import observing

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from item_feeds import ITEMS
+from support.kafka.item_feeds import ITEMS
 
 from stream_lsh.cli.options import KAFKA_SETTINGS
 from stream_lsh.errors import UsageError

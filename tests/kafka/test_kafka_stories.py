@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import plain
 import pytest
-from harness import Pipeline, until
-from match_play import log_ends
-from oracle import json_of
+from support.kafka import plain
+from support.kafka.harness import Pipeline, until
+from support.kafka.match_play import log_ends
+from support.kafka.oracle import json_of
 
 pytestmark = pytest.mark.long
 

@@ -7,12 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import plain
 import pytest
-from chaos import WINDOW
-from harness import Pipeline, until
-from match_play import log_ends
-from oracle import json_of
+from support.kafka import plain
+from support.kafka.chaos import WINDOW
+from support.kafka.harness import Pipeline, until
+from support.kafka.match_play import log_ends
+from support.kafka.oracle import json_of
 
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.wire.changes import Change

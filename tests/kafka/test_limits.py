@@ -12,13 +12,13 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.structs import TopicPartition
-from chaos import documents
-from feeding import Record, records_of
-from harness import Pipeline, until
-from header_play import Name, send
-from oracle import json_of
-from proxy import Proxied
-from stage_helpers import until_partitions
+from support.kafka.chaos import documents
+from support.kafka.feeding import Record, records_of
+from support.kafka.harness import Pipeline, until
+from support.kafka.header_play import Name, send
+from support.kafka.oracle import json_of
+from support.kafka.proxy import Proxied
+from support.kafka.stages import until_partitions
 
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import admin, client_options

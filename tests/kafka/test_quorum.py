@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from chaos import documents
-from cluster import COPIES, cluster
-from feeding import Feed, records_of
-from harness import Pipeline, until
-from kafka_helpers import VERSION, missing
+from support.kafka.brokers import VERSION, missing
+from support.kafka.chaos import documents
+from support.kafka.cluster import COPIES, cluster
+from support.kafka.feeding import Feed, records_of
+from support.kafka.harness import Pipeline, until
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin

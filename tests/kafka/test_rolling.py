@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos import documents
-from feeding import Feed, Record, records_of
-from harness import Pipeline, produce, until
-from stage_helpers import begun
+from support.kafka.chaos import documents
+from support.kafka.feeding import Feed, Record, records_of
+from support.kafka.harness import Pipeline, produce, until
+from support.kafka.stages import begun
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import ROLES

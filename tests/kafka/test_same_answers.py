@@ -15,14 +15,14 @@ from typing import Any
 
 import orjson
 import pytest
-from feeding import POSTS, TERMS, changing, feed_of, lines, records_of
-from harness import Pipeline
-from item_feeds import ITEMS, items
-from long_form import LONG, only_long
-from oracle import Outputs, json_of, places_of, renumbered, same, strip
-from oracles.dense import dense
-from quoting_feed import QUOTATIONS, quoting
-from telling_feed import STORIES, telling
+from support.kafka.feeding import POSTS, TERMS, changing, feed_of, lines, records_of
+from support.kafka.harness import Pipeline
+from support.kafka.item_feeds import ITEMS, items
+from support.kafka.oracle import Outputs, json_of, places_of, renumbered, same, strip
+from support.kafka.quoting_feed import QUOTATIONS, quoting
+from support.kafka.telling_feed import STORIES, telling
+from support.long_form import LONG, only_long
+from support.models.dense import dense
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job

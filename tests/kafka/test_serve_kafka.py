@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import Pipeline
-from kafka_helpers import missing
-from serving import JSON, NDJSON, Serving, entry, events, write
-from waiting import PATIENCE, until
+from support.kafka.brokers import missing
+from support.kafka.harness import Pipeline
+from support.serving import JSON, NDJSON, Serving, entry, events, write
+from support.waiting import PATIENCE, until
 
 from bench.browser import browser, installed, value
 from stream_lsh.kafka.tools.broker import KafkaBroker

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from kafka_helpers import settings_for
-from stage_helpers import commits, until_partitions
+from support.kafka.brokers import settings_for
+from support.kafka.stages import commits, until_partitions
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin

@@ -12,7 +12,6 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from long_form import LONG
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -21,7 +20,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from serving import JSON, Serving
+from support.long_form import LONG
+from support.serving import JSON, Serving
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("any request")]  # of one service
 CASES = 900 if LONG else 40  # of each of the twelve operations

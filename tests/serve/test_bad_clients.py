@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from stream_lsh.serve import server
 from stream_lsh.serve.problems import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from serving import entry, write
+from support.serving import entry, write
 
 from stream_lsh.errors import UsageError
 from stream_lsh.serve import tokens as module

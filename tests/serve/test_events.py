@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import events
+from support.serving import events
 
 from stream_lsh.serve.events import KINDS, Block, Event, Kind, Kinds, Place, Ring, place_of
 

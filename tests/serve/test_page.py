@@ -15,7 +15,7 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from serving import Serving, demo, entry
+from support.serving import Serving, demo, entry
 
 from bench.browser import browser, installed, requests, show, value
 

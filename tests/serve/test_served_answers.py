@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import JSON, NDJSON, Serving
-from waiting import PATIENCE
+from support.serving import JSON, NDJSON, Serving
+from support.waiting import PATIENCE
 
 from stream_lsh.demo.feed import feed_lines
 from stream_lsh.embedded.job import Job

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving import JSON, Serving
+from support.serving import JSON, Serving
 
 DIMENSIONS = 32
 VECTORS = ("--likeness", "euclidean", "--dimensions", "32", "--distance", "0.5", "--vector-field", "where.at")

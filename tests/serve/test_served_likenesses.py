@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import NDJSON, Serving, events
+from support.serving import NDJSON, Serving, events
 
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from serving import JSON, NDJSON, Serving, demo, entry, events, write
-from waiting import PATIENCE, until
+from support.serving import JSON, NDJSON, Serving, demo, entry, events, write
+from support.waiting import PATIENCE, until
 
 from stream_lsh.cli import main
 from stream_lsh.serve.problems import MEDIA_TYPE

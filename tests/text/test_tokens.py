@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracles.signing import make_settings, normalise, sign, tokens
+from support.models.signing import make_settings, normalise, sign, tokens
 
 from stream_lsh.text import casing, make_unicode
 from stream_lsh.text.ascii import GROUP, quick_of

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, errors
 from aiokafka.admin import AIOKafkaAdminClient
-from kafka_helpers import settings_for
-from stage_helpers import running
+from support.kafka.brokers import settings_for
+from support.kafka.stages import running
 
 from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.client.clients import CLOSE_SECONDS, Stopped, producing, seen, unless

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
-from header_play import Name, send
-from kafka_helpers import settings_for
-from stage_helpers import begun, line, produce, records, running, until_signed
+from support.kafka.brokers import settings_for
+from support.kafka.header_play import Name, send
+from support.kafka.stages import begun, line, produce, records, running, until_signed
 
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import client_options

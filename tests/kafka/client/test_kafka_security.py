@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
-from kafka_helpers import local_broker
+from support.kafka.brokers import local_broker
 
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.client import connection

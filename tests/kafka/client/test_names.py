@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from feeding import feed_of, lines, records_of
-from harness import Pipeline, Worker, until
+from support.kafka.feeding import feed_of, lines, records_of
+from support.kafka.harness import Pipeline, Worker, until
 
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import clients

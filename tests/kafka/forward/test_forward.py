@@ -12,10 +12,20 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
-from forward_play import NOW, PARTITIONS, Written, check, ended, made, until_forwarded, write_documents, write_verdicts
-from header_play import Name, send
-from last_steps import DEATHS, Victim
-from stage_helpers import positions, records, running, until, until_partitions
+from support.kafka.forward_play import (
+    NOW,
+    PARTITIONS,
+    Written,
+    check,
+    ended,
+    made,
+    until_forwarded,
+    write_documents,
+    write_verdicts,
+)
+from support.kafka.header_play import Name, send
+from support.kafka.last_steps import DEATHS, Victim
+from support.kafka.stages import positions, records, running, until, until_partitions
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options

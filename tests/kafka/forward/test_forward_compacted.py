@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import NewTopic
-from forward_play import NOW, Written, check, made, until_forwarded, write_plain, write_verdicts
-from kafka_helpers import settings_for
-from stage_helpers import positions, records, running, until
+from support.kafka.brokers import settings_for
+from support.kafka.forward_play import NOW, Written, check, made, until_forwarded, write_plain, write_verdicts
+from support.kafka.stages import positions, records, running, until
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward import stage as forward

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
-from forward_play import NOW, Written, check, ended, made, until_forwarded, write_plain, write_verdicts
-from stage_helpers import commit, running
+from support.kafka.forward_play import NOW, Written, check, ended, made, until_forwarded, write_plain, write_verdicts
+from support.kafka.stages import commit, running
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
-from kafka_helpers import settings_for
+from support.kafka.brokers import settings_for
 
 from stream_lsh.errors import StateError
 from stream_lsh.index.settling import Fates

@@ -15,8 +15,8 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.sender import Sender
-from kafka_helpers import local_broker, settings_for
-from stage_helpers import PATIENCE, begun, line, records, running, until, until_sequenced, until_signed
+from support.kafka.brokers import local_broker, settings_for
+from support.kafka.stages import PATIENCE, begun, line, records, running, until, until_sequenced, until_signed
 
 from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.client.connection import client_options

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from group_play import RULES, memberships, told
-from judge_play import decoded
+from support.kafka.group_play import RULES, memberships, told
+from support.kafka.judge_play import decoded
 
 from stream_lsh.alerts.rules import Rule, read_rules
 from stream_lsh.documents.times import NO_TIME

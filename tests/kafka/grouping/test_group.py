@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import NewTopic
-from group_play import RULES, memberships, told
-from judge_play import PARTITIONS
-from kafka_helpers import settings_for
-from last_steps import DEATHS, Victim
-from stage_helpers import commit, positions, records, running, until
+from support.kafka.brokers import settings_for
+from support.kafka.group_play import RULES, memberships, told
+from support.kafka.judge_play import PARTITIONS
+from support.kafka.last_steps import DEATHS, Victim
+from support.kafka.stages import commit, positions, records, running, until
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.group_table import table

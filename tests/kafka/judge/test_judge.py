@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import RecordsToDelete
-from judge_play import PARTITIONS, Answered, answered, decoded, log_of
-from kafka_helpers import settings_for
-from last_steps import DEATHS, Victim
-from stage_helpers import PATIENCE, commit, positions, running, settled, until
+from support.kafka.brokers import settings_for
+from support.kafka.judge_play import PARTITIONS, Answered, answered, decoded, log_of
+from support.kafka.last_steps import DEATHS, Victim
+from support.kafka.stages import PATIENCE, commit, positions, running, settled, until
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judge_play import PARTITIONS, Place, answered, decoded
+from support.kafka.judge_play import PARTITIONS, Place, answered, decoded
 
 from stream_lsh.documents.columns import NO_TIME
 from stream_lsh.documents.fields import plain

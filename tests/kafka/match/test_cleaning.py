@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contents import contents, unpacked_from
+from support.contents import contents, unpacked_from
 from test_replica import KEY, changing, frames, marks, reply_of, settings_of, stream
 
 from stream_lsh.documents.columns import Document, columns

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from match_play import documents, frames
+from support.kafka.match_play import documents, frames
 
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import store

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import test_replica_window as timed
-from long_form import pairwise
+from support.long_form import pairwise
 from test_replica import DOCUMENTS, UPDATES, change_of, changing, frames, oracle, reply_of, settings_of
 
 from stream_lsh.index.settling import Fates

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_helpers import settings_for
-from match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
+from support.kafka.brokers import settings_for
+from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.tools.topics import create

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from contents import contents, unpacked_from
-from kafka_helpers import settings_for
-from match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
+from support.contents import contents, unpacked_from
+from support.kafka.brokers import settings_for
+from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.kafka.names import Topics

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_helpers import settings_for
-from match_play import LIMIT, Replies, Worker, frames, produce, workers
+from support.kafka.brokers import settings_for
+from support.kafka.match_play import LIMIT, Replies, Worker, frames, produce, workers
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index.files import disk_bytes

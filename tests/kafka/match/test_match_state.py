@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
-from kafka_helpers import settings_for
-from match_play import LIMIT, ROOT, Replies, all_committed, documents, expected, frames, log_ends, produce
-from stage_helpers import warm
+from support.kafka.brokers import settings_for
+from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, log_ends, produce
+from support.kafka.stages import warm
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -351,7 +351,7 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
     caches = {name: os.environ[name] for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR") if name in os.environ}
     environment = {"STREAM_LSH_CONFIG": str(config), "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **caches}
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment,
+        command, env=environment,
         stdout=(tmp_path / "faust.log").open("wb"), stderr=subprocess.STDOUT,
     )  # fmt: skip
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka_helpers import settings_for
-from proxy import Proxied, Proxy
-from stage_helpers import running, until
+from support.kafka.brokers import settings_for
+from support.kafka.proxy import Proxied, Proxy
+from support.kafka.stages import running, until
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.group import member

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
-from harness import Pipeline, until
-from kafka_helpers import settings_for
-from recorded import Recorded, scraped
-from sequence_play import frame
-from stage_helpers import begun, commit, line, produce, records, running, until_partitions
-from stage_helpers import until as until_there
+from support.kafka.brokers import settings_for
+from support.kafka.harness import Pipeline, until
+from support.kafka.recorded import Recorded, scraped
+from support.kafka.sequence_play import frame
+from support.kafka.stages import begun, commit, line, produce, records, running, until_partitions
+from support.kafka.stages import until as until_there
 
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.group.decided import Judged

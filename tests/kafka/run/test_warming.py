@@ -6,7 +6,7 @@ import fcntl
 from pathlib import Path
 
 import pytest
-from match_play import frames
+from support.kafka.match_play import frames
 
 from stream_lsh.api import Deduplicator
 from stream_lsh.documents.columns import Document

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import errors
-from kafka_helpers import alive
+from support.kafka.brokers import alive
 
 from stream_lsh.cli.health import ask
 from stream_lsh.errors import BrokerError, UsageError
@@ -45,16 +45,14 @@ class Worker:
         self, folder: Path, processes: str, roles: tuple[str, ...], port: int | None, together: bool
     ) -> None:  # fmt: skip
         self.folder = folder
-        here = Path(__file__).parents[1]
-        paths = [str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
+        environment = dict(os.environ)
         if port is not None:
             environment["PLAY_PORT"] = str(port)
         if together:
             environment["PLAY_TOGETHER"] = "1"
         self.errors = (folder / "stderr").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, str(here / "worker_play.py"), str(folder), processes, *roles],
+            [sys.executable, "-m", "support.kafka.worker_play", str(folder), processes, *roles],
             stderr=self.errors, env=environment,
         )  # fmt: skip
 

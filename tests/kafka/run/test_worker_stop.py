@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_helpers import settings_for
+from support.kafka.brokers import settings_for
 
 from stream_lsh.kafka.tools.topics import create
 
@@ -42,7 +42,6 @@ class Started:
     def __init__(self, folder: Path, *words: str) -> None:
         self._errors = folder / "stderr"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
-        environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "stream_lsh.cli", "worker", "--data-folder", str(folder / "data"), *words],

@@ -14,9 +14,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import NotEnoughReplicasError
 from aiokafka.structs import TopicPartition
-from kafka_helpers import settings_for
-from sequence_play import frame
-from stage_helpers import (
+from support.kafka.brokers import settings_for
+from support.kafka.sequence_play import frame
+from support.kafka.stages import (
     KEY,
     PATIENCE,
     Child,

@@ -15,8 +15,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import TopicPartition
-from kafka_helpers import settings_for
-from stage_helpers import (
+from support.kafka.brokers import settings_for
+from support.kafka.stages import (
     KEY,
     PATIENCE,
     Child,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import NewTopic
-from kafka_helpers import alive, local_broker, settings_for
+from support.kafka.brokers import alive, local_broker, settings_for
 
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.client.connection import admin

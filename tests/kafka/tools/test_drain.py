@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from feeding import Feed, feed_of, lines, records_of
-from harness import Pipeline, until
-from kafka_helpers import settings_for
-from oracle import Outputs
-from stage_helpers import commits, positions
+from support.kafka.brokers import settings_for
+from support.kafka.feeding import Feed, feed_of, lines, records_of
+from support.kafka.harness import Pipeline, until
+from support.kafka.oracle import Outputs
+from support.kafka.stages import commits, positions
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.client.connection import admin

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
-from feeding import feed_of, lines, records_of
-from harness import PATIENCE, Pipeline, until
-from kafka_helpers import settings_for
-from oracle import Outputs, json_of, strip
-from stage_helpers import KEY, commit, positions
-from stage_helpers import until as until_true
+from support.kafka.brokers import settings_for
+from support.kafka.feeding import feed_of, lines, records_of
+from support.kafka.harness import PATIENCE, Pipeline, until
+from support.kafka.oracle import Outputs, json_of, strip
+from support.kafka.stages import KEY, commit, positions
+from support.kafka.stages import until as until_true
 
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.kafka.client.connection import admin

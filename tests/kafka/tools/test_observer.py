@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner, Result
-from harness import Pipeline, until
-from kafka_helpers import settings_for
-from stage_helpers import line, produce
+from support.kafka.brokers import settings_for
+from support.kafka.harness import Pipeline, until
+from support.kafka.stages import line, produce
 
 from stream_lsh import __version__
 from stream_lsh.cli import main

@@ -19,8 +19,8 @@ import zstandard
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from aiokafka.structs import TopicPartition
-from kafka_helpers import settings_for
-from stage_helpers import PATIENCE, settled
+from support.kafka.brokers import settings_for
+from support.kafka.stages import PATIENCE, settled
 
 from stream_lsh.errors import BrokerError, InputError
 from stream_lsh.kafka.client.connection import admin
@@ -285,7 +285,7 @@ def test_without_a_broker_the_code_is_6(tmp_path: Path, arguments: list[str]) ->
 
 def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "aiokafka.py").write_text("raise ModuleNotFoundError('x', name='aiokafka')")
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path.cwd()}"}
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"}
     done = subprocess.run(
         [sys.executable, "-m", "stream_lsh.cli", "topics", "show"],
         capture_output=True, env=environment, timeout=60, check=False, text=True,

@@ -15,9 +15,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
-from kafka_helpers import settings_for
-from proxy import Proxied
-from stage_helpers import PATIENCE, settled
+from support.kafka.brokers import settings_for
+from support.kafka.proxy import Proxied
+from support.kafka.stages import PATIENCE, settled
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import Topics

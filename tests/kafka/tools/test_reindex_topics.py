@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
-from stage_helpers import PATIENCE, settled
+from support.kafka.stages import PATIENCE, settled
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.names import Topics

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from click.testing import CliRunner, Result
-from feeding import Record, records_of
-from harness import Pipeline, until
-from kafka_helpers import settings_for
-from oracle import json_of
-from stage_helpers import records
+from support.kafka.brokers import settings_for
+from support.kafka.feeding import Record, records_of
+from support.kafka.harness import Pipeline, until
+from support.kafka.oracle import json_of
+from support.kafka.stages import records
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.forward.join import Verdict

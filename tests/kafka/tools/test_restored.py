@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import match_play
 import numpy as np
 import orjson
 import pytest
+from support.kafka import match_play
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.errors import FormatError

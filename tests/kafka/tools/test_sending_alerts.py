@@ -12,9 +12,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
 from click.testing import CliRunner, Result
-from kafka_helpers import settings_for
-from receivers import receiving
-from stage_helpers import running, until
+from support.kafka.brokers import settings_for
+from support.kafka.stages import running, until
+from support.receivers import receiving
 
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner, Result
-from kafka_helpers import settings_for
-from sequence_play import frame
-from stage_helpers import begun, chained, commit, records, running, until_sequenced
+from support.kafka.brokers import settings_for
+from support.kafka.sequence_play import frame
+from support.kafka.stages import begun, chained, commit, records, running, until_sequenced
 
 from stream_lsh.cli import main
 from stream_lsh.errors import FormatError

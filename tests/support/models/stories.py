@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from oracles.forgetting import Model, Seen, Verdict
 
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
 from stream_lsh.index.rarity import BEFORE, SLOTS
 from stream_lsh.index.story import LOST, MEMBERS, PAD, SLEEP, TELLERS
 from stream_lsh.settings import Settings
+from support.models.forgetting import Model, Seen, Verdict
 
 
 class Term(NamedTuple):

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from kafka_helpers import settings_for
-from stage_helpers import PATIENCE, positions, records, running, until
 
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
+from support.kafka.brokers import settings_for
+from support.kafka.stages import PATIENCE, positions, records, running, until
 
 PARTITIONS = 3
 NOW = int(time.time() * 1000)  # retention goes by the documents' own timestamps: older ones may be deleted at any time

@@ -7,7 +7,8 @@ import base64
 from typing import Any
 
 import numpy as np
-from spoiled import Spoiled
+
+from support.kafka.spoiled import Spoiled
 
 DIMENSIONS = 64
 ITEMS: dict[str, dict[str, Any]] = {

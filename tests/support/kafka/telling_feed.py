@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 import numpy as np
-from spoiled import NO_TEXTS, Spoiled
+
+from support.kafka.spoiled import NO_TEXTS, Spoiled
 
 STORIES: dict[str, Any] = {"likeness": "stories", "match_within": ("lang",), "time_field": "ts"}
 LETTERS = np.array(list("bdfgklmnprstvz")), np.array(list("aeiou"))

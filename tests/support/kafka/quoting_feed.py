@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from spoiled import NO_TEXTS, Spoiled
+
+from support.kafka.spoiled import NO_TEXTS, Spoiled
 
 QUOTATIONS: dict[str, Any] = {"likeness": "quotations", "threshold": 0.6, "passage_words": 8}
 

@@ -22,12 +22,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from feeding import POSTS, Record, produce
-from kafka_helpers import several_shards
-from oracle import Expected, Outputs, answers, check, json_of, order
-from stage_helpers import members, partitions_of, positions, settled, warm
-from stage_helpers import until as reached
-from waiting import PATIENCE, until
 
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import COMPILED
@@ -35,6 +29,12 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
+from support.kafka.brokers import several_shards
+from support.kafka.feeding import POSTS, Record, produce
+from support.kafka.oracle import Expected, Outputs, answers, check, json_of, order
+from support.kafka.stages import members, partitions_of, positions, settled, warm
+from support.kafka.stages import until as reached
+from support.waiting import PATIENCE, until
 
 OUTPUTS = ("verdicts", "pairs", "unique", "dead_letters")
 _STARTED = re.compile(rb": started (\w\S*)")  # what a process says when its roles run and its signals are in hand
@@ -58,13 +58,8 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-HERE = Path(__file__).parents[2]
-
-
 class Worker:
-    """A `stream-lsh worker` with all its processes; what it says is in `log`. package: the folder of the program."""
-
-    package = HERE
+    """A `stream-lsh worker` with all its processes; what it says is in `log`."""
 
     def __init__(self, name: str, config: Path, log: Path, roles: Sequence[str], processes: str) -> None:
         self.name = name
@@ -87,14 +82,12 @@ class Worker:
         ]  # fmt: skip
         if not set(self.roles).isdisjoint(COMPILED):
             warm()
-        path = os.pathsep.join([str(self.package), os.environ.get("PYTHONPATH", "")])
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
         with self.log.open("ab") as log:
             self._began = log.tell()
             # A group of its own: it is killed and stopped as a whole.
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.package,
-                env=environment | {"PYTHONPATH": path},
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment,
                 preexec_fn=None if largest_file is None else lambda: _limit_files(largest_file),
             )  # fmt: skip
 

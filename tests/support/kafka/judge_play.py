@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from stage_helpers import KEY
 
 from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
 from stream_lsh.families.signer import Signer
@@ -17,6 +16,7 @@ from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source
+from support.kafka.stages import KEY
 
 PARTITIONS = 3
 WORDS = [f"word{i}" for i in range(400)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from stage_helpers import KEY, line
-
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer
+from support.kafka.stages import KEY, line
 
 
 class Document:

@@ -11,14 +11,14 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from feeding import Record, Source
-from oracle import Outputs
-from oracles.forgetting import Verdict, model_of
-from oracles.spreading import Spreading, reached
 
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
+from support.kafka.feeding import Record, Source
+from support.kafka.oracle import Outputs
+from support.models.forgetting import Verdict, model_of
+from support.models.spreading import Spreading, reached
 
 STEP = 4000  # ms from one document to the next
 OUTLETS = ("wire", "herald", "radio", 7, None)

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracles.forgetting import Verdict
-
 from stream_lsh.index.window import LEAST, SHARE
 from stream_lsh.judging.ending import AT_ONCE
+from support.models.forgetting import Verdict
 
 NAMED = 16
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 import orjson
-from oracles.minhash import jaccard
-from oracles.signing import normalise, shingles
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index.batch import owners
 from stream_lsh.settings import Settings
+from support.models.minhash import jaccard
+from support.models.signing import normalise, shingles
 
 RANKED = 128  # components that candidates are ranked by
 

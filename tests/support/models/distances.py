@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from oracles.minhash import jaccard
+from support.models.minhash import jaccard
 
 
 def jaccard_distance(first: AbstractSet[Any], second: AbstractSet[Any]) -> float:

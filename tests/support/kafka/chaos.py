@@ -2,7 +2,7 @@
 sends refused and the broker restarted. In the end every output is what the embedded engine says to the recorded order;
 with updates or a window, of random histories, verdicts and groups are also what the plain models say.
 
-    PYTHONPATH=tests python tests/kafka/chaos.py --seed 7 --minutes 10
+    PYTHONPATH=tests python -m support.kafka.chaos --seed 7 --minutes 10
 
 The seed fixes what happens and when; each event is told on standard error. STREAM_LSH_DATA: where the documents are.
 """
@@ -26,23 +26,23 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import plain
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
-from feeding import POSTS, Feed, feed_of, lines, records_of
-from group_play import RULES
-from harness import Pipeline, Worker, until
-from item_feeds import ITEMS, items
-from match_play import log_ends
-from oracle import json_of
-from proxy import Proxy, proxied_broker
-from quoting_feed import QUOTATIONS, quoting
-from telling_feed import STORIES, telling
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import wanted
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS
+from support.kafka import plain
+from support.kafka.feeding import POSTS, Feed, feed_of, lines, records_of
+from support.kafka.group_play import RULES
+from support.kafka.harness import Pipeline, Worker, until
+from support.kafka.item_feeds import ITEMS, items
+from support.kafka.match_play import log_ends
+from support.kafka.oracle import json_of
+from support.kafka.proxy import Proxy, proxied_broker
+from support.kafka.quoting_feed import QUOTATIONS, quoting
+from support.kafka.telling_feed import STORIES, telling
 
 DOCUMENTS = 20_000
 PARTITIONS, SHARDS, GENERATION = 4, 3, 700
@@ -451,7 +451,7 @@ def main() -> None:
     given = parser.parse_args()
     # The feed's and the reader's; that a broker is away is known.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    default = Path(__file__).parents[3] / "shared" / "data"
+    default = Path(__file__).parents[4] / "shared" / "data"
     data = Path(os.environ.get("STREAM_LSH_DATA") or default)
     first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**6)
     for seed in range(first, first + given.runs):

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from stage_helpers import KEY, commits, warm
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.families.family import signer_of
@@ -27,8 +26,8 @@ from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source
+from support.kafka.stages import KEY, commits, warm
 
-ROOT = Path(__file__).parents[2]
 WORDS = [f"w{i}" for i in range(400)]
 LIMIT = 300.0  # seconds that anything may take: the machine may be slow, or busy with other things
 
@@ -170,7 +169,7 @@ class Worker:
         self.log = log
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                command(Job(("match",))), stdin=subprocess.PIPE, stdout=errors, stderr=errors, cwd=ROOT
+                command(Job(("match",))), stdin=subprocess.PIPE, stdout=errors, stderr=errors
             )
         assert self.process.stdin is not None
         self.process.stdin.write(dump(Job(("match",)), settings))

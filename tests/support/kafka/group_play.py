@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from judge_play import Answered, answered, decoded
 
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.times import NO_TIME
@@ -17,6 +16,7 @@ from stream_lsh.judging.verdicts import Judgement
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
+from support.kafka.judge_play import Answered, answered, decoded
 
 RULES = """
 [[rule]]

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from aiokafka.admin import AIOKafkaAdminClient
-from stage_helpers import PATIENCE
 
 from stream_lsh.kafka.tools.broker import KafkaBroker, free_ports
+from support.kafka.stages import PATIENCE
 
 COPIES = 3
 _COPIED = {

@@ -31,11 +31,9 @@ class Victim:
     """Such a process. role: judge or forward; the rest: see above."""
 
     def __init__(self, role: str, settings: KafkaSettings, what: str, moment: str, number: int) -> None:
-        path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         self.process: subprocess.Popen[bytes] = subprocess.Popen(
-            [sys.executable, __file__, what, moment, str(number)],
-            stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
+            [sys.executable, "-m", __name__, what, moment, str(number)], stdin=subprocess.PIPE
+        )
         assert self.process.stdin is not None
         self.process.stdin.write(member.dump(member.Job((role,), log_level="info"), settings))
         self.process.stdin.flush()

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from waiting import PATIENCE
+
+from support.waiting import PATIENCE
 
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from feeding import Record, Source
-from group_play import Teller
 from numpy.typing import NDArray
 
 from stream_lsh.alerts.rules import read_rules
@@ -27,6 +25,8 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
+from support.kafka.feeding import Record, Source
+from support.kafka.group_play import Teller
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Stages for the tests of the worker: what they do is told by files in a folder, what they did by lines in one.
 
-As a program: a worker with these stages, `worker_play.py FOLDER PROCESSES ROLE ...`.
+As a program: a worker with these stages, `python -m support.kafka.worker_play FOLDER PROCESSES ROLE ...`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.supervisor import plan, work
 from stream_lsh.kafka.settings import KafkaSettings
 
-STAGES = {"sequence": "worker_play:Sequence", "judge": "worker_play:Judge", "forward": "worker_play:Forward"}
+STAGES = {"sequence": "support.kafka.worker_play:Sequence", "judge": "support.kafka.worker_play:Judge", "forward": "support.kafka.worker_play:Forward"}
 
 
 class Play(Stage):

@@ -1,6 +1,6 @@
 """A process that feeds an index from where it stands, for the tests that kill it or look at what it writes.
 
-    python feeder.py FOLDER SETTINGS SEED DOCUMENTS WORDS OUT [LOOKS STATES]
+    python -m support.feeder FOLDER SETTINGS SEED DOCUMENTS WORDS OUT [LOOKS STATES]
 
 Commits are not waited for: what the system has outlives the process. A verdict is a line of OUT when it is given;
 FOLDER/../begun is there when the index is open. What was committed says the entry "feed" of the index.
@@ -16,10 +16,9 @@ import sys
 import time
 from pathlib import Path
 
-from feeds import WORDS, changing, fed, nasty
-
 from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
+from support.feeds import WORDS, changing, fed, nasty
 
 
 def main(folder: str, settings: str, seed: str, documents: str, words: str, out: str, *reader: str) -> None:

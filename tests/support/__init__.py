@@ -1,0 +1,1 @@
+"""What tests share. tests/README.md is the tour."""

@@ -1,0 +1,1 @@
+"""Plain models: what is right, said in the simplest way."""
