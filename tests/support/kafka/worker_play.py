@@ -21,7 +21,11 @@ from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.supervisor import plan, work
 from stream_lsh.kafka.settings import KafkaSettings
 
-STAGES = {"sequence": "support.kafka.worker_play:Sequence", "judge": "support.kafka.worker_play:Judge", "forward": "support.kafka.worker_play:Forward"}
+STAGES = {
+    "sequence": "support.kafka.worker_play:Sequence",
+    "judge": "support.kafka.worker_play:Judge",
+    "forward": "support.kafka.worker_play:Forward",
+}
 
 
 class Play(Stage):
