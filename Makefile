@@ -3,7 +3,7 @@ BIN ?= .venv/bin
 OUT ?= results
 
 help:
-	@echo "make test | test-long | lint | format | type | bench | bench-kafka | demo | clean"
+	@echo "make test | test-long | nightly | lint | format | type | bench | bench-kafka | demo | clean"
 
 .venv:
 	python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'
@@ -13,6 +13,9 @@ test:
 
 test-long:
 	$(BIN)/pytest -m long -n 5 --dist loadgroup
+
+nightly:
+	$(BIN)/python .ci/nightly.py
 
 lint:
 	$(BIN)/ruff check .
@@ -49,4 +52,4 @@ demo:
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 
-.PHONY: help test test-long lint format type bench bench-kafka demo clean
+.PHONY: help test test-long nightly lint format type bench bench-kafka demo clean

@@ -19,6 +19,7 @@ sys.path.append(str(ROOT))
 # Processes that tests start find what tests share, and do not find the sources in the folder that they start in.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
+os.environ["PYTHONFAULTHANDLER"] = "1"  # one that hangs prints its stacks (tests/support/hang.py)
 
 # A machine that others use may be slow for a while, which says nothing about an example.
 settings.register_profile("tests", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,93 @@
+"""A plugin: a test that hangs fails after a limit of its kind, with the stacks of all threads and tasks.
+
+quick 60 s, with a broker 180 s, long 300 s; `@pytest.mark.limit(seconds)` is another one. The long forms
+(STREAM_LSH_LONG=1) have ten times as long. Processes of ours that the test has started and that still run print their
+stacks, too, where their standard error goes: they get SIGABRT.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import io
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from support.long_form import LONG
+
+QUICK, SMOKE, LONG_TEST = 60.0, 180.0, 300.0
+AGAIN = 5.0
+"""Seconds between two attempts: a failure that is raised in a callback of a loop goes no further than the loop."""
+STDERR = os.dup(2)  # before pytest captures it
+LAST = 60.0
+"""Seconds after the limit: whoever is in code that no signal interrupts then ends the process."""
+
+
+def limit_of(item: pytest.Item) -> float:
+    """Seconds that a test may take."""
+    mark = item.get_closest_marker("limit")
+    if mark is not None:
+        seconds = float(mark.args[0])
+    elif item.get_closest_marker("long") is not None:
+        seconds = LONG_TEST
+    else:
+        seconds = SMOKE if item.get_closest_marker("smoke") is not None else QUICK
+    return seconds * 10 if LONG else seconds
+
+
+def stacks() -> str:
+    """The stacks of all threads and of all tasks of their loops."""
+    out = io.StringIO()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for number, frame in sys._current_frames().items():
+        print(f"\nThread {names.get(number, number)}:", file=out)
+        traceback.print_stack(frame, file=out)
+    for thing in gc.get_objects():
+        if isinstance(thing, asyncio.Task) and not thing.done():
+            thing.print_stack(file=out)
+    return out.getvalue()
+
+
+def _abort_children() -> None:
+    """Python processes that this one has started print their stacks and end."""
+    program = os.path.realpath(sys.executable)
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and os.path.realpath(process / "exe") == program:
+                os.kill(int(process.name), signal.SIGABRT)
+        except (OSError, ValueError, IndexError):
+            continue
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    seconds = limit_of(item)
+    said = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal said
+        found = "" if said else stacks()
+        if not said:
+            _abort_children()
+        said = True
+        pytest.fail(f"{item.nodeid} hangs: {seconds:g} s are over\n{found}", pytrace=False)
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    faulthandler.dump_traceback_later(seconds + LAST, exit=True, file=STDERR)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
