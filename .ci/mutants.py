@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import math
 import os
 import random
 import re
@@ -41,6 +42,7 @@ from typing import Any
 from mutation import Change, Mutant, Source, placed
 
 PACKAGES = "index", "judging", "embedded", "kafka"
+PYTEST = "-n", "0", "-p", "no:cacheprovider", "-vv", "-rfE", "--hypothesis-seed=24"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (?:collecting )?(.+?)(?: - .*)?$", re.MULTILINE)
 PASSED = re.compile(r"^\S+::.* PASSED", re.MULTILINE)
 
@@ -112,36 +114,36 @@ class Copy:
         self.environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
         ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: processes whose parents have ended become ours
 
-    def pytest(self, folder: Path, module: str, *options: str) -> dict[str, Any]:
-        """Run the tests of a folder. code: that of pytest, None if a limit was reached; failed, passed: tests."""
+    def folder_of(self, path: Path) -> Path:
+        """The folder of the tests of a module: that of the same name, or the next one above it."""
+        folder = self.tree / "tests" / path.parent.relative_to(self.tree / "stream_lsh")
+        return next(found for found in (folder, *folder.parents) if found.is_dir())
+
+    def tests_of(self, path: Path) -> list[Path]:
+        files = self.folder_of(path).rglob("test_*.py")
+        return sorted(files, key=lambda file: (path.stem not in file.stem, len(file.parts), file))
+
+    def pytest(self, options: list[str], limited: bool = True) -> dict[str, Any]:
+        """Run tests. code: that of pytest, None if a limit was reached; failed: tests; passed: their number."""
         for name in ("tmp", "project/.hypothesis"):
             shutil.rmtree(self.work / name, ignore_errors=True)
         (self.work / "tmp").mkdir()
-        files = sorted(folder.rglob("test_*.py"), key=lambda path: (module not in path.stem, len(path.parts), path))
-        command = [
-            self.python,
-            "-m",
-            "pytest",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "-vv",
-            "-rfE",
-            "--hypothesis-seed=24",
-        ]
+        command = [self.python, "-m", "pytest", *PYTEST, *options]
+        limit = self.limit if limited else math.inf
         began, used, cpu, idle = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN), 0.0, 0.0
         with (self.work / "output").open("w+") as output:
             process = subprocess.Popen(
-                [*command, *options, *map(str, files)], cwd=self.tree, env=self.environment, stdout=output,
-                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+                command, cwd=self.tree, env=self.environment, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-            while process.poll() is None and cpu < self.limit and idle < 4 * self.limit:
-                time.sleep(0.5)
-                before, cpu = cpu, max(cpu, sum(children().values()))
-                idle += 0.5 if cpu - before < 0.025 else 0
-            ended = process.returncode
-            end_children()
+            try:
+                while process.poll() is None and cpu < limit and idle < 4 * limit:
+                    time.sleep(0.5)
+                    before, cpu = cpu, max(cpu, sum(children().values()))
+                    idle += 0.5 if cpu - before < 0.015 else 0
+            finally:
+                ended = process.returncode
+                end_children()
             output.seek(0)
             text = output.read()
         now = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -166,49 +168,51 @@ class Copy:
 
 
 def run(mutants: list[Mutant], copy: Copy, out: Path) -> None:
-    """Write a line of results for each mutant that has none yet, and one for each folder of tests without a mutant."""
+    """Write a line of results for each mutant that has none yet. Other lines are of a folder whose tests were run
+    without a mutant, and of tests that fail without one: they are left out from then on."""
     known = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    done = {result["number"] for result in known if "number" in result}
     controls = {result["control"]: result for result in known if "control" in result}
+    broken = {test for result in known for test in result.get("broken", ())}
+    results = {result["number"]: result for result in known if "number" in result}
 
     def write(result: dict[str, Any]) -> dict[str, Any]:
         with out.open("a") as file:
             file.write(json.dumps(result) + "\n")
-        print(
-            *(f"{name}={result.get(name)}" for name in ("number", "control", "status", "by", "cpu", "wall")), flush=True
-        )
+        shown = ("number", "control", "broken", "status", "by", "cpu", "wall")
+        print(*(f"{name}={result[name]}" for name in shown if result.get(name) is not None), flush=True)
         return result
 
-    for mutant in mutants:
-        if mutant.number in done:
-            continue
+    def tested(mutant: Mutant) -> dict[str, Any]:
         target = placed(mutant, copy.tree)
         if target is None:
-            write({**asdict(mutant), "status": "not applicable"})
-            continue
+            return {**asdict(mutant), "status": "not applicable"}
         path, text = target
-        folder = copy.tree / "tests" / path.parent.relative_to(copy.tree / "stream_lsh")
-        while not folder.is_dir():
-            folder = folder.parent
-        name = str(folder.relative_to(copy.tree))
-        if name not in controls:
-            for _ in range(2):  # the first one may have had to compile what later ones find compiled
-                with copy.changed(path, path.read_text(encoding="utf-8") + "# without a mutant\n"):
-                    control = copy.pytest(folder, path.stem)
-                if control["code"] is not None:
-                    break
-            if control["code"] not in (None, 0, 1):
-                sys.exit(f"the tests in {name} do not run: {control['end']}")
-            controls[name] = write({"control": name, **control})
-        control = controls[name]
+        tests = copy.tests_of(path)
+        options = ["-x", *(f"--deselect={test}" for test in sorted(broken)), *map(str, tests)]
         with copy.changed(path, text):
-            result = copy.pytest(folder, path.stem, "-x", *(f"--deselect={test}" for test in control["failed"]))
+            result = copy.pytest(options)
+        status = "killed"
         if result["code"] is None:
-            status = "survived at limit" if control["code"] is None else "timeout"
-        else:
-            status = "survived" if result["code"] in (0, 5) else "killed"  # 5: there are no tests
-        by = [*result.pop("failed"), result["end"].splitlines()[-1]][0] if status == "killed" else None
-        write({**asdict(mutant), "status": status, "by": by, **result})
+            folder = str(copy.folder_of(path).relative_to(copy.tree))
+            if folder not in controls:
+                with copy.changed(path, path.read_text(encoding="utf-8") + "# without a mutant\n"):
+                    controls[folder] = write({"control": folder, **copy.pytest(options)})
+            status = "survived at limit" if controls[folder]["code"] is None else "timeout"
+        elif result["code"] in (0, 5):  # 5: there are no tests
+            status = "survived"
+        by = [*result["failed"], result["end"].splitlines()[-1]][0] if status == "killed" else None
+        return {**asdict(mutant), "status": status, "by": by, **result}
+
+    while waiting := [mutant for mutant in mutants if mutant.number not in results]:
+        for mutant in waiting:
+            results[mutant.number] = write(tested(mutant))
+        killers = {test for result in results.values() for test in result.get("failed", ())} - broken
+        again = copy.pytest(sorted(killers), limited=False) if killers else {"code": 0, "failed": []}
+        if again["code"] not in (0, 1):
+            sys.exit(f"the tests that killed mutants do not run without them: {again['end']}")
+        if again["failed"]:
+            broken |= set(write({"broken": again["failed"]})["broken"])
+            results = {number: result for number, result in results.items() if result.get("by") not in broken}
 
 
 def compare(before: Path, after: Path) -> None:
