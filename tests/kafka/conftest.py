@@ -11,16 +11,16 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from support.kafka.brokers import VERSION, DockerBroker, ForeignBroker, docker_answers, missing
+from support.kafka.brokers import VERSION, missing
 from support.kafka.proxy import Proxied, proxied_broker
+from support.kafka.shared_broker import SharedBroker, shared_broker
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.tools.broker import KafkaBroker
 
 # Brokers live for minutes here, or seconds: what Java's second compiler would do for them takes longer than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-ALONE = {"brokers", "narrow", "secure"}  # fixtures that start a broker for the tests of one file
-BROKERS = {"broker", "proxied", *ALONE}  # fixtures that start one
+ALONE = {"brokers", "narrow", "proxied", "secure"}  # fixtures that start a broker of their own
+BROKERS = {"broker", *ALONE}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
@@ -35,26 +35,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker | DockerBroker | ForeignBroker]:
-    """A running broker: `.bootstrap`, and unless it is a foreign one `.kill()` and `.restart()`."""
+def broker(tmp_path_factory: pytest.TempPathFactory) -> SharedBroker:
+    """The broker that all tests of the run share; a test that stops or kills one takes `proxied`."""
     foreign = os.environ.get("STREAM_LSH_TEST_BROKER")
     if foreign:
-        yield ForeignBroker(foreign)
-        return
-    local: KafkaBroker | DockerBroker
-    if docker_answers():
-        local = DockerBroker(VERSION)
-    else:
-        often = {"log.cleaner.backoff.ms": "1000"}  # else compaction lets us wait for 15 s
-        local = KafkaBroker(tmp_path_factory.mktemp("kafka"), VERSION, properties=often)
+        return SharedBroker(foreign)
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
     try:
-        local.start()
+        return SharedBroker(shared_broker(folder / "broker"))
     except BrokerError as error:
         missing(f"no Kafka for the tests (no STREAM_LSH_TEST_BROKER, no Docker): {error}")
-    try:
-        yield local
-    finally:
-        local.stop()
 
 
 @pytest.fixture(scope="session")
@@ -80,6 +72,7 @@ def proxied(proxied_all_along: Proxied) -> Proxied:
     for proxy in proxied_all_along.proxies:
         proxy.refuse(False)
         proxy.thaw()
+    proxied_all_along.broker.resume()
     proxied_all_along.broker.start()
     return proxied_all_along
 

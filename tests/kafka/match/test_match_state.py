@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, log_ends, produce
+from support.kafka.proxy import Proxied
 from support.kafka.stages import warm
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
@@ -370,10 +371,9 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
 
 
 @pytest.mark.first
-def test_a_broker_that_dies_or_hangs(broker: Any, prefix: str, tmp_path: Path) -> None:
+def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
     """kill -9 of the broker under load, then a pause longer than sessions last: all goes on when it is back."""
-    if not hasattr(broker, "pause"):
-        pytest.skip("this broker cannot be paused")
+    broker = proxied.broker
     settings = settings_for(broker, prefix, tmp_path, shards=2, session_timeout_ms=6000, give_up_seconds=120)
     log = frames(settings, documents(3200), SIZE)
     replies = Replies(settings)
@@ -404,12 +404,7 @@ def test_a_broker_that_dies_or_hangs(broker: Any, prefix: str, tmp_path: Path) -
         await create(settings)
         await with_match(settings, work)
 
-    try:
-        asyncio.run(scenario())
-    finally:  # other tests need it, too
-        broker.resume()
-        if broker.pid is None:
-            broker.start()
+    asyncio.run(scenario())
     assert replies.found == expected(settings, log, tmp_path)
 
 

@@ -28,13 +28,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-class ForeignBroker:
-    """A broker that runs already: it cannot be killed."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-
-
 class DockerBroker:
     """Apache's own image, with the same properties as the one from Maven, on a port that stays the same."""
 
@@ -60,12 +53,6 @@ class DockerBroker:
 
         self._container.start()
         wait_for_logs(self._container, "Kafka Server started", timeout=120)
-
-    def kill(self) -> None:
-        self._container.get_wrapped_container().kill()
-
-    def restart(self) -> None:
-        self._container.get_wrapped_container().restart()
 
     def stop(self) -> None:
         self._container.stop()
