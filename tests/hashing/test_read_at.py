@@ -9,13 +9,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support.feeds import WORDS, nasty
+from support.indexes import fed, once, opened
+from support.missing import missing
 
 from stream_lsh.hashing.kernels import read_at
+from stream_lsh.settings import Settings
 
-FEEDER = ("-m", "support.feeder")
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 # Reads of an index's own files fail or fall short; how often they did is written to $COUNTS at the end.
 INTERRUPTING = r"""
@@ -52,24 +56,25 @@ __attribute__((destructor)) static void done(void) {
 """
 
 
-@pytest.mark.skipif(CC is None or not sys.platform.startswith("linux"), reason="needs a C compiler, and Linux")
 def test_reads_that_are_interrupted_or_fall_short(tmp_path: Path) -> None:
     """Nothing of it is seen in the answers."""
+    if CC is None or not sys.platform.startswith("linux"):
+        missing("needs a C compiler, and Linux")
     source, library, counts = tmp_path / "interrupting.c", tmp_path / "interrupting.so", tmp_path / "counts"
     source.write_text(INTERRUPTING)
     subprocess.run([str(CC), "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    settings = json.dumps({"memory_documents": 16, "generation_documents": 300, "bucket_size": 16})
-    outputs = []
-    for name, more in (("plain", {}), ("interrupted", {"LD_PRELOAD": str(library), "COUNTS": str(counts)})):
-        folder = tmp_path / name
-        folder.mkdir()
-        for documents in ("300", "600"):  # opened again, so that rows and heads come from the files
-            command = [sys.executable, *FEEDER, folder / "index", settings, "5", documents, "60", folder / "out"]
-            subprocess.run(command, env={**os.environ, **more}, check=True)
-        outputs.append((folder / "out").read_text())
+    more: dict[str, Any] = {"memory_documents": 16, "generation_documents": 300, "bucket_size": 16}
+    settings, feed = Settings(**more), nasty(5, 600, words=WORDS[:60])
+    whole = once(feed, settings, tmp_path / "whole")
+    with opened(settings, tmp_path / "index") as index:  # the process opens it again: rows and heads are in files
+        fed(index, feed[:300], 0, 64)
+        index.commit({"feed": {"next": 300}})
+    command = [tmp_path / "index", json.dumps(more), "5", "600", "60", tmp_path / "out"]
+    environment = {**os.environ, "LD_PRELOAD": str(library), "COUNTS": str(counts)}
+    subprocess.run([sys.executable, "-m", "support.feeder", *command], env=environment, check=True)
     interrupted, shortened = map(int, counts.read_text().split())
     assert interrupted > 100 and shortened > 100
-    assert outputs[0] == outputs[1]
+    assert [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()] == whole[300:]
 
 
 def test_what_is_read_is_what_is_there(tmp_path: Path) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.feeds import WORDS, fed
+from support.feeds import WORDS
+from support.indexes import fed, opened
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index import matching
-from stream_lsh.index.index import Index
 from stream_lsh.index.texts import Texts
 from stream_lsh.settings import Settings
 
@@ -35,10 +34,10 @@ def feed(seed: int) -> tuple[list[Document], list[Document]]:
 def run(folder: Path, settings: Settings, documents: tuple[list[Document], list[Document]]) -> list[dict[str, Any]]:
     """The verdicts on the second half, given by an index that has nothing of the first half at hand."""
     first, second = documents
-    with closing(Index(settings, folder, durable=False)) as index:
+    with opened(settings, folder) as index:
         fed(index, first, 0, N)
         index.commit({})
-    with closing(Index(settings, folder, durable=False)) as index:
+    with opened(settings, folder) as index:
         return fed(index, second, N, N)
 
 

@@ -1,65 +1,17 @@
-"""Buckets with dead rows: whoever went is met by nobody, and counts in no limit, however many there are."""
+"""Ranges of deleted rows in buckets are passed over, and not read again."""
 
 from __future__ import annotations
 
 import random
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
-import test_window
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-from support.feeds import WORDS, asked, changing, fed
-from support.models.matching import unique_verdicts
-from test_unique import any_settings, same
+from support.feeds import WORDS
+from support.indexes import asked, fed, opened
 
 from stream_lsh.documents.columns import Document
-from stream_lsh.index.index import Index
 from stream_lsh.index.stretches import BITS, Stretches, pass_over, remember
 from stream_lsh.settings import Settings
-
-SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 26))]
-
-
-def in_pieces(documents: list[Document], settings: Settings, folder: Path, chance: random.Random) -> list[Any]:
-    """The verdicts, through batches, commits and restarts of any size."""
-    return test_window.in_pieces(documents, settings, folder, chance, fed=partial(fed, batch=150))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_answers_are_those_of_the_model(tmp_path: Path, seed: int) -> None:
-    """With all limits met, by who lives."""
-    settings = any_settings(seed, on_same_id="update")
-    documents = changing(seed, 400, words=random.Random(seed).choice((WORDS, WORDS[:5], WORDS[:40])))
-    same(in_pieces(documents, settings, tmp_path, random.Random(seed)), unique_verdicts(documents, settings))
-
-
-crowds = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4), st.sampled_from(("", "", "deleted"))), max_size=200)
-
-
-@hypothesis_settings(max_examples=40, deadline=None)
-@given(crowds, st.integers(2, 5), st.integers(0))
-def test_a_bucket_of_which_most_are_dead(
-    tmp_path_factory: pytest.TempPathFactory, crowd: Any, bucket: int, seed: int
-) -> None:
-    """One text in some variations, first two hundred that go again: stretches of dead rows of any length."""
-    settings = Settings(
-        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, bucket_size=bucket, candidates=5,
-        memory_documents=16, on_same_id="update",
-    )  # fmt: skip
-    chance, base = random.Random(seed), WORDS[:20]
-    texts = [" ".join([*base, *chance.sample(WORDS[20:], 4)]) for _ in range(205)]
-    documents = [Document(f"old {i}", texts[i]) for i in range(200)]
-    documents += [Document(f"old {i}", deleted=True) for i in chance.sample(range(200), chance.choice((150, 197)))]
-    for id, text, what in crowd:
-        name = f"old {id}" if what else str(id)
-        documents.append(Document(name, deleted=True) if what else Document(name, texts[200 + text]))
-    folder = tmp_path_factory.mktemp("index")
-    same(in_pieces(documents, settings, folder, chance), unique_verdicts(documents, settings))
 
 
 def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
@@ -70,8 +22,7 @@ def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
     )  # fmt: skip
     chance, base = random.Random(3), WORDS[:20]
     documents = [Document(i, " ".join([*base, *chance.sample(WORDS[20:], 4)])) for i in range(3000)]
-    index = Index(settings, tmp_path, durable=False)
-    try:
+    with opened(settings, tmp_path) as index:
         fed(index, documents, 0, 500)
         fed(index, [Document(i, deleted=True) for i in range(1, 3000)], 3000, 500)
         stretches = index.shards[0].rows.dead.stretches
@@ -84,8 +35,6 @@ def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
             assert np.all(known[:, 1] > known[:, 2]) and len(known) >= 4
             index.shards[0].flush()
         assert int((known[:, 1] - known[:, 2]).max()) > 2900
-    finally:
-        index.close()
 
 
 def test_a_stretch_is_found_by_its_key_and_newest_row_only() -> None:

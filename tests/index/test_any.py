@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.feeds import WORDS, edited, fed, nasty, once
-from support.long_form import LONG
+from support.feeds import WORDS, edited, nasty
+from support.indexes import fed, in_pieces, once, same
+from support.long_form import seeds
 from support.models.matching import agreement, any_pairs, entries, floor_of, similarity_of
 
 from stream_lsh.documents.columns import Document
-from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
-
-SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 40 if LONG else 23))]
 
 
 def any_settings(seed: int, **changes: Any) -> Settings:
@@ -26,9 +24,9 @@ def any_settings(seed: int, **changes: Any) -> Settings:
             "against": "any", "threshold": chance.choice((0.3, 0.5, 0.8)), "bands": chance.choice((2, 5, 12)),
             "rows": chance.choice((1, 3, 4)), "signature_size": chance.choice((50, 64, 200)),
             "shingles": chance.choice(("words:1", "words:2", "words:3/8")), "bucket_size": 2, "candidates": 1,
-            "verify_matches": 0, "max_matches": 0, "shards": chance.choice((1, 4)), "memory_documents": 16,
+            "verify_matches": 0, "max_matches": 0, "shards": chance.choice((1, 3)), "memory_documents": 16,
             "verify": chance.choice(("exact", "exact", "signature")),
-            "generation_documents": chance.choice((None, 50, 120)), **changes,
+            "generation_documents": chance.choice((None, 100, 150)), **changes,
         }
     )  # fmt: skip
 
@@ -37,22 +35,14 @@ def pairs(verdicts: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
     return {(v["seq"], match["seq"]): match["similarity"] for v in verdicts for match in v["matches"]}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(2, 6, 40))
 def test_everything_verified_finds_all_pairs_that_share_a_bucket(tmp_path: Path, seed: int) -> None:
     """And says nothing that is not true. (Behind a leader one may be met that shares no bucket: it is true too.)"""
     settings, chance = any_settings(seed), random.Random(seed + 1000)
     documents = nasty(seed + 500, 300, words=chance.choice((WORDS, WORDS[:40])))
     expected, stored = any_pairs(documents, settings)
     told = entries(documents, settings)
-    verdicts: list[dict[str, Any]] = []
-    while len(verdicts) < len(documents):
-        at = len(verdicts)
-        index = Index(settings, tmp_path, durable=False)
-        try:
-            verdicts += fed(index, documents[at : at + 110], at, chance.choice((1, 9, 64)))
-            index.commit({})
-        finally:
-            index.close()
+    verdicts = in_pieces(documents, settings, tmp_path, chance, feed=lambda *given: fed(*given, batch=64))
     found = pairs(verdicts)
     assert expected.items() <= found.items()
     for (newer, older), similarity in found.items():
@@ -74,7 +64,7 @@ def test_everything_verified_finds_all_pairs_that_share_a_bucket(tmp_path: Path,
             assert verdict["kind"] in ("rejected", "redelivered") and not mine
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(2, 6, 40))
 def test_answers_do_not_depend_on_batches_flushes_or_restarts(tmp_path: Path, seed: int) -> None:
     """Whatever the limits."""
     chance = random.Random(seed)
@@ -85,20 +75,7 @@ def test_answers_do_not_depend_on_batches_flushes_or_restarts(tmp_path: Path, se
     documents = nasty(seed, 400, words=chance.choice((WORDS, WORDS[:40])))
     whole = once(documents, settings, tmp_path / "whole", 400)
     small = settings.model_copy(update={"memory_documents": 16})
-    pieces: list[dict[str, Any]] = []
-    while len(pieces) < len(documents):
-        index = Index(small, tmp_path / "pieces", durable=False)
-        try:
-            for _ in range(chance.choice((1, 3, 10))):
-                at = len(pieces)
-                pieces += fed(index, documents[at : at + 37], at, chance.choice((1, 5, 37)))
-                if chance.random() < 0.3:
-                    index.commit({})
-            index.commit({})
-        finally:
-            index.close()
-    for one, other in zip(pieces, whole, strict=True):
-        assert one == other
+    same(in_pieces(documents, small, tmp_path / "pieces", chance, feed=lambda *given: fed(*given, batch=37)), whole)
 
 
 def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import mmh3
 import numpy as np
 import orjson
 import pytest
-from support.feeds import fed, once
+from support.indexes import fed, once, opened
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.hashing.murmur import murmur128
@@ -64,11 +64,8 @@ def test_ids_that_collide_under_murmur_are_two_ids(tmp_path: Path, crafted: tupl
     settings = Settings(against="any", shards=4)
     documents = [Document(ids[0], "a text of a few words"), Document(ids[1], "another one of other words")]
     assert [v["kind"] for v in once(documents, settings, tmp_path)] == ["unique", "unique"]
-    index = Index(settings, tmp_path)
-    try:
+    with opened(settings, tmp_path) as index:
         assert [v["kind"] for v in fed(index, documents[::-1], 2, 2)] == ["redelivered", "redelivered"]
-    finally:
-        index.close()
 
 
 def with_one_hash(index: Index, documents: list[Document]) -> list[dict[str, Any]]:
@@ -87,11 +84,8 @@ def test_who_knows_the_key_is_compared_all_the_same(tmp_path: Path, against: str
     """With `verify = "exact"` equal hashes are also equal sets."""
     base = [f"w{i}" for i in range(60)]
     texts = [base, [f"v{i}" for i in range(60)], [*base[:-1], "x"], base, ["only", "three", "words"]]
-    index = Index(Settings(against=against), tmp_path)
-    try:
+    with opened(Settings(against=against), tmp_path) as index:
         found = with_one_hash(index, [Document(i, " ".join(text)) for i, text in enumerate(texts)])
-    finally:
-        index.close()
     assert [v["kind"] for v in found] == ["unique", "unique", "near_duplicate", "exact_duplicate", "unique"]
     for verdict in found[2:4]:
         assert verdict["of"] == 0

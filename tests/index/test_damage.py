@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from support.feeds import WORDS, asked, fed, nasty, once
+from support.feeds import WORDS, nasty
+from support.in_memory import temporary_folder
+from support.indexes import asked, fed, once, opened
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
@@ -32,19 +36,18 @@ FEED = nasty(17, N, words=WORDS[:80])
 Whole = tuple[Path, list[dict[str, Any]]]
 
 
-@pytest.fixture(scope="module", params=["unique", "any"])
-def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+@pytest.fixture(scope="module", params=["unique", pytest.param("any", marks=pytest.mark.long)])
+def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
     """An index of some generations with all but the last documents, closed; and the verdicts on all of them."""
     settings = Settings(against=request.param, **SMALL)
-    folder = tmp_path_factory.mktemp("whole")
-    verdicts = once(FEED, settings, folder / "all")
-    index = Index(settings, folder / "index", durable=False)
-    for at in (*range(0, FED - 10, 39), FED - 10):  # the last ones are in no file yet
-        stop = min(at + 39, FED if at == FED - 10 else FED - 10)
-        assert fed(index, FEED[at:stop], at, 10) == verdicts[at:stop]
-        index.commit({})
-    index.close()
-    return folder / "index", verdicts
+    with temporary_folder() as folder:
+        verdicts = once(FEED, settings, folder / "all")
+        with opened(settings, folder / "index") as index:
+            for at in (*range(0, FED - 10, 39), FED - 10):  # the last ones are in no file yet
+                stop = min(at + 39, FED if at == FED - 10 else FED - 10)
+                assert fed(index, FEED[at:stop], at, 10) == verdicts[at:stop]
+                index.commit({})
+        yield folder / "index", verdicts
 
 
 @pytest.fixture
@@ -55,12 +58,9 @@ def copy(whole: Whole, tmp_path: Path) -> Whole:
 
 def goes_on(folder: Path, verdicts: list[dict[str, Any]]) -> None:
     """It gives the answers of an undamaged one, to what is new and to what was there before."""
-    index = Index(Settings(), folder, durable=False)
-    try:
+    with opened(Settings(), folder) as index:
         assert fed(index, FEED[FED:], FED, 30) == verdicts[FED:]
         index.commit({})
-    finally:
-        index.close()
 
 
 def refuses_or_goes_on(folder: Path, verdicts: list[dict[str, Any]]) -> str:
@@ -89,20 +89,13 @@ def files(folder: Path, pattern: str) -> list[Path]:
     return found
 
 
-def test_postings_that_are_lost_are_rebuilt(copy: Whole) -> None:
-    folder, verdicts = copy
-    for postings in files(folder, "postings"):
-        shutil.rmtree(postings)
-    goes_on(folder, verdicts)
-
-
 @pytest.mark.parametrize("number", range(3))
-def test_those_of_one_generation_are_rebuilt(copy: Whole, number: int) -> None:
+def test_lost_postings_of_one_segment_are_rebuilt(copy: Whole, number: int) -> None:
     folder, verdicts = copy
     before = {path.name for path in files(folder, "postings")[number].iterdir()}
     shutil.rmtree(files(folder, "postings")[number])
-    index = Index(Settings(), folder, durable=False)
-    index.close()
+    with opened(Settings(), folder):
+        pass
     after = {path.name for path in files(folder, "postings")[number].iterdir()}
     assert bool(after) == bool(before)  # also where nothing was committed
     goes_on(folder, verdicts)
@@ -125,13 +118,10 @@ def test_flushes_that_were_never_committed_are_no_damage(tmp_path: Path) -> None
     folder, whole = tmp_path / "index", once(FEED[:160], Settings(**SMALL), tmp_path / "whole")
 
     def through(documents: list[Document], first: int, batch: int, *, commit: bool = True) -> list[dict[str, Any]]:
-        index = Index(Settings(**SMALL), folder, durable=False)
-        try:
+        with opened(Settings(**SMALL), folder) as index:
             verdicts = fed(index, documents, first, batch)
             if commit:
                 index.commit({})
-        finally:
-            index.close()
         return verdicts
 
     assert through(FEED[:40], 0, 20) == whole[:40]
@@ -161,53 +151,54 @@ def test_one_run_that_is_missing_is_named_with_what_to_do(copy: Whole) -> None:
     goes_on(folder, verdicts)
 
 
-def test_a_run_in_the_place_of_another_is_noticed(copy: Whole) -> None:
-    folder, _ = copy
+def misplace_a_run(folder: Path) -> None:
     runs = files(folder, "postings/run-*")
     shutil.copy(runs[0], runs[-1])
-    with pytest.raises(DamagedError, match=r"is not the file that the index wrote|rebuilt from the rows"):
-        Index(Settings(), folder)
 
 
-@pytest.mark.parametrize("what", ["generations/000001", "generations", "generations/000000/rows-0.bin"])
-def test_what_held_rows_and_is_missing_is_named(copy: Whole, what: str) -> None:
-    """Rows are the truth: without them there is nothing to go on with."""
-    folder, _ = copy
-    path = folder / what
+def lose(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with pytest.raises(DamagedError, match=r"rows-0\.bin is missing; restore the folder from a backup"):
-        Index(Settings(), folder)
-    with pytest.raises(DamagedError, match=r"rows-0\.bin is missing; restore the folder from a backup"):
-        Index(Settings(), folder, read_only=True)
 
 
-def test_a_store_that_is_missing_is_no_new_index(copy: Whole) -> None:
-    folder, _ = copy
+def lose_the_store(folder: Path) -> None:
     shutil.rmtree(folder / "db")
     (folder / "db.sealed").unlink(missing_ok=True)
-    with pytest.raises(DamagedError, match="is empty, but there are files of what it held"):
-        Index(Settings(), folder)
 
 
-def test_rows_cut_off_are_named(copy: Whole) -> None:
-    folder, _ = copy
+def cut_rows(folder: Path) -> None:
     path = files(folder, "rows-0.bin")[0]
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size - 8)
-    with pytest.raises(DamagedError, match=r"rows-0\.bin has \d+ bytes instead of \d+; restore"):
-        Index(Settings(), folder)
+    os.truncate(path, path.stat().st_size - 8)
 
 
-def test_rows_of_another_shape_are_named(copy: Whole) -> None:
-    folder, _ = copy
+def change_the_head_of_rows(folder: Path, head: bytes | None = None) -> None:
     path = files(folder, "rows-0.bin")[0]
     data = path.read_bytes()
-    path.write_bytes(data.replace(b'"format":2', b'"format":3', 1))
-    with pytest.raises(DamagedError, match=r"has format .*3.* instead of .*2"):
-        Index(Settings(), folder)
-    path.write_bytes(b"x" * 4096 + data[4096:])
-    with pytest.raises(DamagedError, match="restore the folder from a backup"):
-        Index(Settings(), folder)
+    path.write_bytes((data[:4096].replace(b'"format":2', b'"format":3', 1) if head is None else head) + data[4096:])
+
+
+ROWS_MISSING = r"rows-0\.bin is missing; restore the folder from a backup"
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (misplace_a_run, r"is not the file that the index wrote|rebuilt from the rows"),
+        (lambda folder: lose(folder / "generations/000001"), ROWS_MISSING),
+        (lambda folder: lose(folder / "generations"), ROWS_MISSING),
+        (lambda folder: lose(folder / "generations/000000/rows-0.bin"), ROWS_MISSING),
+        (lose_the_store, "is empty, but there are files of what it held"),
+        (cut_rows, r"rows-0\.bin has \d+ bytes instead of \d+; restore"),
+        (change_the_head_of_rows, r"has format .*3.* instead of .*2"),
+        (lambda folder: change_the_head_of_rows(folder, b"x" * 4096), "restore the folder from a backup"),
+    ],
+)
+def test_damage_of_files_is_named_when_the_index_is_opened(
+    copy: Whole, damage: Callable[[Path], None], said: str
+) -> None:
+    damage(copy[0])
+    for read_only in (False, True) if said == ROWS_MISSING else (False,):  # a reader tries again and again
+        with pytest.raises(DamagedError, match=said):
+            Index(Settings(), copy[0], read_only=read_only)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -284,16 +275,12 @@ def test_an_index_of_version_1_is_refused(copy: Whole) -> None:
 
 def test_what_was_not_committed_is_asked_in_vain(copy: Whole) -> None:
     folder, verdicts = copy
-    index = Index(Settings(), folder, durable=False)
-    fed(index, FEED[FED:], FED, 30)
-    index.close()
-    reader = Index(Settings(), folder, read_only=True)
-    try:
+    with opened(Settings(), folder) as index:
+        fed(index, FEED[FED:], FED, 30)
+    with opened(Settings(), folder, read_only=True) as reader:
         assert reader.count == sum(v["kind"] not in ("rejected", "redelivered") for v in verdicts[:FED])
         known = [v["kind"] for v in asked(reader, FEED[:FED])]
         assert np.isin(known, ["redelivered", "rejected"]).all()
-    finally:
-        reader.close()
     goes_on(folder, verdicts)
 
 

@@ -1,4 +1,5 @@
-"""Erasing: what was deleted or replaced is nowhere in the folder of an index, and no answer is another."""
+"""Erasing: what was deleted or replaced is nowhere in the folder of an index. That no answer is another one is in
+test_histories.py."""
 
 from __future__ import annotations
 
@@ -9,12 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 from support.contents import contents
-from test_changes import changed, changing_history, histories
-from test_window import START, SURE, UNIQUE, fed, in_pieces, modelled, opened, same
+from support.feeds import START
+from support.indexes import opened, told
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
@@ -51,14 +49,15 @@ DAY = 24 * HOUR
 
 def begun(index: Index) -> dict[str, bytes]:
     """Three versions go; what is to be found of them until they are erased, a day later."""
-    verdicts = fed(index, FEED, 0)
+    verdicts = told(index, FEED, 0)
     index.commit({}, now=0)
-    assert verdicts[202][:3] == ("near_duplicate", None, "victim-name")
+    assert (verdicts[202].kind, verdicts[202].of) == ("near_duplicate", "victim-name")
     needles = {"id": b"victim-name", "text": b" victim", "heir's id": b"heir-name", "heir's text": b" heir"}
     needles |= {"old text": b"beforex", "sketch": sketch_of(index, 100), "old sketch": sketch_of(index, 101)}
     needles |= {"heir's sketch": sketch_of(index, 202)}
-    gone = fed(index, GOING, len(FEED))
-    assert [verdict[6:8] for verdict in gone] == [(100, ("heir-name", 202)), (202, ("last-name", 254)), (101, None)]
+    gone = told(index, GOING, len(FEED))
+    went = [(verdict.replaces, verdict.heir) for verdict in gone]
+    assert went == [(100, ("heir-name", 202)), (202, ("last-name", 254)), (101, None)]
     index.commit({}, now=1000)
     return needles
 
@@ -90,9 +89,9 @@ def test_what_went_is_nowhere(tmp_path: Path, memory: int, window: str | None, v
         assert list(waiting(index.store)) == []
         assert len(contents(tmp_path)) > 10 and left(tmp_path, {"": b"last-name"})
         returning = [Document(document.id, document.text, time=START + 900) for document in (LAST, VICTIM, HEIR)]
-        again = fed(index, returning, len(FEED) + 3)
+        again = told(index, returning, len(FEED) + 3)
         assert again[0][:5] == ("redelivered", "near_duplicate", None, None, 100)
-        assert [verdict[0] for verdict in again[1:]] == ["near_duplicate", "near_duplicate"]
+        assert [verdict.kind for verdict in again[1:]] == ["near_duplicate", "near_duplicate"]
     facts = information(tmp_path, check=True)
     assert facts["erasing"] == {"erased": 3, "waiting": 0, "left_of_the_erased": "nothing"}
     assert facts["health"]["problems"] == []
@@ -147,25 +146,3 @@ def test_the_check_finds_what_is_left(tmp_path: Path, what: str) -> None:
         index.store.write({rows_key(kind, 0, 0, first): value})
     problems = information(tmp_path, check=True)["health"]["problems"]  # type: ignore[index]
     assert any(f"row 101 of shard 0 was erased, but its {what} can still be read" in problem for problem in problems)
-
-
-@hypothesis_settings(max_examples=60, deadline=None)
-@given(histories, st.sampled_from((None, None, "10s", "2m")), st.integers(0))
-def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, window: str | None, seed: int) -> None:
-    chance = random.Random(seed)
-    settings = Settings(
-        **{**SURE, "generation_documents": chance.choice((5, 40, 1000, 10**6))}, **UNIQUE, window=window,
-        on_same_id="update", memory_documents=chance.choice((16, 16, 65536)),
-    )  # fmt: skip
-    documents = changed(history)
-    folder = tmp_path_factory.mktemp("index")
-    same(in_pieces(documents, settings, folder, chance, erasing=True), modelled(documents, settings))
-    shutil.rmtree(folder)
-
-
-@pytest.mark.parametrize("window", [None, "8m"])
-def test_a_long_history(tmp_path: Path, window: str | None) -> None:
-    settings = Settings(**SURE, **UNIQUE, window=window, on_same_id="update", memory_documents=64)
-    documents = changing_history(0, 2000)
-    found = in_pieces(documents, settings, tmp_path, random.Random(3), erasing=True)
-    same(found, modelled(documents, settings))

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.feeds import WORDS, fed, nasty, once
+from support.feeds import WORDS, nasty
+from support.in_memory import temporary_folder
+from support.indexes import fed, once, opened
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import StateError
@@ -24,12 +26,21 @@ from stream_lsh.settings import Settings
 
 BATCH, N = 40, 240
 FEED = nasty(7, N, words=WORDS[:60])
+Whole = tuple[Settings, list[dict[str, Any]]]
 
 
 def settings_of(shards: int) -> Settings:
     """Everything that is committed is flushed."""
     more = {} if shards == 1 else {"against": "any", "shards": shards}
     return Settings(memory_documents=16, generation_documents=90, **more)
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["1 shard", "3 shards"])
+def whole(request: pytest.FixtureRequest) -> Whole:
+    """Settings, and the verdicts of an index that nothing disturbs."""
+    settings = settings_of(request.param)
+    with temporary_folder() as folder:
+        return settings, once(FEED, settings, folder, BATCH)
 
 
 def breaking(method: Callable[..., Any], at: int, *, after: bool = False) -> Callable[..., Any]:
@@ -51,17 +62,13 @@ def breaking(method: Callable[..., Any], at: int, *, after: bool = False) -> Cal
 
 def goes_on(folder: Path, whole: list[dict[str, Any]]) -> int:
     """The index answers from its last commit on like an undisturbed one; returns how many documents it holds back."""
-    index = Index(Settings(), folder, durable=False)
-    try:
+    with opened(Settings(), folder) as index:
         done = (index.store.named("feed") or {"next": 0})["next"]
         assert fed(index, FEED[done:], done, BATCH) == whole[done:]
         index.commit({"feed": {"next": N}})
-    finally:
-        index.close()
     return int(done)
 
 
-@pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize(
     ("owner", "name", "after", "committed"),
     [
@@ -75,13 +82,11 @@ def goes_on(folder: Path, whole: list[dict[str, Any]]) -> int:
     ],
 )
 def test_a_commit_that_breaks_off_is_the_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, after: bool, committed: int, shards: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, after: bool, committed: int, whole: Whole
 ) -> None:
     """It is on disk whole or not at all, whatever the shards believe; closing adds nothing."""
-    settings = settings_of(shards)
-    whole = once(FEED, settings, tmp_path / "whole", BATCH)
-    index = Index(settings, tmp_path / "index", durable=False)
-    try:
+    settings, verdicts = whole
+    with opened(settings, tmp_path) as index:
         for at in (0, BATCH):
             fed(index, FEED[at : at + BATCH], at, BATCH)
             index.commit({"feed": {"next": at + BATCH}})
@@ -91,26 +96,22 @@ def test_a_commit_that_breaks_off_is_the_last(
             index.commit({"feed": {"next": 3 * BATCH}})
         with pytest.raises(StateError, match=f"a commit of the index in {index.folder} was broken off: open it again"):
             index.commit({})
-    finally:
-        index.close()
-    assert goes_on(tmp_path / "index", whole) == (2 + committed) * BATCH
+    assert goes_on(tmp_path, verdicts) == (2 + committed) * BATCH
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_opening_and_closing_changes_nothing(tmp_path: Path, shards: int) -> None:
+def test_opening_and_closing_changes_nothing(tmp_path: Path, whole: Whole) -> None:
     """Again and again, also where postings have to be made anew and nothing is committed."""
-    settings = settings_of(shards)
-    whole = once(FEED, settings, tmp_path / "whole", BATCH)
-    index = Index(settings, tmp_path / "index", durable=False)
-    fed(index, FEED[:150], 0, BATCH)
-    index.commit({"feed": {"next": 150}})
-    index.close()
+    settings, verdicts = whole
+    with opened(settings, tmp_path) as index:
+        fed(index, FEED[:150], 0, BATCH)
+        index.commit({"feed": {"next": 150}})
     for number in range(4):
         if number % 2 == 0:
-            for folder in (tmp_path / "index").glob("generations/*/postings"):
+            for folder in tmp_path.glob("generations/*/postings"):
                 shutil.rmtree(folder)
-        Index(Settings(), tmp_path / "index", durable=False).close()
-    assert goes_on(tmp_path / "index", whole) == 150
+        with opened(Settings(), tmp_path):
+            pass
+    assert goes_on(tmp_path, verdicts) == 150
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -119,50 +120,37 @@ def test_a_commit_takes_over_what_was_flushed_meanwhile(tmp_path: Path, seed: in
     settings = Settings(memory_documents=16, generation_documents=(None, 50)[seed % 2])
     feed = nasty(seed, N, words=WORDS[:60])
     whole = once(feed, settings.model_copy(update={"memory_documents": 65536}), tmp_path / "whole", N)
-    index = Index(settings, tmp_path / "index", durable=False)
-    try:
+    with opened(settings, tmp_path / "index") as index:
         at = 0
         while at < N:
             for _ in range(1 + seed):
                 assert fed(index, feed[at : at + 10], at, 10) == whole[at : at + 10]
                 at += 10
             index.commit({})
-    finally:
-        index.close()
 
 
 def test_a_generation_that_was_not_committed_never_began(tmp_path: Path) -> None:
     """What was lost had begun the next generation behind the last committed row; what comes instead is of this one."""
     settings = Settings(generation_documents=10, memory_documents=16, shingles="words:1")
     documents = [Document(i, " ".join(WORDS[9 * i : 9 * i + 9])) for i in range(30)]
-    for name in ("whole", "pieces"):
-        index = Index(settings, tmp_path / name, durable=False)
+    with opened(settings, tmp_path) as index:
         fed(index, documents[:8], 0, 8)
         index.commit({})
-        if name == "pieces":
-            fed(index, [documents[0], documents[1], documents[20]], 8, 3)
-            index.close()
-            index = Index(settings, tmp_path / name, durable=False)
+        fed(index, [documents[0], documents[1], documents[20]], 8, 3)
+    with opened(settings, tmp_path) as index:
         fed(index, documents[8:], 8, 3)
         index.commit({})
-        index.close()
-    index = Index(settings, tmp_path / "pieces", durable=False)
-    try:
+    with opened(settings, tmp_path) as index:
         assert [(g.number, g.first) for g in index.shards[0].generations] == [(0, 0), (1, 10), (2, 20)]
         assert {verdict["kind"] for verdict in fed(index, documents, 30, 30)} == {"redelivered"}
-    finally:
-        index.close()
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     once(FEED[:5], Settings(threshold=0.7), tmp_path)
     with pytest.raises(StateError, match=r"threshold = 0\.7 \(now 0\.8\); use those, leave them out, or use another"):
         Index(Settings(threshold=0.8), tmp_path)
-    index = Index(Settings(), tmp_path)
-    try:
+    with opened(Settings(), tmp_path) as index:
         assert index.settings.threshold == 0.7
-    finally:
-        index.close()
 
 
 def test_each_index_has_a_key_of_its_own(tmp_path: Path) -> None:

@@ -12,23 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.feeds import WORDS, changing, nasty, once
-from support.long_form import LONG
+from support.feeds import WORDS, changing, nasty
+from support.indexes import once, opened
+from support.long_form import LONG, rotating
 
-from stream_lsh.index.index import Index
 from stream_lsh.index.runs import Run
 from stream_lsh.settings import Settings
 
 FEEDER = ("-m", "support.feeder")
-SMALL = {"memory_documents": 64, "generation_documents": 1000, "bucket_size": 8, "max_matches": 3}
+SMALL = {"memory_documents": 32, "generation_documents": 500, "bucket_size": 8, "max_matches": 3}
+DOCUMENTS, KILLS = (20_000, 20) if LONG else (4_000, 4)
+LONG_CASES = {
+    "unique": {},
+    "updates": {"on_same_id": "update", "bucket_size": 2},
+    "unique, decided late": {"shards": 3, "decided_after": 700},
+    "any": {"against": "any", "shards": 3},
+}
 CASES = [
-    pytest.param({}, 3000, 3, id="unique"),
-    pytest.param({"on_same_id": "update", "bucket_size": 2}, 6_000, 10, id="updates, long", marks=pytest.mark.long),
-    pytest.param({}, *((20_000, 20) if LONG else (8_000, 10)), id="unique, long", marks=pytest.mark.long),
-    pytest.param(
-        {"shards": 3, "decided_after": 700}, 6_000, 10, id="unique, decided late, long", marks=pytest.mark.long
-    ),
-    pytest.param({"against": "any", "shards": 3}, 6_000, 10, id="any, long", marks=pytest.mark.long),
+    pytest.param({}, 1_500, 1, id="unique, short"),
+    *rotating((pytest.param(more, DOCUMENTS, KILLS, id=name) for name, more in LONG_CASES.items()), 2),
 ]
 
 
@@ -69,18 +71,15 @@ def test_killed_at_random_moments(tmp_path: Path, changes: dict[str, Any], docum
         assert verdict == whole[verdict["seq"]]
         given.add(verdict["seq"])
     assert len(given) > 0.9 * documents and len(lines) >= len(given)
-    index = Index(Settings(), tmp_path / "index", read_only=True)
-    try:
+    with opened(Settings(), tmp_path / "index", read_only=True) as index:
         assert index.store.named("feed") == {"next": documents}
         came = sum(verdict["kind"] not in ("rejected", "redelivered", "deleted") for verdict in whole)
         assert index.count == came - sum("replaces" in verdict for verdict in whole)
         (shard, *_) = index.shards
-        assert len(shard.generations) > documents // 1000 // 2
+        assert len(shard.generations) > documents // 500 // 2
         for generation in shard.generations:
             for listed in generation.postings.runs:
                 if listed.path is not None:
                     Run.open(listed.path, check=True)
-    finally:
-        index.close()
     files = {path.name for path in (tmp_path / "index").rglob("*") if path.is_file()}
     assert not [name for name in files if name.endswith(".writing")]  # what was killed half way has been swept

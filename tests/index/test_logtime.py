@@ -58,11 +58,3 @@ def test_up_to_half_of_64_mad_times_move_nothing(mad: int, moved: bool) -> None:
     if not moved:
         assert found.max() <= max(calm)
         assert found.max() >= calm[-64]  # nor does it stand still
-
-
-def test_what_is_filled_in_turns_nothing_back() -> None:
-    live = [86_400_000 * 20 + 1000 * i for i in range(500)]
-    filled = [1000 * i for i in range(2000)]
-    found = LogTime().advance(np.array(live + filled + live[-1:] * 64))
-    assert np.all(np.diff(found) >= 0)
-    assert found[499:2499].max() == found[499]

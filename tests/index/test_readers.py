@@ -6,11 +6,13 @@ import json
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.feeds import WORDS, asked, fed, nasty, once
+from support.feeds import WORDS, nasty
+from support.indexes import asked, fed, once, opened
 from support.long_form import LONG
 
 from stream_lsh.documents.columns import Document
@@ -51,7 +53,7 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
 
 @pytest.mark.parametrize(
     ("documents", "states"),
-    [(8_000, 2), pytest.param(60_000 if LONG else 24_000, 15, marks=[pytest.mark.long, pytest.mark.first], id="long")],
+    [(4_000, 2), pytest.param(*((60_000, 15) if LONG else (12_000, 8)), marks=pytest.mark.long, id="long")],
 )
 def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: int) -> None:
     """It flushes, merges, begins generations and commits all the time."""
@@ -65,35 +67,28 @@ def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: in
         try:
             while process.poll() is None:
                 if not (tmp_path / "begun").exists():
+                    time.sleep(0.01)
                     continue
-                index = Index(Settings(max_matches=3), folder, read_only=True)
-                try:
+                with opened(Settings(max_matches=3), folder, read_only=True) as index:
                     seen.append(check(index, feed, whole, chance))
-                finally:
-                    index.close()
                 looks.write_bytes(b"." * len(set(seen) - {0, documents}))
         finally:
             process.kill()
         assert process.wait() == 0
     assert seen == sorted(seen)
     assert len(set(seen) - {0, documents}) >= states
-    index = Index(Settings(max_matches=3), folder, read_only=True)
-    try:
+    with opened(Settings(max_matches=3), folder, read_only=True) as index:
         assert check(index, feed, whole, chance) == documents
-    finally:
-        index.close()
 
 
 def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
     """While the index beside it goes on, merges its files and deletes them; and it leaves nothing behind."""
     feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memory_documents": 16})
     whole = once(feed, settings, tmp_path / "whole")
-    writer = Index(settings, tmp_path / "index", durable=False)
-    try:
+    with opened(settings, tmp_path / "index") as writer:
         fed(writer, feed[:300], 0, 20)
         writer.commit({"feed": {"next": 300}})
-        reader = Index(Settings(max_matches=3), tmp_path / "index", read_only=True)
-        try:
+        with opened(Settings(max_matches=3), tmp_path / "index", read_only=True) as reader:
             files = {run.path for g in reader.shards[0].generations for run in g.postings.runs if run.path}
             for at in range(300, 900, 30):
                 assert fed(writer, feed[at : at + 30], at, 30) == whole[at : at + 30]
@@ -104,15 +99,8 @@ def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
             writer.commit({})
             assert not all(path.exists() for path in files)
             assert check(reader, feed, whole, random.Random(0)) == 300
-        finally:
-            reader.close()
-    finally:
-        writer.close()
-    index = Index(Settings(max_matches=3), tmp_path / "index", read_only=True)
-    try:
+    with opened(Settings(max_matches=3), tmp_path / "index", read_only=True) as index:
         assert check(index, feed, whole, random.Random(0)) == 900
-    finally:
-        index.close()
 
 
 def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
@@ -145,11 +133,8 @@ def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
                 assert counted() == runs()
         finally:
             writer.close()
-        writer = Index(settings, tmp_path / "index", durable=False)
-        try:
+        with opened(settings, tmp_path / "index") as writer:
             assert counted() == runs()
-        finally:
-            writer.close()
 
 
 def test_a_reader_changes_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,9 +20,8 @@ from stream_lsh.settings import Settings
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    index = Index(Settings(), tmp_path)
-    index.commit({"job": {"next_seq": 0}})
-    index.close()
+    with closing(Index(Settings(), tmp_path)) as index:  # durable, or there is no seal
+        index.commit({"job": {"next_seq": 0}})
     return tmp_path
 
 
@@ -28,37 +30,39 @@ def damaged(folder: Path, pattern: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("pattern", ["MANIFEST-*", "CURRENT", "*.sst", "*.log"])
-def test_a_missing_file_is_named(folder: Path, pattern: str) -> None:
-    path = damaged(folder, pattern)
-    path.unlink()
-    for look in (lambda: Index(Settings(), folder), lambda: information(folder)):
-        with pytest.raises(StateError, match=f"{path} is missing.*backup"):
-            look()
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
 
 
-@pytest.mark.parametrize("pattern", ["MANIFEST-*", "CURRENT", "*.sst"])
-def test_a_file_cut_off_is_named(folder: Path, pattern: str) -> None:
-    path = damaged(folder, pattern)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(StateError, match=f"{path} is damaged.*backup"):
-        Index(Settings(), folder)
-
-
-def test_a_changed_manifest_is_named(folder: Path) -> None:
-    path = damaged(folder, "MANIFEST-*")
+def flip(path: Path, at: int = -3) -> None:
     content = bytearray(path.read_bytes())
-    content[-3] ^= 0xFF
+    content[at] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(StateError, match=f"{path} is damaged: its checksum"):
-        Index(Settings(), folder)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage", "said"),
+    [
+        *((pattern, Path.unlink, "is missing.*backup") for pattern in ("MANIFEST-*", "CURRENT", "*.sst", "*.log")),
+        *((pattern, cut, "is damaged.*backup") for pattern in ("MANIFEST-*", "CURRENT", "*.sst")),
+        ("MANIFEST-*", flip, "is damaged: its checksum"),
+    ],
+)
+def test_a_file_that_is_missing_cut_off_or_changed_is_named(
+    folder: Path, pattern: str, damage: Callable[[Path], None], said: str
+) -> None:
+    path = damaged(folder, pattern)
+    damage(path)
+    for look in (lambda: Index(Settings(), folder), lambda: information(folder)):
+        with pytest.raises(StateError, match=f"{path} {said}"):
+            look()
 
 
 def test_an_empty_store_with_postings_is_no_new_index(folder: Path) -> None:
     """Without a seal, as after a crash: RocksDB opens a cut MANIFEST as an empty database."""
     (folder / "db.sealed").unlink()
     path = damaged(folder, "MANIFEST-*")
-    path.write_bytes(path.read_bytes()[:60])
+    os.truncate(path, 60)
     with pytest.raises(StateError, match=r"damaged|cannot be read"):
         Index(Settings(), folder)
 
@@ -99,9 +103,7 @@ def test_check_reads_the_store_too(folder: Path) -> None:
     store.close()
     path = max((folder / "db").glob("*.sst"), key=lambda path: path.stat().st_size)
     assert path.stat().st_size > 100_000
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    flip(path, path.stat().st_size // 2)
     facts = information(folder, check=True)
     assert "db cannot be read" in str(facts["health"]) or "Corruption" in str(facts["health"])
 

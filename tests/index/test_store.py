@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from support.indexes import opened
 
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import files as files_module
@@ -164,13 +165,9 @@ def test_a_read_that_gives_less_than_was_asked_for_is_gone_on_with(
 
 
 def test_two_processes_do_not_write_one_index(tmp_path: Path) -> None:
-    index = Index(Settings(), tmp_path, durable=False)
-    try:
-        with pytest.raises(StateError, match="in use by another process") as error:
-            Index(Settings(), tmp_path)
-        assert not isinstance(error.value, DamagedError)
-    finally:
-        index.close()
+    with opened(Settings(), tmp_path), pytest.raises(StateError, match="in use by another process") as error:
+        Index(Settings(), tmp_path)
+    assert not isinstance(error.value, DamagedError)
 
 
 def test_a_generation_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> None:

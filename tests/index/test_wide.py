@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.feeds import fed, nasty, once
+from support.feeds import nasty
+from support.indexes import fed, once, opened
 
 from stream_lsh.errors import UsageError
 from stream_lsh.index import index as module
@@ -18,7 +19,6 @@ from stream_lsh.index.buckets import passing, read
 from stream_lsh.index.candidates import best, nominate
 from stream_lsh.index.dead import Dead
 from stream_lsh.index.files import PAGE
-from stream_lsh.index.index import Index
 from stream_lsh.index.layout import MASK, SEQ, Rows
 from stream_lsh.index.manifest import BATCH
 from stream_lsh.index.memory import POOL_WORDS, Memory, append, find, newest, posted
@@ -44,12 +44,11 @@ def test_a_shard_with_rows_beyond_32_bits(
     monkeypatch.setattr(module, "Shard", partial(Shard, base=base))
     found: list[dict[str, Any]] = []
     while len(found) < len(documents):
-        index = Index(settings, tmp_path / "large", durable=False)
         at = len(found)
-        found += fed(index, documents[at : at + 130], at, 20)
-        index.commit({})
-        assert index.shards[0].count > base
-        index.close()
+        with opened(settings, tmp_path / "large") as index:
+            found += fed(index, documents[at : at + 130], at, 20)
+            index.commit({})
+            assert index.shards[0].count > base
     assert found == whole
 
 

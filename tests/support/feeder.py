@@ -18,7 +18,8 @@ from pathlib import Path
 
 from stream_lsh.index.index import Index
 from stream_lsh.settings import Settings
-from support.feeds import WORDS, changing, fed, nasty
+from support.feeds import WORDS, changing, nasty
+from support.indexes import fed
 
 
 def main(folder: str, settings: str, seed: str, documents: str, words: str, out: str, *reader: str) -> None:

@@ -1,22 +1,17 @@
-"""Feeds of nasty documents, and how the tests put them through an index."""
+"""Feeds of documents: what is nasty, what drifts, what is changed and withdrawn."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-import orjson
-
-from stream_lsh.documents.columns import Document, columns
-from stream_lsh.index.index import Index
-from stream_lsh.judging.verdicts import judge, verdicts
-from stream_lsh.settings import Settings
+from stream_lsh.documents.columns import Document
+from stream_lsh.documents.times import LAST_TIME
 
 WORDS = [f"w{i}" for i in range(300)]
 EMPTY = ("", "  ", "\u00a0\t\n")
+START, SECOND, MINUTE = 1_700_000_000_000, 1000, 60_000
+"""An event time in ms, and durations."""
 
 
 def nasty(
@@ -74,32 +69,72 @@ def edited(text: Sequence[str], edits: int, chance: random.Random, words: Sequen
     return text
 
 
-def fed(index: Index, documents: Sequence[Document], first: int, batch: int) -> list[dict[str, Any]]:
-    """The verdicts on documents with the numbers from `first` on, in batches, as JSON has them."""
-    out: list[dict[str, Any]] = []
-    settings = index.settings
-    for start in range(0, len(documents), batch):
-        signed = index.sign(columns(documents[start : start + batch], sets=settings.set_field is not None))
-        seqs = np.arange(first + start, first + start + len(signed))
-        found = judge(index.match(signed, seqs), signed.ids, seqs, settings.max_matches, index)
-        out += [orjson.loads(line + b"}") for line in verdicts(found)]
+def drifting(seed: int, n: int) -> list[Document]:
+    """Families of copies and drifting texts over hours, with gaps, late ones, redeliveries and a few absurd times."""
+    chance = random.Random(seed)
+    words = [f"w{i}" for i in range(400)]
+    families = [chance.sample(words, 12) for _ in range(6)]
+    out, now = [Document("begin", "to begin with", time=START)], START
+    for i in range(1, n):
+        now += chance.choice((0, 100, 300, 1000, 2000)) + (chance.random() < 0.002) * 40 * MINUTE
+        text = list(chance.choice(families)) if chance.random() < 0.8 else chance.sample(words, 12)
+        text = edited(text, chance.choice((0, 0, 1, 2, 4)), chance, words)
+        if chance.random() < 0.01:
+            families[chance.randrange(6)] = text
+        time = {0: None, 1: LAST_TIME - 1, 2: now - 20 * MINUTE, 3: 5}.get(chance.randrange(40), now)
+        id = str(i)
+        if chance.random() < 0.05 and i > 50:
+            again = out[-chance.randrange(1, 50)]
+            id, text = str(again.id), (again.text or "").split() if chance.random() < 0.7 else text
+        out.append(Document(id, " ".join(text), time=time))
     return out
 
 
-def once(documents: Sequence[Document], settings: Settings, folder: Path, batch: int = 64) -> list[dict[str, Any]]:
-    """The verdicts of a new index that is closed afterwards."""
-    index = Index(settings, folder, durable=False)
-    try:
-        out = fed(index, documents, 0, batch)
-        index.commit({})
-    finally:
-        index.close()
-    return out
+def drifting_and_changing(seed: int, n: int) -> list[Document]:
+    """The same, of which many are changed and withdrawn, some again and again."""
+    chance, documents = random.Random(seed), drifting(seed, n)
+    for i in range(100, n):
+        what, old = chance.random(), documents[chance.randrange(max(1, i - 400), i)]
+        time = documents[i].time
+        if what < 0.15:
+            documents[i] = Document(old.id, documents[i].text, time=time)
+        elif what < 0.3:
+            documents[i] = Document(old.id, time=None if chance.random() < 0.3 else time, deleted=True)
+        elif what < 0.35:
+            documents[i] = Document("again", documents[i].text, time=time)
+    return documents
 
 
-def asked(index: Index, documents: Sequence[Document], *, known: bool = True) -> list[dict[str, Any]]:
-    """What an index says of documents that are not stored; their numbers are -1."""
-    signed = index.sign(columns(documents, sets=index.settings.set_field is not None), want_texts=False)
-    seqs = np.full(len(signed), -1)
-    found = judge(index.query(signed, known=known), signed.ids, seqs, index.settings.max_matches, index)
-    return [orjson.loads(line + b"}") for line in verdicts(found)]
+def families(seed: int, n: int) -> list[Document]:
+    """Families of 5 to 30 ids; each version is an edit of the family's text, or of what another of it said before."""
+    chance = random.Random(seed)
+    words = WORDS[:120]
+    known: list[tuple[list[str], list[list[str]], list[str]]] = []  # text, versions, ids
+    out, now = [Document("begin", "to begin with", time=START)], START
+    pace = chance.choice((500, 1000, 3000))
+    while len(out) < n:
+        if len(known) < 3 or chance.random() < 0.02:
+            name, size = f"{len(known)}", chance.randrange(5, 31)
+            base = chance.sample(words, chance.choice((18, 20, 22)))
+            known.append((base, [base], [f"f{name}-{i}" for i in range(size)]))
+        base, versions, ids = chance.choice(known[-6:] if chance.random() < 0.8 else known)
+        burst = chance.choice((1, 1, 3, len(ids)))
+        what = chance.choice(("new", "new", "same", "edit", "delete", "delete", "return", "again"))
+        some = ids[:burst] if chance.random() < 0.3 else chance.sample(ids, min(burst, len(ids)))
+        for id in some:
+            now += chance.randrange(0, pace)
+            time = {0: None, 1: now - 3 * MINUTE}.get(chance.randrange(25), now)
+            if what in ("delete", "return"):
+                out.append(Document(id, time=chance.choice((None, time)), deleted=True))
+            if what == "delete":
+                continue
+            if what == "again" and len(out) > 20:
+                out.append(out[-chance.randrange(1, 20)])
+                continue
+            of = {"same": versions[-1], "new": base}.get(what, chance.choice(versions[-12:]))
+            text = of if what == "same" else edited(of, chance.randrange(4), chance, words)
+            versions.append(text)
+            out.append(Document(id, " ".join(text), time=time))
+        if chance.random() < 0.03:
+            now += 5 * MINUTE
+    return out[:n]

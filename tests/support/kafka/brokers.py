@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.broker import PROPERTIES, KafkaBroker, free_port
 from stream_lsh.kafka.tools.libraries import VERSIONS, java, libraries
+from support.missing import missing
 
 VERSION = os.environ.get("STREAM_LSH_TEST_KAFKA_VERSION") or VERSIONS[0]
 
@@ -56,13 +57,6 @@ class DockerBroker:
 
     def stop(self) -> None:
         self._container.stop()
-
-
-def missing(reason: str) -> NoReturn:
-    """Skip the test with this reason; where CI is set, fail."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def local_broker(folder: Path, version: str = VERSION, **options: Any) -> KafkaBroker:

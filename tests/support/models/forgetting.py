@@ -87,6 +87,7 @@ class Model:
         self.shards, self.block, self.at, self.told = shards, block, 0, 0  # told: how many records
         self.gone: list[tuple[int, int]] = []  # blocks and groups of those that went, and have no heir yet
         self.stored: list[Seen] = []  # oldest first
+        self._met: list[Seen] = []  # of these, those that are not known to have gone
         self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
         self.times: list[int] = []
         self.log = -1
@@ -129,6 +130,7 @@ class Model:
                 new.verdict = new.verdict._replace(replaces=old.seq, heir=heir)
         new.kept = new.verdict.kind == "unique"
         self.stored.append(new)
+        self._met.append(new)
         self.newest[id] = new
         assert not self.unique or self._one_for_each_group()
         return new.verdict
@@ -159,6 +161,11 @@ class Model:
     def _sees(self, log: int) -> bool:
         return not self.window or self.log - log <= self.window
 
+    def _visible(self) -> Sequence[Seen]:
+        """What can be met, the oldest first."""
+        self._met = [seen for seen in self._met if seen.living and self._sees(seen.log)]
+        return self._met
+
     def _known(self, id: Any) -> Seen | Deletion | None:
         known = self.newest.get(id)
         return known if known is not None and self._sees(known.log) else None
@@ -187,16 +194,15 @@ class Model:
 
     def _heir_of(self, group: int) -> Seen | None:
         """Who takes the place of the one who stood for a group: its oldest member."""
-        members = [m for m in self.stored if m.verdict.group == group and m.verdict.kind != "unique"]
-        living = [member for member in members if member.living and self._sees(member.log)]
-        heir = min(living, key=lambda member: member.seq, default=None)
+        members = [m for m in self._visible() if m.verdict.group == group and m.verdict.kind != "unique"]
+        heir = min(members, key=lambda member: member.seq, default=None)
         if heir is not None:
             heir.kept, heir.block = True, self.at
         return heir
 
     def _verdict(self, new: Seen, without: Any = None) -> Verdict:
         """That on a new document, by what it is compared with; one may be invisible."""
-        seen = [other for other in self.stored if other.living and other is not without and self._sees(other.log)]
+        seen = [other for other in self._visible() if other is not without]
         similar = [
             pair for shard in range(self.shards) for pair in self._similar(new, [o for o in seen if o.shard == shard])
         ]
@@ -230,7 +236,7 @@ class Model:
         return [pair for pair in known if pair[0].text == new.text][:1] or known or kept
 
     def _one_for_each_group(self) -> bool:
-        groups = [seen.verdict.group for seen in self.stored if seen.living and seen.kept]
+        groups = [seen.verdict.group for seen in self._visible() if seen.kept]
         return len(groups) == len(set(groups))
 
 

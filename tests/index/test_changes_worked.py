@@ -1,32 +1,56 @@
-"""What updates and deletions mean, as worked histories: the model that the engine is compared with says so."""
+"""What updates and deletions mean, as worked histories: the index and the model that it is compared with agree on each
+step."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
-from support.models.forgetting import Model, Verdict
+import pytest
+from support.feeds import SECOND, START
+from support.indexes import ANY, SURE, UNIQUE, opened, told
+from support.models.forgetting import Verdict, model_of
+
+from stream_lsh.documents.columns import Document
+from stream_lsh.index.index import Index
+from stream_lsh.settings import Settings
 
 BASE, NEAR, NEARER, OTHER = "a b c d e f", "a b c d e g", "a b c d e h", "u v w x y z"
+half = pytest.mark.parametrize("feed", [{"threshold": 0.5}], indirect=True)
 
 
-class Told:
-    """A model, and what is told to it, a number after the other."""
+class Feed:
+    """Documents and deletions, one after the other; times are in seconds."""
 
-    def __init__(self, **more: Any) -> None:
-        self.model = Model(**{"window": 0, "threshold": 0.6, "unique": True, "update": True, **more})
-        self.seq = -1
+    def __init__(self, index: Index) -> None:
+        self._index, self._model, self._seq = index, model_of(index.settings), -1
 
     def says(self, id: str, text: str, time: int | None = None) -> Verdict:
-        self.seq += 1
-        return self.model.judge(self.seq, id, text, time)
+        return self._step(Document(id, text, time=None if time is None else START + SECOND * time))
 
     def deletes(self, id: str, time: int | None = None) -> Verdict:
-        self.seq += 1
-        return self.model.delete(self.seq, id, time)
+        return self._step(Document(id, time=None if time is None else START + SECOND * time, deleted=True))
+
+    def _step(self, document: Document) -> Verdict:
+        self._seq += 1
+        (found,) = told(self._index, [document], self._seq)
+        given = self._seq, str(document.id)
+        judge, delete = self._model.judge, self._model.delete
+        assert found == (
+            delete(*given, document.time) if document.deleted else judge(*given, document.text or "", document.time)
+        )
+        return found
 
 
-def test_an_update_is_judged_with_its_old_version_invisible() -> None:
-    feed = Told()
+@pytest.fixture
+def feed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Feed]:
+    """With a threshold of 0.6 and updates, unless the test says something else."""
+    settings = {**SURE, **UNIQUE, "threshold": 0.6, "on_same_id": "update", **getattr(request, "param", {})}
+    with opened(Settings(**settings), tmp_path) as index:
+        yield Feed(index)
+
+
+def test_an_update_is_judged_with_its_old_version_invisible(feed: Feed) -> None:
     feed.says("a", BASE)
     verdict = feed.says("a", NEAR)
     assert (verdict.kind, verdict.of, verdict.replaces) == ("unique", None, 0)
@@ -34,8 +58,7 @@ def test_an_update_is_judged_with_its_old_version_invisible() -> None:
     assert feed.says("b", BASE).kind == "redelivered"
 
 
-def test_a_kept_one_that_stays_similar_keeps_its_place() -> None:
-    feed = Told()
+def test_a_kept_one_that_stays_similar_keeps_its_place(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     verdict = feed.says("a", NEARER)
@@ -45,8 +68,7 @@ def test_a_kept_one_that_stays_similar_keeps_its_place() -> None:
     assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, heir=("b", 1))
 
 
-def test_a_kept_one_that_becomes_another_leaves_an_heir() -> None:
-    feed = Told()
+def test_a_kept_one_that_becomes_another_leaves_an_heir(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("c", NEARER)
@@ -59,8 +81,7 @@ def test_a_kept_one_that_becomes_another_leaves_an_heir() -> None:
     assert feed.says("e", OTHER)[:5] == ("exact_duplicate", None, "a", 1.0, 3)
 
 
-def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_heir() -> None:
-    feed = Told()
+def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_heir(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("x", OTHER)
@@ -68,9 +89,9 @@ def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_he
     assert verdict == Verdict("exact_duplicate", None, "x", 1.0, 2, (("x", 2, 1.0),), 0, ("b", 1))
 
 
-def test_it_is_like_its_old_version_but_kept_is_another() -> None:
+@half
+def test_it_is_like_its_old_version_but_kept_is_another(feed: Feed) -> None:
     """Dropped comes first: it takes no place in its old group, which goes to the heir."""
-    feed = Told(threshold=0.5)
     feed.says("a", "a b c d")
     feed.says("b", "a b c e")
     feed.says("x", "c d y z")
@@ -78,9 +99,9 @@ def test_it_is_like_its_old_version_but_kept_is_another() -> None:
     assert (verdict.kind, verdict.of, verdict.heir) == ("near_duplicate", "x", ("b", 1))
 
 
-def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document() -> None:
+@half
+def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document(feed: Feed) -> None:
     """So it is compared with the heir of its old version."""
-    feed = Told(threshold=0.5)
     feed.says("a", "a b c d")
     feed.says("h", "c d a e f")
     verdict = feed.says("a", "c d e f x")
@@ -88,8 +109,7 @@ def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document() ->
     assert feed.deletes("h").heir == ("a", 2)
 
 
-def test_a_dropped_one_leaves_no_heir() -> None:
-    feed = Told()
+def test_a_dropped_one_leaves_no_heir(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     assert feed.says("b", OTHER) == Verdict("unique", group=2, replaces=1)
@@ -98,9 +118,8 @@ def test_a_dropped_one_leaves_no_heir() -> None:
     assert feed.deletes("a") == Verdict("deleted", group=0, replaces=0)  # nobody is left
 
 
-def test_heirs_of_heirs() -> None:
+def test_heirs_of_heirs(feed: Feed) -> None:
     """The oldest living member of the group, whoever it was dropped for."""
-    feed = Told()
     feed.says("a", BASE)
     for id in "bcd":
         feed.says(id, NEAR)
@@ -113,8 +132,7 @@ def test_heirs_of_heirs() -> None:
     assert feed.says("f", NEAR)[:5] == ("unique", None, None, None, 10)
 
 
-def test_a_member_that_was_updated_is_younger() -> None:
-    feed = Told()
+def test_a_member_that_was_updated_is_younger(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("c", NEAR)
@@ -123,29 +141,7 @@ def test_a_member_that_was_updated_is_younger() -> None:
     assert feed.deletes("c").heir == ("b", 3)
 
 
-def test_one_living_member_is_enough() -> None:
-    feed = Told()
-    feed.says("kept", BASE)
-    for i in range(400):
-        feed.says(str(i), BASE)
-    for i in range(399):
-        feed.deletes(str(i))
-    assert feed.deletes("kept").heir == ("399", 400)
-    assert feed.deletes("399").heir is None
-
-
-def test_a_group_whose_members_go_in_their_order_always_has_an_heir() -> None:
-    feed = Told()
-    feed.says("0", BASE)
-    for i in range(1, 600):
-        feed.says(str(i), BASE)
-    for i in range(599):
-        assert feed.deletes(str(i)).heir == (str(i + 1), i + 1)
-    assert feed.deletes("599").heir is None
-
-
-def test_an_id_that_comes_again_founds_another_group() -> None:
-    feed = Told()
+def test_an_id_that_comes_again_founds_another_group(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.deletes("a")
@@ -154,15 +150,13 @@ def test_an_id_that_comes_again_founds_another_group() -> None:
     assert feed.deletes("a") == Verdict("deleted", group=3, replaces=3, heir=("c", 4))
 
 
-def test_what_is_not_there_can_be_deleted() -> None:
-    feed = Told()
+def test_what_is_not_there_can_be_deleted(feed: Feed) -> None:
     assert feed.deletes("a") == feed.deletes("a", 5) == Verdict("deleted")
     assert feed.says("a", BASE, 4).kind == "outdated"
     assert feed.says("a", BASE, 5).kind == "unique"
 
 
-def test_a_deletion_takes_the_version_that_it_met_and_all_before() -> None:
-    feed = Told()
+def test_a_deletion_takes_the_version_that_it_met_and_all_before(feed: Feed) -> None:
     feed.says("a", BASE, 5)
     assert feed.deletes("a", 4).kind == "outdated"
     assert feed.deletes("a").kind == "deleted"  # without a time of its own
@@ -176,8 +170,7 @@ def test_a_deletion_takes_the_version_that_it_met_and_all_before() -> None:
     assert feed.says("a", BASE, 1).kind == "unique"  # nor is anything older than what has none
 
 
-def test_what_is_older_than_its_id_s_newest_version_is_outdated() -> None:
-    feed = Told()
+def test_what_is_older_than_its_id_s_newest_version_is_outdated(feed: Feed) -> None:
     feed.says("a", BASE, 5)
     assert feed.says("a", NEAR, 4) == Verdict("outdated")
     assert feed.says("a", BASE, 4).kind == "redelivered"
@@ -189,8 +182,8 @@ def test_what_is_older_than_its_id_s_newest_version_is_outdated() -> None:
     assert feed.says("a", BASE).kind == "redelivered"
 
 
-def test_without_updates_another_text_is_rejected_but_the_id_can_be_deleted() -> None:
-    feed = Told(update=False)
+@pytest.mark.parametrize("feed", [{"on_same_id": "reject"}], indirect=True)
+def test_without_updates_another_text_is_rejected_but_the_id_can_be_deleted(feed: Feed) -> None:
     feed.says("a", BASE, 5)
     assert feed.says("a", NEAR, 6) == feed.says("a", NEAR, 4) == Verdict("rejected")
     assert feed.deletes("a", 6).replaces == 0
@@ -198,8 +191,8 @@ def test_without_updates_another_text_is_rejected_but_the_id_can_be_deleted() ->
     assert feed.says("a", NEAR, 6).kind == "unique"
 
 
-def test_a_window_forgets_versions_deletions_and_heirs() -> None:
-    feed = Told(window=10)
+@pytest.mark.parametrize("feed", [{"window": "10s"}], indirect=True)
+def test_a_window_forgets_versions_deletions_and_heirs(feed: Feed) -> None:
     for id in ("first", "a"):
         feed.says(id, BASE, 100)
     for _ in range(3):
@@ -216,9 +209,9 @@ def test_a_window_forgets_versions_deletions_and_heirs() -> None:
     assert feed.says("first", BASE, 100).kind == "unique"
 
 
-def test_a_text_that_was_dropped_and_kept() -> None:
+@half
+def test_a_text_that_was_dropped_and_kept(feed: Feed) -> None:
     """An heir may have the text of one that was kept meanwhile; the older one is named."""
-    feed = Told(threshold=0.5)
     feed.says("a", "a b c d")
     feed.says("h", "c d a e f")
     feed.says("a", "a b c g")  # keeps its place, and is not like h
@@ -227,8 +220,8 @@ def test_a_text_that_was_dropped_and_kept() -> None:
     assert feed.says("x", "c d a e f")[:5] == ("exact_duplicate", None, "h", 1.0, 0)
 
 
-def test_any_has_neither_groups_nor_heirs() -> None:
-    feed = Told(unique=False)
+@pytest.mark.parametrize("feed", [ANY], indirect=True)
+def test_any_has_neither_groups_nor_heirs(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("c", NEARER)

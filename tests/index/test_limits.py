@@ -1,0 +1,177 @@
+"""Limits of what is read and compared: all answers are those of the rule, however the log was cut, flushed, merged,
+reopened. Of what went nothing counts in a limit, however many there are."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from support.feeds import WORDS, changing, drifting, nasty
+from support.in_memory import temporary_folder
+from support.indexes import agreed_with_limits, asked, fed, once, opened, same
+from support.long_form import LONG, seeds
+from support.models.matching import Late, Unique, entries, unique_verdicts
+
+from stream_lsh.documents.columns import Document
+from stream_lsh.settings import Settings
+
+VOCABULARIES = (WORDS, WORDS[:5], WORDS[:40])
+TIGHT: dict[str, Any] = {
+    "shingles": "words:1", "threshold": 0.5, "bands": 10, "rows": 2, "signature_size": 40, "bucket_size": 3,
+    "candidates": 4, "verify_matches": 2, "max_matches": 2,
+}  # fmt: skip
+
+
+def any_settings(seed: int, **more: Any) -> Settings:
+    """Settings in which every limit is met, and answers are cut into segments."""
+    chance = random.Random(seed)
+    return Settings(
+        **more,
+        threshold=chance.choice((0.3, 0.5, 0.8, 1.0)), bands=chance.choice((1, 4, 10)), rows=chance.choice((1, 3, 4)),
+        signature_size=chance.choice((40, 64, 130, 200)),
+        shingles=chance.choice(("words:1", "words:2", "words:3/8", "chars:4")), bag=chance.choice((False, True)),
+        bucket_size=chance.choice((2, 3, 8, 64)), candidates=chance.choice((1, 2, 5, 32)),
+        verify_matches=chance.choice((1, 2, 10)), max_matches=chance.choice((0, 1, 3)),
+        verify=chance.choice(("exact", "exact", "signature")), memory_documents=chance.choice((16, 16, 65536)),
+        generation_documents=chance.choice((None, 100, 150, 1000)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5])
+@pytest.mark.parametrize("seed", seeds(2, 6, 48))
+def test_answers_are_those_of_the_rule(tmp_path: Path, seed: int, shards: int) -> None:
+    """All fields, with limits so small that all of them are met."""
+    after = random.Random(seed).choice((2, 10, 64, 150, 1000))
+    settings, chance = any_settings(seed, shards=shards, decided_after=after), random.Random(-seed - 1)
+    agreed_with_limits(nasty(seed, 300, words=chance.choice(VOCABULARIES)), settings, tmp_path, chance)
+
+
+@pytest.mark.parametrize("seed", seeds(4, 8, 26))
+def test_limits_count_what_was_not_deleted(tmp_path: Path, seed: int) -> None:
+    settings, chance = any_settings(seed, on_same_id="update"), random.Random(seed)
+    agreed_with_limits(changing(seed, 400, words=chance.choice(VOCABULARIES)), settings, tmp_path, chance)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("seed", seeds(1, 3, 12))
+def test_limits_count_what_is_in_the_window(tmp_path: Path, seed: int, shards: int) -> None:
+    settings = Settings(
+        **TIGHT, memory_documents=16, shards=shards, decided_after=64, window="5m", generation_documents=1000
+    )
+    found = agreed_with_limits(drifting(seed, 700), settings, tmp_path, random.Random(seed))
+    assert sum(verdict.get("incomplete", 0) for verdict in found) > 20
+
+
+crowds = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4), st.sampled_from(("", "", "deleted"))), max_size=100)
+
+
+@hypothesis_settings(max_examples=40 if LONG else 10, deadline=None)
+@given(crowds, st.integers(2, 5), st.integers(0))
+def test_a_bucket_of_which_most_were_deleted(crowd: Any, bucket: int, seed: int) -> None:
+    """One text in some variations, first eighty that go again: ranges of deleted rows of any length."""
+    settings = Settings(
+        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, bucket_size=bucket, candidates=5,
+        memory_documents=16, on_same_id="update",
+    )  # fmt: skip
+    chance, base = random.Random(seed), WORDS[:20]
+    texts = [" ".join([*base, *chance.sample(WORDS[20:], 4)]) for _ in range(85)]
+    documents = [Document(f"old {i}", texts[i]) for i in range(80)]
+    documents += [Document(f"old {i}", deleted=True) for i in chance.sample(range(80), chance.choice((60, 77)))]
+    for id, text, what in crowd:
+        name = f"old {id}" if what else str(id)
+        documents.append(Document(name, deleted=True) if what else Document(name, texts[80 + text]))
+    with temporary_folder() as folder:
+        agreed_with_limits(documents, settings, folder, chance)
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 12), st.lists(st.sampled_from("abc"), max_size=5).map(" ".join)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(1, 41),
+    st.sampled_from((0.3, 0.6, 1.0)),
+)
+def test_the_smallest_sets(feed: Any, batch: int, threshold: float) -> None:
+    """Ids that come again and sets of a few elements, many of them equal though the texts are not."""
+    settings = Settings(
+        shingles="words:1", threshold=threshold, bands=6, rows=2, signature_size=16, bucket_size=2, candidates=2,
+        verify_matches=1, memory_documents=16, generation_documents=11,
+    )  # fmt: skip
+    documents = [Document(id, text) for id, text in feed]
+    with temporary_folder() as folder:
+        same(once(documents, settings, folder, batch), unique_verdicts(documents, settings))
+
+
+def test_sets_are_compared_as_sets(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    documents = [
+        Document(i, set=chance.sample(["red", "green", "blue", "black", "white"], chance.randrange(1, 5)))
+        for i in range(200)
+    ]
+    settings = Settings(set_field="tags", threshold=0.6, bands=8, rows=2, signature_size=16)
+    same(once(documents, settings, tmp_path, 9), unique_verdicts(documents, settings))
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_query_says_what_the_verdict_would_be_and_changes_nothing(tmp_path: Path, shards: int) -> None:
+    settings = any_settings(3, shards=shards, decided_after=10).model_copy(update={"memory_documents": 16})
+    model = (Late if settings.late else Unique)(settings)
+    with opened(settings, tmp_path) as index:
+        for entry in entries(nasty(31, 120), settings):
+            (answer,) = asked(index, [entry.document])
+            (verdict,) = fed(index, [entry.document], entry.seq, 1)
+            assert verdict == model.judge(entry)
+            own = {"seq": None, "group": answer["group"] if verdict["group"] == entry.seq else verdict["group"]}
+            assert answer == verdict | own
+            if entry.seq % 40 == 39:
+                index.commit({})
+
+
+def test_one_bucket_of_the_whole_feed(tmp_path: Path) -> None:
+    """Hundreds of documents that share all buckets and are not similar enough: what is read is bounded, and counted."""
+    settings = Settings(
+        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, bucket_size=5, candidates=3,
+        memory_documents=16, generation_documents=90,
+    )  # fmt: skip
+    chance = random.Random(8)
+    documents = [Document(i, " ".join([*WORDS[:30], *chance.sample(WORDS[30:], 4)])) for i in range(400)]
+    verdicts = agreed_with_limits(documents, settings, tmp_path, chance)
+    assert sum(verdict.get("incomplete", 0) for verdict in verdicts) > 1000
+
+
+def family(own: int) -> list[Document]:
+    """Some hundreds, each with 50 words of the family's text, and some of its own."""
+    chance = random.Random(8)
+    texts = ([*WORDS[:50], *(f"own{chance.randrange(10**6)}" for _ in range(own))] for _ in range(250))
+    return [Document(i, " ".join(text)) for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("shards", [1, 2, pytest.param(4, marks=pytest.mark.long)])
+def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, shards: int) -> None:
+    """Hundreds in its buckets that nearly match, all before it in the log, do not hide the one that does. None of the
+    family is decided yet."""
+    settings = Settings(shingles="words:1", threshold=0.85, decided_after=4096, shards=shards)
+    documents, newer = family(7), range(150, 250, 10)
+    for i in newer:
+        documents[i] = Document(i, f"{documents[i - 55].text} other")
+    expected = unique_verdicts(documents, settings)
+    same(once(documents, settings, tmp_path, 64), expected)
+    assert [(v["seq"], v["of"]) for v in expected if v["kind"] != "unique"] == [(i, i - 55) for i in newer]
+    assert sum("incomplete" in verdict for verdict in expected) > 100
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_of_a_family_of_copies_the_oldest_is_kept(tmp_path: Path, shards: int) -> None:
+    """However many, that were dropped for it, agree better with the next one."""
+    settings = Settings(shingles="words:1", threshold=0.85, decided_after=4096, shards=shards)
+    verdicts = once(family(3), settings, tmp_path)
+    assert [v["seq"] for v in verdicts if v["kind"] == "unique"] == [0]
+    assert {v["of"] for v in verdicts[1:]} == {0}
