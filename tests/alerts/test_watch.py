@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_form import LONG
 
 from stream_lsh.alerts import watch as module
 from stream_lsh.alerts.rules import KINDS, Copied, Growth, Rule, Share, Spread
@@ -162,7 +163,7 @@ def feeds(draw: st.DrawFn) -> list[Document]:
 CUTS = st.lists(st.integers(1, 69), max_size=8)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if LONG else 100, deadline=None)
 @given(rules(), feeds(), CUTS, st.sets(st.integers(1, 69)))
 def test_alerts_are_those_of_the_model(
     given_rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int]
@@ -172,7 +173,7 @@ def test_alerts_are_those_of_the_model(
     assert watched(given_rules, documents, cuts, restarts | set(cuts[:2])) == (expected, 0)
 
 
-@settings(deadline=None)
+@settings(max_examples=100 if LONG else 40, deadline=None)
 @given(rules(), feeds(), CUTS, CUTS, st.integers(1, 3))
 def test_what_there_is_no_room_for_does_not_depend_on_batches_either(
     given_rules: list[Rule], documents: list[Document], cuts: list[int], others: list[int], most: int

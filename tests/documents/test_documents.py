@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.long_form import LONG
 
 from stream_lsh.documents.columns import (
     LINE_ID,
@@ -449,7 +450,7 @@ def json_lines(draw: st.DrawFn) -> bytes:
     return bytes(line)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500 if LONG else 250, deadline=None)
 @given(st.lists(json_lines(), min_size=1, max_size=4), st.sampled_from(FIELDS))
 @example([b'{"id":1,"text":"' + bytes([byte]) + b'"}' for byte in range(256) if byte != 10], FIELDS[0])
 @example([f'{{"id":1,"text":"{chr(point)}"}}'.encode() for point in range(0x80, 0x3100)], FIELDS[0])
@@ -470,7 +471,6 @@ def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None
     assert list(zip(*columns, strict=True)) == expected
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(st.characters(), min_size=1), st.booleans())
 def test_texts_come_through_unchanged(text: str, ascii: bool) -> None:
     try:

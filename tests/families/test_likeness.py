@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.models.amplify import hyperplane_family
 from support.models.distances import cosine_distance, euclidean_distance, hamming_distance
 
 from stream_lsh.documents.columns import Document, columns
@@ -76,7 +75,7 @@ def test_distances_are_those_of_the_definition(dimensions: int) -> None:
     cosine = Settings(likeness="cosine", dimensions=dimensions)
     euclidean = Settings(likeness="euclidean", dimensions=dimensions, distance=1)
     hamming = Settings(likeness="hamming", dimensions=8 * dimensions, distance=1)
-    for _ in range(20):
+    for _ in range(10):
         one, other = chance.normal(size=(2, dimensions)).astype(np.float32)
         near = math.cos(math.radians(cosine_distance(one.tolist(), other.tolist())))
         far = euclidean_distance(one.tolist(), other.tolist())
@@ -91,22 +90,12 @@ def test_whoever_is_compared_with_himself_is_alike() -> None:
     """Exactly, whatever his length."""
     chance = np.random.default_rng(1)
     for scale in (1e-40, 1e-20, 1.0, 1e20, 1e37):
-        for vector in (chance.normal(size=(200, 16)) * scale).astype(np.float32):
+        for vector in (chance.normal(size=(40, 16)) * scale).astype(np.float32):
             assert similar(Settings(**COSINE), vector, vector) == 1.0
             assert similar(Settings(**EUCLIDEAN), vector, vector) == 1.0
 
 
 # -- probabilities (3.7) ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("angle", [0.0, 30.0, 60.0, 90.0, 120.0, 180.0])
-def test_hyperplanes_collide_as_the_book_has_it(angle: float) -> None:
-    found = collision("cosine", math.cos(math.radians(angle)))
-    assert found == pytest.approx(1 - angle / 180)
-    if angle == 120:
-        assert found == pytest.approx(1 / 3)
-    if 0 < angle < 180:
-        assert found == pytest.approx(hyperplane_family(angle, 180.0).p1)
 
 
 @pytest.mark.parametrize("dimensions", [8, 64])
@@ -368,23 +357,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"likeness": "hamming", "distance": 3}, "likeness = hamming needs dimensions: "),
     ({"likeness": "hamming", "dimensions": 64}, "likeness = hamming needs distance: "),
     ({**COSINE, "distance": 1}, "distance is not used with likeness = cosine; leave it out"),
-    ({**COSINE, "bits_field": "b"}, "bits_field is not used with likeness = cosine; leave it out"),
-    ({**COSINE, "set_field": "tags"}, "set_field is not used with likeness = cosine; leave it out"),
-    ({**COSINE, "text_field": "title"}, "text_field is not used with likeness = cosine; leave it out"),
-    ({**COSINE, "shingles": "words:2"}, "shingles is not used with likeness = cosine; leave it out"),
     ({**COSINE, "verify": "signature"}, "verify is not used with likeness = cosine; leave it out"),
     ({**EUCLIDEAN, "threshold": 0.5}, "threshold is not used with likeness = euclidean; leave it out"),
-    ({**EUCLIDEAN, "tokens": "word"}, "tokens is not used with likeness = euclidean; leave it out"),
     ({**EUCLIDEAN, "distance": 0}, "0 is too small for similarities of 1 / (1 + distance); 1e-06 is the least"),
     ({**EUCLIDEAN, "distance": 1e-7}, "multiply the vectors and the distance by the same number"),
     ({**HAMMING, "threshold": 0.5}, "threshold is not used with likeness = hamming; leave it out"),
-    ({**HAMMING, "bands": 4}, "bands is not used with likeness = hamming; leave it out"),
     ({**HAMMING, "vector_field": "v"}, "vector_field is not used with likeness = hamming; leave it out"),
     ({**HAMMING, "dimensions": 65}, "dimensions: 65 bits are no whole bytes; likeness = hamming needs them"),
     ({**HAMMING, "distance": 2.5}, "distance: 2.5 bits; likeness = hamming needs a whole number"),
     ({"dimensions": 64}, "dimensions is not used with likeness = copies; leave it out"),
-    ({"distance": 3}, "distance is not used with likeness = copies; leave it out"),
-    ({"vector_field": "v"}, "vector_field is not used with likeness = copies; leave it out"),
     ({**COSINE, "dimensions": 0}, "dimensions"),
     ({**COSINE, "dimensions": 16385}, "16384"),
     ({"likeness": "angular", "dimensions": 8}, "'hamming', 'edit', 'quotations'"),

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support.long_form import LONG
 from support.models.minhash import jaccard
 from support.models.signing import make_settings, normalise, pack, shingle_hashes, shingles, sign
 from support.models.siphash import siphash
@@ -61,7 +62,7 @@ choices = st.builds(
 )
 
 
-@hypothesis_settings(max_examples=800, deadline=None)
+@hypothesis_settings(max_examples=800 if LONG else 250, deadline=None)
 @given(st.lists(documents, max_size=6), choices)
 def test_shingles_are_those_of_plain_python(texts: list[str], settings: SigningSettings) -> None:
     """Sizes, and equalities within and between documents, are those of sets of tuples of strings.
@@ -81,7 +82,7 @@ def test_shingles_are_those_of_plain_python(texts: list[str], settings: SigningS
     assert len({element for one in hashes for element in one}) == len(everything)
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=100, deadline=None)
 @given(st.lists(documents, max_size=5), choices)
 def test_fingerprint_is_the_keyed_hash_of_the_normalised_text(texts: list[str], settings: SigningSettings) -> None:
     for key in (bytes(KEY_BYTES), bytes(range(KEY_BYTES))):
@@ -99,7 +100,7 @@ def test_murmur_is_mmh3(parts: list[bytes]) -> None:
     assert [tuple(row) for row in found.tolist()] == [mmh3.hash64(part, 0, True, signed=False) for part in parts]
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 @given(st.lists(documents, max_size=5), choices)
 def test_a_document_does_not_depend_on_its_batch(texts: list[str], settings: SigningSettings) -> None:
     together = sign(texts, settings)
@@ -135,6 +136,9 @@ def test_what_stored_signatures_depend_on() -> None:
     )
     data = b"".join(column.tobytes() for column in (signed.signatures, signed.fingerprints, signed.shingles))
     assert hashlib.sha256(data).hexdigest() == "09965482570877ef6f051299ba70f3ccbdd9cb53c74b7ccf370941a943142de7"
+    text = "The quick brown fox jumps over the lazy dog. 漢字かな naïve"
+    keys = band_keys(sign([text], make_settings()).signatures, 18, 5)
+    assert keys[0, :2].tolist() == [8678337931482979779, 9209679975100361733]
     assert Settings().fingerprint == "8460387f112093fa"
 
 
@@ -179,20 +183,6 @@ def test_what_is_empty_and_what_is_not() -> None:
     assert sign(texts, make_settings(punctuation=True)).sizes.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert sign(texts, make_settings("chars", 5)).sizes.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
     assert sign(["", "\x1f", " \x1f ", "a\x1f a \x1fA"], make_settings("set")).sizes.tolist() == [0, 0, 0, 1]
-
-
-def test_the_same_forever() -> None:
-    """Golden: a change of these values makes every index on disk useless."""
-    signed = sign(["The quick brown fox jumps over the lazy dog. 漢字かな naïve"], make_settings())
-    assert signed.sizes.tolist() == [9]
-    assert signed.shingles[:2].tolist() == GOLDEN_SHINGLES
-    assert signed.signatures[0, :4].tolist() == GOLDEN_SIGNATURE
-    assert band_keys(signed.signatures, 18, 5)[0, :2].tolist() == GOLDEN_KEYS
-
-
-GOLDEN_SHINGLES = [107218033697537580, 10474896504625228035]
-GOLDEN_SIGNATURE = [231, 21, 190, 193]
-GOLDEN_KEYS = [8678337931482979779, 9209679975100361733]
 
 
 @pytest.mark.parametrize(

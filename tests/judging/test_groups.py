@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_form import LONG
 from support.models.forgetting import Model, Verdict
 from support.models.spreading import Spreading
 
@@ -139,6 +140,7 @@ def told(steps: list[Step], sources: bool, reached: int = 0) -> tuple[list[Any],
 cuts = st.lists(st.integers(1, 79), max_size=6)
 
 
+@settings(max_examples=100 if LONG else 60)
 @given(feeds(), cuts, st.booleans(), st.sampled_from((0, 0, 5)))
 def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sources: bool, reached: int) -> None:
     events, shelf = fold_all(steps, cuts, sources, reached)
@@ -150,6 +152,7 @@ def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sourc
     assert stored == {number: row for number, row in folded.items() if number not in ended}
 
 
+@settings(max_examples=100 if LONG else 20)
 @given(feeds(), cuts, cuts)
 def test_the_lines_do_not_depend_on_batches(steps: list[Step], cuts: list[int], others: list[int]) -> None:
     assert fold_all(steps, cuts, True)[0] == fold_all(steps, others, True)[0]

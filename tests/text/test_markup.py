@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support.long_form import LONG
 
 from stream_lsh.text.markup import decode_entities, nfkc, strip_markup, unassigned
 from stream_lsh.text.unicode import unicode_data
@@ -40,7 +41,7 @@ def test_compatibility_forms_of_all_characters_are_those_of_the_shipped_version(
     unicodedata.unidata_version != unicode_data().version,
     reason="this Python has another version of Unicode than the shipped table",
 )
-@hypothesis_settings(max_examples=1500)
+@hypothesis_settings(max_examples=1500 if LONG else 400)
 @given(st.text(pieces, max_size=30))
 def test_compatibility_forms_are_pythons_where_the_versions_are_the_same(text: str) -> None:
     assert nfkc(text) == unicodedata.normalize("NFKC", text)
@@ -64,7 +65,7 @@ def test_the_named_entities_are_those_of_the_standard() -> None:
     )
 
 
-@hypothesis_settings(max_examples=500)
+@hypothesis_settings(max_examples=500 if LONG else 200)
 @given(st.text(st.sampled_from("&#xX;0123456789afamplt<\x80é \n"), max_size=40))
 def test_entities_are_decoded_as_the_library_does(text: str) -> None:
     assert decode_entities(text) == html.unescape(text)

@@ -69,27 +69,21 @@ def check(text: str, settings: SigningSettings) -> None:
     assert run_kernel(text, settings) == (normal, expected)
 
 
-@hypothesis_settings(max_examples=1500, deadline=None)
-@given(texts, choices)
+@hypothesis_settings(max_examples=600, deadline=None)
+@given(texts | st.text("abcXYZ 09_\n.,-", max_size=400), choices)
 def test_kernel_agrees_with_python(text: str, settings: SigningSettings) -> None:
     check(text, settings)
 
 
 @same_unicode
-@hypothesis_settings(max_examples=500, deadline=None)
+@hypothesis_settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(exclude_categories=()), max_size=40), choices)
 def test_kernel_agrees_with_python_on_any_character(text: str, settings: SigningSettings) -> None:
     check(text, settings)
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
-@given(st.text("abcXYZ 09_\n.,-", max_size=400), choices)
-def test_kernel_agrees_with_python_on_ascii(text: str, settings: SigningSettings) -> None:
-    check(text, settings)
-
-
 @same_unicode
-@pytest.mark.parametrize("mode", ["unicode", "word"])
+@pytest.mark.parametrize("mode", ["unicode", pytest.param("word", marks=pytest.mark.long)])
 def test_every_character_in_a_word_and_alone(mode: str) -> None:
     """All characters that Unicode has assigned: classes and lower case are those of this Python."""
     assigned = [char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(char) not in ("Cn", "Co")]
@@ -169,7 +163,7 @@ def test_broken_utf8_stays_inside_of_the_document() -> None:
     """No promise what it becomes, but never a byte of the next document, and the same every time."""
     generator = np.random.default_rng(1)
     settings = make_settings(lower=False)
-    for _ in range(2000):
+    for _ in range(500):
         data = generator.choice(np.array([0x61, 0x20, 0xC3, 0xE2, 0xF0, 0xF4, 0x80, 0xBF, 0xFF], np.uint8), 12)
         results = []
         for filler in (0x80, 0x61):
