@@ -35,6 +35,7 @@ def samples() -> dict[str, set[str]]:
     watch.log_time(1, 0)
     watch.recovery(0, 1)
     watch.restarted()
+    watch.stalled("no_flow")
     watch.in_flight(1)
     watch.waited([0.1])
     watch.rejected("not_json")

@@ -54,6 +54,21 @@ def reader_ended(consumer: AIOKafkaConsumer) -> tuple[bool, BaseException | None
     return True, error and (error.__cause__ or error)
 
 
+def reads_at(consumer: AIOKafkaConsumer, place: TopicPartition) -> int | None:
+    """The offset of the next record that a consumer hands on; None while it does not know. From any thread."""
+    subscription = consumer._subscription.subscription
+    assignment = None if subscription is None else subscription.assignment
+    if assignment is None or place not in assignment.tps:
+        return None
+    found: int | None = assignment.state_value(place)._position
+    return found
+
+
+def reassigning(consumer: AIOKafkaConsumer) -> bool:
+    """Whether its group is sharing out the work. From any thread."""
+    return bool(consumer._subscription.reassignment_in_progress)
+
+
 def holding(consumer: AIOKafkaConsumer) -> Container[TopicPartition]:
     """The partitions of which there are records, or errors, that were not taken; aiokafka asks for no more of these."""
     found: Container[TopicPartition] = consumer._fetcher._records

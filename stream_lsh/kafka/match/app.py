@@ -37,7 +37,9 @@ from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import FrameStore
+from stream_lsh.kafka.match.watchdog import LOOK_SECONDS, Again, Stall, Watchdog
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import FOREIGN, Watch, served
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
@@ -52,6 +54,8 @@ READING = Reading(
     "was too short",
 )  # fmt: skip
 COMMIT_SECONDS = 0.5
+NEVER = 2**62
+"""Frames after which Faust commits at once: it hands nothing on until that is answered, which looks like a stall."""
 TICK_SECONDS = 1.0
 SIZE_TICKS = 15  # between two looks at the size of the shards' folders
 # Faust would keep 1,000 records of the changelog that the shards have had, whatever their size; with 1, it would go on
@@ -106,7 +110,11 @@ class MatchApp(Host):
         self._positions: dict[int, int] = {}
         self._shortened: dict[int, int] = {}  # by shard, from where on its changelog was last said to be needed
         self._unreadable = Unreadable(settings, watch)
+        for stall in Stall:
+            watch.stalled(stall, 0)  # a series that begins with 1 has not increased
         session = settings.session_timeout_ms / 1000
+        request = max(REQUEST_SECONDS, 3 * session + 5)
+        self._watchdog = Watchdog(2 * request)
         self._drain_seconds = min(5.0, session / 2)
         super().__init__(
             self.names.group("match"),
@@ -120,10 +128,11 @@ class MatchApp(Host):
             topic_partitions=settings.shards,
             table_standby_replicas=settings.standbys,
             broker_commit_interval=COMMIT_SECONDS,
+            broker_commit_every=NEVER,
             broker_session_timeout=session,
             broker_heartbeat_interval=min(3.0, session / 5),
             # A join waits on the broker's side for members that are alive but busy, for as long as the latter.
-            broker_request_timeout=max(REQUEST_SECONDS, 3 * session + 5),
+            broker_request_timeout=request,
             broker_rebalance_timeout=max(15.0, 2 * session),
             stream_wait_empty=False,
             stream_buffer_maxsize=256,
@@ -282,6 +291,31 @@ class MatchApp(Host):
                     documents, size = await asyncio.to_thread(held.size)
                     self.watch.index(shard, documents, size, held.oldest)
             ticks += 1
+
+    @Service.task
+    async def _watch(self) -> None:
+        while not self.should_stop:
+            await self.sleep(LOOK_SECONDS)
+            if self.should_stop or self.ended is not None or not self._look():
+                return
+
+    def _look(self) -> bool:
+        """Look whether anything stands still, and do something about it; whether this life goes on."""
+        if self._consumer is None:
+            return True
+        flows = {shard: (flow.position, flow.idle) for shard, flow in self._flows.items()}
+        seen = self.consumer.seen(flows, self.tables.recovery.recovered)
+        for found in self._watchdog.look(seen, self.watch.health.clock()):
+            if isinstance(found, Again):
+                log.info("shard %d: reading the frames again from offset %d", found.shard, found.offset)
+                self.consumer.read_again(found.shard, found.offset, seen.hand_overs)
+                continue
+            self.watch.stalled(found.stall)
+            if found.ends:
+                self.fail(Failed(found.text))
+                return False
+            log.warning("%s", found.text)
+        return True
 
     async def _shorten(self) -> None:
         """Delete of the changelogs what is not needed any more; each time once, whether or not it goes well."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import aiokafka
 import faust
+from aiokafka.errors import KafkaError
 from faust.tables import recovery
 from faust.tables.manager import TableManager as FaustTableManager
 from faust.transport.drivers import aiokafka as driver
@@ -20,6 +23,7 @@ from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer, watch_name
 from stream_lsh.kafka.group.position import Bounds, bounds
+from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Unanswered
 from stream_lsh.kafka.run.metrics import Watch
@@ -30,6 +34,7 @@ FETCH_WAIT_MS = 25
 whose next request has to wait for it, fall to a third of their speed."""
 PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one answer; a larger record comes alone
 FETCH_RECORDS = 64  # of all partitions handed on at a time
+ASK_SECONDS, ASK_PATIENCE = 2.0, 5.0  # between two questions where the frames begin and end, and for the answer
 FULL_SECONDS = 0.02  # until a shard that had no room is asked for again
 
 
@@ -78,9 +83,15 @@ class Host(faust.App):
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
-    """The thread with the aiokafka consumer."""
+    """The thread with the aiokafka consumer.
+
+    Attributes:
+        frame_bounds: where the partitions of the frames topic begin and end, as the broker said last; empty if it did
+        not answer. Not by what the consumer has fetched: it is asked whether that goes on.
+    """
 
     app: Host
+    frame_bounds: Mapping[TP, Bounds] = MappingProxyType({})
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         # Faust knows neither fetch_max_wait_ms nor all of TLS and SASL.
@@ -122,6 +133,37 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         if (name := self.app.settings.instance) is not None:
             await watch_name(self._ensure_consumer(), self.app.settings, self.app.conf.id, name)
 
+    @Service.task
+    async def _ask_bounds(self) -> None:
+        while not self.should_stop:
+            await self.sleep(ASK_SECONDS)
+            self.frame_bounds = await self._bounds_of_frames()
+
+    async def _bounds_of_frames(self) -> Mapping[TP, Bounds]:
+        consumer = self._ensure_consumer()
+        places = [place for place in consumer.assignment() if place.topic == self.app.names.frames]
+        try:
+            async with asyncio.timeout(ASK_PATIENCE):
+                begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        except (KafkaError, TimeoutError):
+            return {}
+        return {TP(*place): (begins[place], ends[place]) for place in places}
+
+    def read_again(self, place: TP, offset: int, hand_overs: int) -> None:
+        """Go back to an offset, soon, unless there is another hand-over before; called from outside of the thread."""
+
+        def seek() -> None:
+            if self.app.hand_overs == hand_overs and place in self.assignment():
+                self.seek(place, offset)
+
+        self.thread_loop.call_soon_threadsafe(seek)
+
+    @property
+    def client(self) -> aiokafka.AIOKafkaConsumer | None:
+        """The consumer, once it has started."""
+        consumer = self._consumer
+        return None if consumer is None or consumer._fetcher is None else consumer
+
     async def fetch(self, partitions: set[TP], timeout: float, hand_overs: int) -> Any:
         """Records of these partitions, as soon as there are some; called from outside of the thread.
 
@@ -131,8 +173,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
     async def _fetch(self, partitions: set[TP], timeout: float, hand_overs: int) -> Any:
         # Nothing ends a call that waits, not even a rebalance. So it may drain what the next assignment has sought to,
-        # and has no flow for yet. That goes back before anything else can run in this thread: nobody would take it, and
-        # no later call would fetch it.
+        # and has no flow for yet. No flow would take it, and no later call would fetch it. So it goes back before
+        # anything else can run in this thread.
         consumer = self._ensure_consumer()
         found = await self._fetch_records(consumer, partitions, timeout=timeout, max_records=FETCH_RECORDS)
         if self.app.hand_overs == hand_overs:
@@ -160,12 +202,17 @@ class Consumer(driver.Consumer):
     app: Host
     _thread: ConsumerThread
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._handed: dict[TP, int] = {}  # behind the last record that was handed on, since the last hand-over
+        super().__init__(*args, **kwargs)
+
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         # Before Faust forgets what was acknowledged since the last commit: all that would come again.
         await self.app.hand_over()
+        self._handed.clear()
         await super().on_partitions_revoked(revoked)
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:
@@ -180,7 +227,35 @@ class Consumer(driver.Consumer):
         seconds = timeout if len(ready) == len(wanted) else FULL_SECONDS
         found = await self._thread.fetch(ready, seconds, hand_overs)
         # Drained before a hand-over that began since: the next assignment seeks to all of it.
-        return found if self.app.hand_overs == hand_overs else {}
+        if self.app.hand_overs != hand_overs:
+            return {}
+        self._handed.update({TP(*place): records[-1].offset + 1 for place, records in found.items()})
+        return found
+
+    def seen(self, positions: Mapping[int, tuple[int, bool]], recovered: Iterable[int]) -> Seen:
+        """What the watchdog looks at.
+
+        Args:
+            positions: of each flow, and whether it is idle. recovered: shards that are to have a flow.
+        """
+        client, fetcher = self._thread.client, self.app._fetcher
+        if client is None:
+            return Seen(self.app.hand_overs)
+        ended, error = private.reader_ended(client)
+        why = f"aiokafka has stopped reading: {error!r}" if ended else None
+        if why is None and (fetcher.crashed or fetcher._shutdown.is_set()):
+            why = f"Faust has stopped fetching: {fetcher.crash_reason!r}"
+        shards = {}
+        for shard, (position, idle) in positions.items():
+            place = TP(self.app.names.frames, shard)
+            read, handed = private.reads_at(client, place), self._handed.get(place, 0)
+            shards[shard] = Shard(position, idle, handed, read, self._thread.frame_bounds.get(place))
+        unanswered = frozenset() if private.reassigning(client) else frozenset(recovered) - set(positions)
+        return Seen(self.app.hand_overs, why, unanswered, shards)
+
+    def read_again(self, shard: int, offset: int, hand_overs: int) -> None:
+        """Have frames of a shard fetched from an offset on, unless there was another hand-over."""
+        self._thread.read_again(TP(self.app.names.frames, shard), offset, hand_overs)
 
     def ack(self, message: Message) -> bool:
         """Not for Faust to say: its streams acknowledge what they pass over, because a rebalance came in between."""
@@ -239,6 +314,7 @@ class Recovery(recovery.Recovery):
 
     app: Host
     _hand_overs = 0  # at the time of the assignment
+    _recovered = -1  # the generation whose recovery has ended last
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
         # Faust takes a time-out (the broker is away for a while) for a stop: the task ends, and nothing ever follows.
@@ -258,10 +334,17 @@ class Recovery(recovery.Recovery):
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         await super().on_recovery_completed(generation_id)
+        self._recovered = generation_id
         # The generation becomes another only with the next assignment, the shards may be handed over long before.
         handed_over = self._hand_overs != self.app.hand_overs or self.app.consumer_generation_id != generation_id
         if not handed_over and not self.app.should_stop:
             self.app.answer_for({tp.partition for tp in self.active_tps})
+
+    @property
+    def recovered(self) -> set[int]:
+        """The shards of this assignment that are to be answered for; none before its recovery has ended."""
+        ended = self._recovered == self.app.consumer_generation_id
+        return {tp.partition for tp in self.active_tps} if ended else set()
 
     def remaining(self) -> Mapping[int, int]:
         """Changelog records that each shard has yet to read."""

@@ -46,6 +46,7 @@ class Registry:
         self.rebalances = counter("rebalances", "How often a role was told by its group what it has to read.")
         self.aborted = counter("aborted_transactions", "Transactions that have failed.")
         self.restarts = counter("restarts", "Lives that a role has begun again after a failure.")
+        self.stalls = counter("stalls", "How often a role was found to stand still, by reason.", "reason")
         self.stopped = gauge("stopped", "1 if a role has given up and the others go on without it.")
         self.batch = histogram("batch_documents", "Documents in a batch.", BATCHES)
         self.latency = histogram("verdict_latency_seconds", "From a document's timestamp to its verdict's.", LATENCIES)
@@ -249,6 +250,10 @@ class Watch:
     def restarted(self) -> None:
         """The role begins again after a failure."""
         self._restarts.inc()
+
+    def stalled(self, reason: str, number: int = 1) -> None:
+        """The role stands still though there is something to do, for a reason of a fixed set; 0 times to begin with."""
+        self.registry.stalls.labels(self.role, reason).inc(number)
 
     def stopped(self, reason: str) -> None:
         """The role has given up, for a reason that a person has to look at."""

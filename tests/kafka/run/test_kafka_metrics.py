@@ -42,6 +42,8 @@ def test_everything_that_a_watch_tells() -> None:
     watch.index(3, 1000, 5000)
     watch.recovery(3, 17)
     watch.restarted()
+    watch.stalled("no_flow", 0)
+    watch.stalled("no_flow")
     watch.committed()
     watch.in_flight(6)
     watch.left_out(2)
@@ -68,6 +70,7 @@ def test_everything_that_a_watch_tells() -> None:
     assert value(registry, "index_bytes", role="judge", shard="3") == 5000
     assert value(registry, "recovery_remaining_records", role="judge", shard="3") == 17
     assert value(registry, "restarts_total", role="judge") == 1
+    assert value(registry, "stalls_total", role="judge", reason="no_flow") == 1
     assert value(registry, "frames_in_flight", role="judge") == 6
     assert value(registry, "left_out_partitions", role="judge") == 2
     assert value(registry, "verdict_latency_seconds_bucket", role="judge", le="0.005") == 1

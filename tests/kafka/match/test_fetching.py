@@ -1,5 +1,8 @@
-"""A fetch that waits outlives a rebalance: what it drains then goes back, and no frame is lost. aiokafka's own fetcher,
-without a broker."""
+"""No frame is lost between the client and its flow, and what stands still is noticed. aiokafka's own fetcher, without a
+broker.
+
+A fetch that waits outlives a rebalance: what it drains then goes back.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 
 from stream_lsh.kafka.match.app import MatchApp
 from stream_lsh.kafka.match.faust_driver import ConsumerThread
+from stream_lsh.kafka.match.watchdog import UNANSWERED_LOOKS, UNREAD_LOOKS, Stall
+from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -41,9 +47,9 @@ class Records:
 
 
 class Flow:
-    """Takes whatever comes."""
+    """Takes whatever comes; idle at the first frame."""
 
-    room = True
+    room, idle, position = True, True, FIRST
 
     async def drain(self, seconds: float) -> None:
         pass
@@ -67,13 +73,18 @@ class Play:
         client: Any = SimpleNamespace(_loop=asyncio.get_running_loop(), _metadata_max_age_ms=1000)
         self.fetcher = Fetcher(client, self._state)
         self.fetcher._fetch_task.cancel()  # `arrive` does what it does
+        self.fetching = self.fetcher._fetch_task = asyncio.get_running_loop().create_future()
+        self.now = 0.0
+        self.app.watch.health.clock = lambda: self.now
         self.consumer = SimpleNamespace(
-            _closed=False, _fetcher=self.fetcher, _max_poll_records=64, seek=self.fetcher.seek_to
-        )
+            _closed=False, _fetcher=self.fetcher, _subscription=self._state, _max_poll_records=64,
+            seek=self.fetcher.seek_to, assignment=self._state.assigned_partitions,
+        )  # fmt: skip
         self.reached = asyncio.Event()
         self.reached.set()
         thread: Any = self.app.consumer._thread
         thread._consumer = self.consumer
+        thread.thread_loop = asyncio.get_running_loop()
         monkeypatch.setattr(thread, "call_thread", self._call)
         monkeypatch.setattr(self.app, "_commit", self._nothing)
         self.assign()
@@ -90,6 +101,10 @@ class Play:
     def assign(self) -> None:
         """The group gives out all partitions anew; no position is known yet."""
         self._state.assign_from_subscribed({TopicPartition(*place) for place in self.places})
+
+    def begin_reassignment(self) -> None:
+        """The group shares out the work."""
+        self._state.begin_reassignment()
 
     def seek(self, number: int) -> None:
         """Seek a partition to what is committed."""
@@ -127,6 +142,19 @@ class Play:
         await self.settle()
         assert not task.done()
         return task
+
+    async def look(self) -> bool:
+        """Look whether anything stands still, a second after the look before; whether this life goes on."""
+        self.now += 1.0
+        found = self.app._look()
+        await self.settle()
+        return found
+
+    def stalls(self) -> dict[str, float]:
+        """How often each has been counted, as far as it has."""
+        counter = self.app.watch.registry.stalls
+        found = {stall.value: counter.labels("match", stall)._value.get() for stall in Stall}
+        return {reason: number for reason, number in found.items() if number}
 
     async def settle(self) -> None:
         for _ in range(10):
@@ -241,3 +269,125 @@ def test_stale_frames_go_back_before_anything_else_runs() -> None:
     with pytest.raises(StopIteration) as ended:
         call.send(None)
     assert ended.value.value == {} and sought == [(place, 7)]
+
+
+# -- what stands still
+
+
+def test_frames_that_never_reach_their_flow_end_the_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        call = await play.call()
+        assert await play.look() and await play.look()
+        play.arrive(1, frames=2)
+        assert offsets(await call) == {1: [FIRST, FIRST + 1]}  # and from there on they are lost
+        assert await play.look()
+        assert not await play.look()
+        assert isinstance(play.app.failure, Failed)
+        assert "shard 1: frames from offset 40 to 42 were fetched and got lost" in str(play.app.failure)
+        assert play.stalls() == {"frames_lost": 1}
+
+    asyncio.run(scenario())
+
+
+def test_frames_that_the_client_has_passed_over_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        play.fetcher.seek_to(TopicPartition(*play.places[1]), FIRST + 3)
+        assert await play.look() and await play.look()
+        assert play.position(1) == FIRST
+        assert play.app.failure is None and play.stalls() == {}
+
+    asyncio.run(scenario())
+
+
+def test_reading_again_is_not_for_the_next_assignment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        before = play.app.hand_overs
+        await play.app.hand_over()
+        play.assign()
+        play.answer()
+        play.app.consumer.read_again(1, FIRST - 9, before)
+        await play.settle()
+        assert play.position(1) == FIRST
+
+    asyncio.run(scenario())
+
+
+def test_frames_at_the_broker_that_nobody_fetches_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the broker says: what the client has heard of its end is as old as its last fetch."""
+
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        thread = play.app.consumer._thread
+
+        async def answer(places: list[TopicPartition]) -> dict[TopicPartition, int]:
+            return {place: FIRST + place.partition for place in places}
+
+        async def away(places: list[TopicPartition]) -> dict[TopicPartition, int]:
+            raise KafkaConnectionError("away")
+
+        play.consumer.beginning_offsets = play.consumer.end_offsets = away
+        assert await thread._bounds_of_frames() == {}
+        play.consumer.beginning_offsets = play.consumer.end_offsets = answer
+        thread.frame_bounds = await thread._bounds_of_frames()
+        assert thread.frame_bounds[play.places[2]] == (FIRST + 2, FIRST + 2)
+        thread.frame_bounds = {place: (0, end) for place, (_, end) in thread.frame_bounds.items()}
+        for _ in range(UNREAD_LOOKS + 1):
+            assert await play.look()
+        assert play.stalls() == {"frames_unread": 2}
+        said = "shard {}: frames from offset 40 on wait for 10 s, and none is fetched"
+        assert [record.getMessage() for record in caplog.records] == [said.format(1), said.format(2)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("task", ["aiokafka", "Faust"])
+def test_a_fetch_task_that_has_ended_ends_the_life(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        assert await play.look() and await play.look()
+        if task == "aiokafka":
+            play.fetching.set_exception(ValueError("out of range"))
+        else:
+            play.app._fetcher._shutdown.set()
+        assert await play.look()
+        assert not await play.look()
+        assert isinstance(play.app.failure, Failed) and task in str(play.app.failure)
+        assert play.stalls() == {"fetch_ended": 1}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("moment", ["recovering", "reassigning", "settled"])
+def test_a_recovered_shard_without_a_flow_ends_the_life(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    async def scenario() -> None:
+        play = Play(monkeypatch)
+        app = play.app
+        app.consumer_generation_id, recovery = 7, app.tables.recovery
+        recovery.active_tps = {TP(app.names.changelog, shard) for shard in range(PARTITIONS)}
+        recovery._recovered = 6 if moment == "recovering" else 7
+        del app._flows[1]
+        if moment == "reassigning":
+            play.begin_reassignment()
+        ended = [not await play.look() for _ in range(UNANSWERED_LOOKS)]
+        assert ended == [False] * (UNANSWERED_LOOKS - 1) + [moment == "settled"]
+        if moment == "settled":
+            assert str(app.failure) == "shards are recovered and not answered for: 1"
+            assert play.stalls() == {"no_flow": 1}
+
+    asyncio.run(scenario())
+
+
+def test_all_reasons_are_counted_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A series that begins with 1 has not increased: the alert would miss it."""
+
+    async def scenario() -> None:
+        text = Play(monkeypatch).app.watch.registry.exposition()[0].decode()
+        for stall in Stall:
+            assert f'stream_lsh_stalls_total{{reason="{stall.value}",role="match"}} 0.0' in text
+
+    asyncio.run(scenario())

@@ -1,0 +1,220 @@
+"""What the watchdog of match finds under a simulated clock, and what it must not take for a stall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stream_lsh.kafka.match.watchdog import (
+    LATE_SECONDS,
+    UNANSWERED_LOOKS,
+    UNREAD_LOOKS,
+    Again,
+    Finding,
+    Seen,
+    Shard,
+    Stall,
+    Watchdog,
+)
+
+PATIENCE = 60  # seconds
+REST = Shard(position=47, idle=True, handed=47, read=47, bounds=(0, 47))
+LOST = replace(REST, handed=48, read=48, bounds=(0, 48))  # what the stall of issue 24 looks like
+UNREAD = replace(REST, bounds=(0, 48))
+TAIL = replace(REST, read=48, bounds=(0, 48))  # the end of a transaction has offset 47
+
+
+class Play:
+    """A watchdog, and a clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.watchdog = Watchdog(PATIENCE)
+        self.now = 1000.0
+        self.hand_overs = 1
+
+    def look(self, shard: Shard | None = None, seconds: float = 1.0, **seen: Any) -> list[Finding | Again]:
+        """What a look finds, some time after the one before; `shard` is number 2."""
+        self.now += seconds
+        shards = {} if shard is None else {2: shard}
+        return self.watchdog.look(Seen(self.hand_overs, shards=shards, **seen), self.now)
+
+    def looks(self, number: int, shard: Shard | None = None, **seen: Any) -> list[list[Finding | Again]]:
+        return [self.look(shard, **seen) for _ in range(number)]
+
+
+def stalls(found: list[list[Finding | Again]]) -> list[tuple[int, Stall, bool]]:
+    """By number of the look, from 1 on."""
+    return [(n, f.stall, f.ends) for n, fs in enumerate(found, 1) for f in fs if isinstance(f, Finding)]
+
+
+def test_nothing_is_wrong_at_rest() -> None:
+    play = Play()
+    assert not any(play.looks(1000, REST) + play.looks(1000))
+
+
+# -- frames that were fetched and never reached their shard
+
+
+def test_lost_frames_end_the_life_at_the_second_look() -> None:
+    play = Play()
+    play.look(REST)
+    found = play.looks(2, LOST)
+    assert stalls(found) == [(2, Stall.LOST, True)]
+    assert found[1] == [Finding(Stall.LOST, "shard 2: frames from offset 47 to 48 were fetched and got lost")]
+
+
+def test_frames_on_their_way_are_not_lost() -> None:
+    """Each look may meet some between the client and the flow, as long as they arrive."""
+    play = Play()
+    for offset in range(47, 247):
+        assert play.look(replace(LOST, position=offset, handed=offset + 1, read=offset + 1)) == []
+
+
+def test_a_busy_shard_has_lost_nothing() -> None:
+    """A slow disk: frames are matched for minutes, and the client has fetched ahead."""
+    play = Play()
+    slow = replace(LOST, idle=False, handed=300, read=300, bounds=(0, 900))
+    assert not any(play.looks(600, slow))
+    assert play.look(replace(slow, idle=True)) == []  # a look meets the moment between two frames
+    assert not any(play.looks(100, slow))
+
+
+def test_a_process_that_stood_still_has_lost_nothing() -> None:
+    """What was on its way before a pause is still on its way right after it."""
+    play = Play()
+    for _ in range(UNREAD_LOOKS - 2):
+        assert play.look(LOST, seconds=LATE_SECONDS + 0.1) == []
+    assert stalls(play.looks(1, LOST)) == [(1, Stall.LOST, True)]
+
+
+def test_what_was_seen_before_a_hand_over_does_not_count() -> None:
+    play = Play()
+    for _ in range(50):
+        play.hand_overs += 1
+        assert play.look(LOST) == []
+
+
+# -- a client that is past frames, though none was handed on
+
+
+def test_a_client_that_is_too_far_reads_again() -> None:
+    play = Play()
+    ahead = replace(REST, read=49, bounds=(0, 49))
+    assert play.looks(2, ahead) == [[], [Again(2, 47)]]
+    assert not any(play.looks(100, replace(REST, position=49, handed=49, read=49, bounds=(0, 49))))
+
+
+def test_frames_lost_after_reading_again_end_the_life() -> None:
+    play = Play()
+    play.looks(2, replace(REST, read=48, bounds=(0, 48)))
+    assert stalls(play.looks(1, LOST)) == [(1, Stall.LOST, True)]
+
+
+def test_the_end_of_a_transaction_is_no_frame() -> None:
+    """It has an offset, and the client steps over it. It is read again once, and then for good no stall."""
+    play = Play()
+    found = play.looks(3 * PATIENCE, TAIL)
+    assert [(n, f) for n, fs in enumerate(found, 1) for f in fs] == [(2, Again(2, 47))]
+    another = replace(TAIL, read=49, bounds=(0, 49))
+    found = play.looks(3 * PATIENCE, another)
+    assert [f for fs in found for f in fs] == [Again(2, 47)]
+
+
+def test_a_frame_behind_an_empty_tail_is_waited_for() -> None:
+    play = Play()
+    play.looks(PATIENCE, TAIL)
+    found = play.looks(UNREAD_LOOKS, replace(TAIL, bounds=(0, 50)))
+    assert stalls(found) == [(UNREAD_LOOKS, Stall.UNREAD, False)]
+
+
+# -- frames at the brokers that are not fetched
+
+
+def test_unread_frames_are_told_and_later_end_the_life() -> None:
+    play = Play()
+    play.look(REST)
+    found = play.looks(2 * PATIENCE, UNREAD)
+    assert stalls(found) == [(UNREAD_LOOKS, Stall.UNREAD, False), (PATIENCE, Stall.UNREAD, True)]
+    assert found[UNREAD_LOOKS - 1] == [
+        Finding(Stall.UNREAD, "shard 2: frames from offset 47 on wait for 10 s, and none is fetched", ends=False)
+    ]
+
+
+def test_a_shard_that_moves_reads() -> None:
+    """More comes than is done: the brokers are ahead for ever."""
+    play = Play()
+    for n in range(2000):
+        behind = replace(REST, position=47 + n // 9, read=47 + n // 9, handed=47 + n // 9, bounds=(0, 10**6))
+        assert play.look(behind) == []
+
+
+def test_a_shard_with_frames_in_flight_reads() -> None:
+    """It has no room for more while the disk is slow."""
+    play = Play()
+    assert not any(play.looks(600, replace(UNREAD, idle=False, bounds=(0, 900))))
+
+
+def test_an_open_transaction_or_a_silent_broker_is_no_stall() -> None:
+    """The end that a reader of committed records is told is before an open transaction."""
+    play = Play()
+    assert not any(play.looks(600, REST))
+    assert not any(play.looks(600, replace(UNREAD, bounds=None)))
+    for _ in range(100):  # it answers now and then
+        assert not any(play.looks(UNREAD_LOOKS - 1, UNREAD))
+        assert play.look(replace(UNREAD, bounds=None)) == []
+
+
+def test_a_clock_that_jumps_is_no_time_that_frames_wait() -> None:
+    play = Play()
+    play.look(UNREAD)
+    for _ in range(UNREAD_LOOKS - 3):
+        assert play.look(UNREAD, seconds=3600.0) == []
+
+
+def test_frames_that_were_deleted_end_the_life() -> None:
+    """Retention has overtaken the shard; its next life says what is lost. The client stands at the new beginning."""
+    play = Play()
+    found = play.looks(UNREAD_LOOKS + 5, replace(REST, read=60, bounds=(60, 60)))
+    assert stalls(found) == [(UNREAD_LOOKS, Stall.UNREAD, True)]
+    assert "from offset 47 on were deleted before they were fetched" in str(found[UNREAD_LOOKS - 1])
+
+
+# -- a task that fetches has ended
+
+
+def test_an_ended_task_ends_the_life_at_the_second_look() -> None:
+    play = Play()
+    found = play.looks(2, ended="aiokafka has stopped reading: None")
+    assert stalls(found) == [(2, Stall.ENDED, True)]
+    assert "match fetches no more: aiokafka has stopped reading: None" in str(found[1])
+
+
+def test_a_fetcher_that_is_started_again_has_not_ended() -> None:
+    """Faust ends its fetcher and starts another in some rebalances."""
+    play = Play()
+    for _ in range(50):
+        assert play.look(ended="Faust has stopped fetching: None") == []
+        assert play.look() == []
+
+
+# -- shards without a flow
+
+
+def test_a_recovered_shard_without_a_flow_ends_the_life() -> None:
+    play = Play()
+    found = play.looks(UNANSWERED_LOOKS, REST, unanswered=frozenset({1, 3}))
+    assert stalls(found) == [(UNANSWERED_LOOKS, Stall.UNANSWERED, True)]
+    assert "shards are recovered and not answered for: 1, 3" in str(found[-1])
+
+
+@pytest.mark.parametrize("meanwhile", ["another hand-over", "a flow", "another shard"])
+def test_a_shard_that_gets_its_flow_is_answered_for(meanwhile: str) -> None:
+    play = Play()
+    for n in range(20):
+        assert not any(play.looks(UNANSWERED_LOOKS - 1, REST, unanswered=frozenset({1 + n % 2})))
+        if meanwhile == "another hand-over":
+            play.hand_overs += 1
+        elif meanwhile == "a flow":
+            play.look(REST)
