@@ -39,7 +39,8 @@ def _documents(report: Report, before: Report | None) -> Iterator[str]:
     else:
         full = report.under_way >= 0.9 * report.window
         room = f"{share(report.under_way, report.window)} of {count(report.window)} (decided_after)"
-        rows.append(("being compared", count(report.under_way), room + ("; sequence waits for judge" if full else "")))
+        room += "; sequence waits for judge" if full else ""
+        rows.append(("being compared", count(report.under_way), room + (f"; {report.waits}" if report.waits else "")))
     if report.decided is not None:
         speed = ""
         if before is not None and before.decided is not None and report.time > before.time:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -42,6 +43,18 @@ class Complete(NamedTuple, Generic[Payload]):
 
     offset: int
     replies: Sequence[Payload]
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What nothing goes on without: the answers of these shards to a frame, by its offset in the signatures topic."""
+
+    shards: tuple[int, ...]
+    frame: int
+
+    def __str__(self) -> str:
+        listed = ", ".join(map(str, self.shards))
+        return f"waiting for shard{'s' * (len(self.shards) > 1)} {listed}: frame {self.frame}"
 
 
 class Gather(Generic[Payload]):
@@ -100,6 +113,15 @@ class Gather(Generic[Payload]):
                 raise StateError(FORKED.format(shard=shard, offset=head.offset, predecessor=self.last, last=self.last))
         self.last = offset
         return Complete(offset, [head.payload for head in heads])
+
+    @property
+    def waits(self) -> Waits | None:
+        """What the next frame waits for; None if it is complete, or if no shard has answered it: then it is not known
+        here that there is one."""
+        frame = next((chain[0].offset for chain in self._chains if chain), None)
+        if frame is None or self.ready:
+            return None
+        return Waits(tuple(shard for shard, chain in enumerate(self._chains) if not chain), frame)
 
     def needed(self, end: int) -> int:
         """Offset in the matches topic from which on replies are needed that have not been taken; `end` if none is."""

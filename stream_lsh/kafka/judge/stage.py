@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -39,6 +40,7 @@ FETCH_BYTES = 4 << 20
 ROUND_SECONDS, ROUND_REPLIES = 0.01, 32 << 10  # between the beginnings of two rounds, unless so many bytes wait
 ROUND_DOCUMENTS, ROUND_BYTES = 10_000, 8 << 20  # of a transaction, but for its last frame
 BLOCKING_BYTES = 128 << 10  # replies to a frame larger than this are worked on in a thread
+WAIT_SECONDS = 10.0  # how long a frame may wait for the answer of a shard before the log says so
 STUCK_SECONDS = 30.0  # how long a hole in the replies may stay before the log says so
 
 
@@ -61,6 +63,7 @@ class JudgeStage(Stage):
         self._position = 0  # offset after the last reply that was read
         self._decided: int | None = None  # documents that have their verdict
         self._gap_since: float | None = None
+        self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
         self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -82,6 +85,7 @@ class JudgeStage(Stage):
                 await self._judge()
             self.watch.lag(0, self._member.lag(self._input, self._position))
             self._mention_gap()
+            self._mention_wait()
 
     def _patience(self) -> float:
         """Seconds for which replies are waited for. A round costs a transaction, whatever its size, so where little
@@ -118,7 +122,7 @@ class JudgeStage(Stage):
         self._gather = Gather(settings.shards, judged.last)
         if settings.late:
             self._deciding = await self._decided_before(judged.last, judged.documents or 0)
-        self._position, self._gap_since = position, None
+        self._position, self._gap_since, self._waits = position, None, None
         self._member.consumer.seek(self._input, position)
         log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, judged.last)
 
@@ -234,3 +238,14 @@ class JudgeStage(Stage):
                 self._gather.last, STUCK_SECONDS,
             )  # fmt: skip
             self._gap_since = None
+
+    def _mention_wait(self) -> None:
+        """Say once for each frame which shards it has been waiting for."""
+        waits, now = None if self._gather is None else self._gather.waits, self.watch.health.clock()
+        if waits is None:
+            self._waits = None
+        elif self._waits is None or self._waits[0] != waits.frame:
+            self._waits = waits.frame, now
+        elif now >= self._waits[1] + WAIT_SECONDS:
+            log.warning("%s", waits)
+            self._waits = waits.frame, math.inf

@@ -24,7 +24,7 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import pause_of
 from stream_lsh.kafka.tools.reindex import reading
-from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
+from stream_lsh.kafka.tools.seen import Group, Member, Next, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.sequenced import Sequenced
@@ -75,7 +75,8 @@ class Observer:
         records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
         found = [(r, records.get((self._place(r.topic, r.partition), r.next))) for r in readers]
         frames = {r.partition: record for r, record in found if r.topic == "frames" and record is not None}
-        firsts = {shard: _before(record, self._settings) for shard, record in frames.items()}
+        nexts = {shard: _next(record, self._settings) for shard, record in frames.items()}
+        judged = _judged(commits["judge"].get(self._names["matches"], {}))
         return Seen(
             now=time.time(),
             names=self._names,
@@ -83,9 +84,10 @@ class Observer:
             readers=[replace(r, since=record.timestamp / 1000) if record else r for r, record in found],
             undecided=undecided,
             accepted=_accepted(commits["sequence"].get(self._names["signatures"], {})),
-            decided=_decided(commits["judge"].get(self._names["matches"], {})),
-            firsts={shard: before for shard, before in firsts.items() if isinstance(before, int)},
-            unread=next((before for before in firsts.values() if isinstance(before, str)), None),
+            decided=None if judged is None else judged.documents,
+            complete=None if judged is None else judged.last,
+            nexts={shard: found for shard, found in nexts.items() if isinstance(found, Next)},
+            unread=next((found for found in nexts.values() if isinstance(found, str)), None),
             kept=await self._kept(),
             sources=len(partitions["documents"]),
             outputs=await output_partitions(self._client, self._settings),
@@ -271,15 +273,17 @@ def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
     return None
 
 
-def _decided(committed: Mapping[int, tuple[int, str]]) -> int | None:
+def _judged(committed: Mapping[int, tuple[int, str]]) -> Judged | None:
+    """What the judge has committed; None if it was one of another version."""
     with suppress(StateError):
-        return Judged.of(committed[0][1], "judge").documents if committed else 0
+        return Judged.of(committed[0][1], "judge") if committed else Judged(-1, documents=0)
     return None
 
 
-def _before(record: ConsumerRecord, settings: KafkaSettings) -> int | str:
-    """How many documents come before a frame, or why it cannot be read."""
+def _next(record: ConsumerRecord, settings: KafkaSettings) -> Next | str:
+    """The frame that a record is, or why it cannot be read."""
     try:
-        return Sequenced.decode(record.value or b"", settings).first
+        frame = Sequenced.decode(record.value or b"", settings)
     except FormatError as error:
         return str(error)
+    return Next(frame.offset, frame.predecessor, frame.first)

@@ -61,12 +61,22 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
+class Next:
+    """A frame that waits. offset: in the signatures topic; predecessor: of the frame before; documents: before it."""
+
+    offset: int
+    predecessor: int
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What was read. Topics are attributes of `Topics`.
 
     now: seconds since 1970. names: of the topics at the broker. groups: by role. undecided: of each source partition,
     documents without a verdict, and the timestamp of the first of them. accepted: by the sequencer; decided: documents
-    that have their verdict; firsts: documents before the frame that each shard is to read next; None: not known. kept:
+    that have their verdict; complete: the last frame that all shards have answered, -1 before the first; None: not
+    known. nexts: the frame that each shard is to read next, as far as there is one that can be read. kept:
     seconds that records are kept; None: for ever. sources, outputs: partitions that documents and all outputs have.
     answers: of the workers; None if it is not known where to ask. unread: why frames cannot be read. pause: of the
     signers.
@@ -79,7 +89,8 @@ class Seen:
     undecided: Mapping[int, tuple[int, float | None]]
     accepted: Accepted | None
     decided: int | None
-    firsts: Mapping[int, int]
+    complete: int | None
+    nexts: Mapping[int, Next]
     kept: Mapping[str, float | None]
     sources: int
     outputs: int

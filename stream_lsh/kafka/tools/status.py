@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from stream_lsh.index.logtime import BEFORE
+from stream_lsh.kafka.judge.gather import Waits
 from stream_lsh.kafka.tools.seen import Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer
 from stream_lsh.wording import count, duration
 
+WAITED = 10.0  # seconds after which a frame that waits for a shard is named
 LATE = 60.0  # seconds that a document may wait for its verdict; as deploy/prometheus/alerts.yml has it
 LEFT = 0.25  # of the retention: what has less before a record goes is about to be overtaken
 SETTLED = ("Stable", "Empty", "Dead")
@@ -72,7 +74,8 @@ class Report:
     """undecided: documents without a verdict; oldest: seconds since the first of them came. under_way: from the
     sequencer to the judge, of at most `window`. unread: why frames cannot be read, so that waiting is counted in them.
     paused: seconds since which the signers read nothing; None: they read. behind: with a window, seconds that log time
-    is behind the clock.
+    is behind the clock. waits: the frame that nothing goes on without, and the shards that have not answered it; None
+    if there is none, or none has waited for long.
     """
 
     time: float
@@ -87,6 +90,7 @@ class Report:
     unread: str | None
     paused: float | None = None
     behind: float | None = None
+    waits: Waits | None = None
     troubles: Sequence[Trouble] = ()
 
     @property
@@ -115,6 +119,7 @@ def report(seen: Seen, window: int) -> Report:
         unread=seen.unread,
         paused=_age(seen, seen.pause.since / 1000) if seen.pause else None,
         behind=_behind(seen),
+        waits=_waits(seen),
     )
     return replace(found, troubles=sorted(_troubles(seen, found), key=lambda trouble: not trouble.critical))
 
@@ -126,6 +131,14 @@ def _age(seen: Seen, since: float | None) -> float:
 def _behind(seen: Seen) -> float | None:
     log = seen.accepted.log if seen.accepted is not None else None
     return None if log is None or log["time"] == BEFORE else seen.now - log["time"] / 1000
+
+
+def _waits(seen: Seen) -> Waits | None:
+    """By what match has committed, which is behind what it has answered: a shard that is only busy is not named."""
+    following = {shard: frame for shard, frame in seen.nexts.items() if frame.predecessor == seen.complete}
+    since = {reader.partition: _age(seen, reader.since) for reader in seen.readers if reader.topic == "frames"}
+    found = [shard for shard in sorted(following) if since[shard] >= WAITED]
+    return Waits(tuple(found), following[found[0]].offset) if found else None
 
 
 def _role(seen: Seen, name: str, shards: Sequence[Shard]) -> Role:
@@ -182,10 +195,11 @@ def _shard(seen: Seen, reader: Reader) -> Shard:
     standbys = list(has["changelog"])
     if owner in standbys:
         standbys.remove(owner)
-    waiting, unit, first = reader.waiting, UNITS["match"], seen.firsts.get(number)
-    if not waiting or (seen.accepted is not None and first is not None):
-        waiting = max(0, seen.accepted.documents - first) if waiting and seen.accepted and first is not None else 0
+    waiting, unit, frame = reader.waiting, UNITS["match"], seen.nexts.get(number)
+    if not waiting:
         unit = "document"
+    elif seen.accepted is not None and frame is not None:
+        waiting, unit = max(0, seen.accepted.documents - frame.documents), "document"
     told = [answer for answer in seen.answers or () if number in answer.shards]
     facts = [answer.shards[number] for answer in told]
     # Who follows a shard tells what he has to read, too.
@@ -212,6 +226,7 @@ def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
         yield Trouble(False, "StreamLshVerdictsLate", text)
     elif found.oldest >= LATE:
         text = f"the oldest document without a verdict came {duration(found.oldest)} ago"
+        text += f"; {found.waits}" if found.waits is not None else ""
         yield Trouble(False, "StreamLshVerdictsLate", text)
     if seen.outputs < seen.sources:
         without = f"{count(seen.sources - seen.outputs, 'partition')} of {seen.names['documents']} must wait"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.judge.gather import Gather, Outcome
+from stream_lsh.kafka.judge.gather import Gather, Outcome, Waits
 
 OFFSETS = [3, 4, 9, 10, 17, 40]  # frames' offsets in the signatures topic have holes
 Log = Sequence[tuple[int, int]]  # of the matches topic: shard, number of the frame
@@ -189,3 +189,21 @@ def test_shards_that_follow_different_chains() -> None:
     gather.add(1, 1, 4, -1, "")
     with pytest.raises(StateError, match="forked"):
         gather.take()
+
+
+def test_the_shards_that_a_frame_waits_for_are_known() -> None:
+    """From the first answer to it on; before, nothing here tells that there is a frame."""
+    gather: Gather[str] = Gather(3, -1)
+    assert gather.waits is None
+    add(gather, 0, 1, 0)
+    assert gather.waits == Waits((0, 2), OFFSETS[0])
+    add(gather, 1, 1, 1)
+    add(gather, 2, 0, 0)
+    assert gather.waits == Waits((2,), OFFSETS[0])
+    add(gather, 3, 2, 0)
+    assert gather.waits is None and gather.ready
+    gather.take()
+    assert gather.waits == Waits((0, 2), OFFSETS[1])
+    assert [str(Waits(shards, 1234)) for shards in ((2,), (0, 2))] == [
+        "waiting for shard 2: frame 1234", "waiting for shards 0, 2: frame 1234",
+    ]  # fmt: skip

@@ -22,6 +22,7 @@ from stream_lsh.cli import main
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.tools import status
 from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.observer import LOOKED_AT
 from stream_lsh.kafka.tools.workers import ask
@@ -62,7 +63,9 @@ def documents(numbers: range) -> list[bytes]:
     return [line(number).replace(b'"text"', b'"title":"","text"') for number in numbers]
 
 
-def test_a_pipeline_from_before_its_start_to_after_its_end(broker: Any, prefix: str, tmp_path: Path) -> None:
+def test_a_pipeline_from_before_its_start_to_after_its_end(
+    broker: Any, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     port = free_port()
     with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
         settings = pipeline.settings
@@ -87,6 +90,9 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(broker: Any, prefix: 
         assert 6.9 * DAY < role(found, "match")["left"][0] < 7 * DAY
         assert [role(found, name)["waiting"] for name in ("sign", "sequence", "judge", "forward")] == [0, 0, 0, 0]
         assert (found["undecided"], found["under_way"]) == (31, 31)
+        with monkeypatch.context() as patched:
+            patched.setattr(status, "WAITED", 0.0)
+            assert report(settings)["waits"] == {"shards": [0, 1], "frame": 0}
 
         # With other settings than the workers': what can be told is.
         other = report(settings.model_copy(update={"text_field": ("text",)}))
@@ -98,7 +104,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(broker: Any, prefix: 
         until(lambda: not alerts(report(settings, "--http-port", str(port))))
         until(lambda: sum(s["documents"] or 0 for s in report(settings, "--http-port", str(port))["shards"]) == 31)
         found = report(settings, "--http-port", str(port))
-        assert (found["undecided"], found["under_way"], found["decided"]) == (0, 0, 31)
+        assert (found["undecided"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
         assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
         (worker,) = found["workers"]
         assert worker["version"] == __version__ and set(worker["roles"]) == {"match", "judge", "forward"}

@@ -25,7 +25,7 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.exporter import metrics
-from stream_lsh.kafka.tools.seen import Group, Member, Reader, Seen
+from stream_lsh.kafka.tools.seen import Group, Member, Next, Reader, Seen
 from stream_lsh.kafka.tools.status import INPUTS, Report, report
 from stream_lsh.kafka.tools.workers import Answer
 
@@ -55,7 +55,7 @@ def seen(**given: Any) -> Seen:
     values: dict[str, Any] = {
         "now": NOW, "names": NAMES, "groups": {role: group(role, "10.0.0.1", "10.0.0.2") for role in ROLES},
         "readers": readers, "undecided": {0: (0, None), 1: (0, None)},
-        "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "decided": 200, "firsts": {},
+        "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "decided": 200, "complete": 48, "nexts": {},
         "kept": dict.fromkeys(NAMES, 10 * HOUR) | {"changelog": None}, "sources": 2, "outputs": 2,
         "answers": [Answer("10.0.0.1", 8080, roles={"match": ALIVE}, version="0.1.0",
                            shards={shard: {"documents": 90, "bytes": 7000, "recovering": 0} for shard in (0, 1)})],
@@ -106,8 +106,9 @@ PROCESS        VERSION  ROLES
 
 
 def test_documents_are_counted_wherever_they_wait() -> None:
-    found = seen(undecided={0: (60, NOW - 12), 1: (40, NOW - 3)}, decided=130,
-                 accepted=Accepted(bytes(16), {0: 90, 1: 95}, 49, 185), firsts={0: 170, 1: 150})  # fmt: skip
+    accepted = Accepted(bytes(16), {0: 90, 1: 95}, 49, 185)
+    nexts = {0: Next(47, 46, 170), 1: Next(45, 44, 150)}
+    found = seen(undecided={0: (60, NOW - 12), 1: (40, NOW - 3)}, decided=130, accepted=accepted, nexts=nexts)
     readers = waiting(found, "sign", "documents", 0, 97, 2)
     readers = waiting(replace(found, readers=readers), "match", "frames", 0, 48, 5)
     readers = waiting(replace(found, readers=readers), "match", "frames", 1, 45, 7)
@@ -142,6 +143,48 @@ def test_without_readable_commits_records_are_counted() -> None:
     assert "30 frames" in text and "1 frame " in text and "2 replies" in text
     assert "being compared     not known" in text
     assert "Documents that wait for match are not known: a frame was made with other settings." in text
+
+
+def stuck(age: float, **given: Any) -> Seen:
+    """Shard 1 has not answered frame 1234, which is there since so long; shard 0 is at the next one."""
+    values = {"complete": 1230, "nexts": {0: Next(1240, 1234, 195), 1: Next(1234, 1230, 190)}, "decided": 190}
+    found = seen(undecided={0: (10, NOW - 250)}, **(values | given))
+    readers = waiting(found, "match", "frames", 0, 49, age)
+    return replace(found, readers=waiting(replace(found, readers=readers), "match", "frames", 1, 48, age))
+
+
+def test_the_frame_that_everything_waits_for_is_named() -> None:
+    got = report(stuck(10.0), 100)
+    assert asdict(got)["waits"] == {"shards": (1,), "frame": 1234}
+    text = screen(got)
+    assert "being compared      10  10 % of 100 (decided_after); waiting for shard 1: frame 1234" in text
+    late = "the oldest document without a verdict came 4 min 10 s ago; waiting for shard 1: frame 1234"
+    assert told(got) == [(False, "StreamLshVerdictsLate", late)]
+
+
+def test_all_shards_that_have_not_answered_are_named() -> None:
+    both = {shard: Next(1234, 1230, 190) for shard in (0, 1)}
+    assert "; waiting for shards 0, 1: frame 1234" in screen(report(stuck(10.0, nexts=both), 100))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"complete": 1234},  # shard 1 has answered, and only not committed it: all wait for the judge
+        {"complete": 1100},  # likewise: the judge is behind both
+        {"complete": None},  # by a judge of another version
+        {"nexts": {}},  # of other settings
+    ],
+    ids=repr,
+)
+def test_no_shard_is_named_that_is_not_waited_for(given: dict[str, Any]) -> None:
+    if given == {"complete": 1234}:
+        given |= {"nexts": {1: Next(1234, 1230, 190)}}
+    assert report(stuck(600.0, **given), 100).waits is None
+
+
+def test_a_frame_that_has_just_come_is_not_waited_for() -> None:
+    assert report(stuck(9.9), 100).waits is None
 
 
 def nobody(role: str) -> dict[str, Group]:
