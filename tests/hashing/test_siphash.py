@@ -6,9 +6,6 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 from support.models.siphash import siphash
 
 from stream_lsh.families.tuning import component_bytes
@@ -43,12 +40,6 @@ def test_many_texts_of_all_lengths_at_once(rounds: int, last: int) -> None:
     chance.shuffle(texts)
     key = chance.randbytes(KEY_BYTES)
     assert hashed(texts, key, rounds, last) == [siphash(text, key, rounds, last) for text in texts]
-
-
-@hypothesis_settings(max_examples=100, deadline=None)
-@given(st.lists(st.binary(max_size=40), max_size=8), st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES))
-def test_any_texts_under_any_key(texts: list[bytes], key: bytes) -> None:
-    assert hashed(texts, key) == [siphash(text, key, ROUNDS, LAST_ROUNDS) for text in texts]
 
 
 @pytest.mark.parametrize("size", [0, 8, 15, 17, 32])

@@ -179,19 +179,19 @@ def change_the_head_of_rows(folder: Path, head: bytes | None = None) -> None:
 ROWS_MISSING = r"rows-0\.bin is missing; restore the folder from a backup"
 
 
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (misplace_a_run, r"is not the file that the index wrote|rebuilt from the rows"),
-        (lambda folder: lose(folder / "generations/000001"), ROWS_MISSING),
-        (lambda folder: lose(folder / "generations"), ROWS_MISSING),
-        (lambda folder: lose(folder / "generations/000000/rows-0.bin"), ROWS_MISSING),
-        (lose_the_store, "is empty, but there are files of what it held"),
-        (cut_rows, r"rows-0\.bin has \d+ bytes instead of \d+; restore"),
-        (change_the_head_of_rows, r"has format .*3.* instead of .*2"),
-        (lambda folder: change_the_head_of_rows(folder, b"x" * 4096), "restore the folder from a backup"),
-    ],
-)
+FILES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a run in the place of another": (misplace_a_run, r"is not the file that the index wrote|rebuilt from the rows"),
+    "no segment 1": (lambda folder: lose(folder / "generations/000001"), ROWS_MISSING),
+    "no segments": (lambda folder: lose(folder / "generations"), ROWS_MISSING),
+    "no rows": (lambda folder: lose(folder / "generations/000000/rows-0.bin"), ROWS_MISSING),
+    "no store": (lose_the_store, "is empty, but there are files of what it held"),
+    "rows cut off": (cut_rows, r"rows-0\.bin has \d+ bytes instead of \d+; restore"),
+    "rows of another format": (change_the_head_of_rows, r"has format .*3.* instead of .*2"),
+    "rows without a head": (lambda folder: change_the_head_of_rows(folder, b"x" * 4096), "restore the folder"),
+}
+
+
+@pytest.mark.parametrize(("damage", "said"), FILES.values(), ids=FILES)
 def test_damage_of_files_is_named_when_the_index_is_opened(
     copy: Whole, damage: Callable[[Path], None], said: str
 ) -> None:
@@ -284,14 +284,13 @@ def test_what_was_not_committed_is_asked_in_vain(copy: Whole) -> None:
     goes_on(folder, verdicts)
 
 
-@pytest.mark.parametrize("bit", [25])
-def test_postings_of_rows_that_are_not_there_are_damage(copy: Whole, bit: int) -> None:
+def test_postings_of_rows_that_are_not_there_are_damage(copy: Whole) -> None:
     """They are no row of anything: memory is read where it is, or not at all."""
     folder, verdicts = copy
     for path in files(folder, "postings/run-*"):
         postings = read_header(path)["postings"]
         values = np.fromfile(path, np.uint64, postings["count"], offset=postings["start"])
-        values ^= np.uint64(1 << bit)
+        values ^= np.uint64(1 << 25)
         with path.open("r+b") as file:
             file.seek(postings["start"])
             file.write(values.tobytes())

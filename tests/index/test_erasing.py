@@ -1,5 +1,5 @@
 """Erasing: what was deleted or replaced is nowhere in the folder of an index. That no answer is another one is in
-test_histories.py."""
+test_answers.py."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_limits_count_what_is_in_the_window(tmp_path: Path, seed: int, shards: i
     settings = Settings(
         **TIGHT, memory_documents=16, shards=shards, decided_after=64, window="5m", generation_documents=1000
     )
-    found = agreed_with_limits(drifting(seed, 700), settings, tmp_path, random.Random(seed))
+    found = agreed_with_limits(drifting(seed, 1500 if LONG else 700), settings, tmp_path, random.Random(seed))
     assert sum(verdict.get("incomplete", 0) for verdict in found) > 20
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from stream_lsh.errors import DamagedError, OutputError, StateError
 from stream_lsh.index import store as module
-from stream_lsh.index.refusals import refused
 from stream_lsh.index.rows import RowFile, Shape
 from stream_lsh.index.runs import Run
 from stream_lsh.index.store import Store
@@ -92,13 +91,6 @@ def test_a_missing_or_foreign_file_is_damage(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match="restore the folder from a backup"):
         RowFile(tmp_path / "rows", SHAPE, 0)
     assert not any(link.resolve() == tmp_path / "rows" for link in Path("/proc/self/fd").glob("*"))
-
-
-def test_each_refusal_has_its_remedy() -> None:
-    assert "ulimit -n" in str(refused("x", refuse(errno.EMFILE)))
-    assert "read and write there" in str(refused("x", refuse(errno.EACCES)))
-    assert "room" in str(refused("x", refuse(errno.ENOSPC)))
-    assert "remove the cause" in str(refused("x", refuse(errno.ELOOP)))
 
 
 def test_a_write_that_is_refused_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

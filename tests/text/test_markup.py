@@ -56,15 +56,6 @@ def test_what_later_versions_assign_stays_as_it_is() -> None:
     assert nfkc("".join(later)) == "".join(later)
 
 
-def test_the_named_entities_are_those_of_the_standard() -> None:
-    """WHATWG's list is closed. Should a Python ship another one, the package needs its own."""
-    names = sorted(html.entities.html5.items())
-    assert (
-        digest("\n".join(f"{name} {char}" for name, char in names))
-        == "2222401e93a2f95e37a3b2e8ef94656bd6ba960d381035872a601c9463af26d6"
-    )
-
-
 @hypothesis_settings(max_examples=500 if LONG else 200)
 @given(st.text(st.sampled_from("&#xX;0123456789afamplt<\x80é \n"), max_size=40))
 def test_entities_are_decoded_as_the_library_does(text: str) -> None:

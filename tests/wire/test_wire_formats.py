@@ -52,25 +52,23 @@ def source() -> Source:
     return Source(*places, found.ids, found.times, 1_700_000_000_000, rejected, headers)
 
 
-def test_sources_come_back_where_there_is_a_field_for_them() -> None:
-    settings = SETTINGS.model_copy(update={"source_field": "outlet"})
-    sources = [b'"wire"', b"", b"7", b'"\\ud800"']
-    made = replace(frame(), source=replace(source(), sources=sources))
-    assert Frame.decode(made.encode(settings), settings).source.sources == sources
-    said = replace(reply(), source=made.source)
-    found = Reply.decode(said.encode(settings), settings).source
-    assert found is not None and found.sources == sources
+SOURCED = SETTINGS.model_copy(update={"source_field": "outlet"})
+TIMED = Settings(shards=2, against="any", window="1h", time_field="t", source_field="outlet")
+
+
+def with_sources(record: Any, n: int = 4) -> Any:
+    """A frame or a reply whose documents have sources."""
+    return replace(record, source=replace(source(), sources=[b'"wire"', b"", b"7", b'"\\ud800"'][:n]))
+
+
+def test_sources_and_log_times_are_read_where_there_is_a_field_for_them() -> None:
+    made, said = with_sources(frame()), replace(with_sources(reply()), log=np.array([3, 3, 4, 5]))
     assert Frame.decode(made.encode(SETTINGS), SETTINGS).source.sources == []
-    timed = Settings(shards=2, against="any", window="1h", time_field="t", source_field="outlet")
-    log = np.array([3, 3, 4, 5])
-    told = Reply.decode(replace(said, log=log).encode(timed), timed)
-    assert told.log is not None and told.log.tolist() == log.tolist()
-    assert told.source is not None and told.source.sources == sources
-    assert Reply.decode(replace(said, source=None, accepted=None).encode(timed), timed).log is None
+    assert Reply.decode(replace(said, source=None, accepted=None).encode(TIMED), TIMED).log is None
     with pytest.raises(FormatError, match="parts"):
-        Frame.decode(made.encode(SETTINGS), settings)
+        Frame.decode(made.encode(SETTINGS), SOURCED)
     with pytest.raises(FormatError, match="3 sources of 4"):
-        Frame.decode(replace(made, source=replace(made.source, sources=sources[:3])).encode(settings), settings)
+        Frame.decode(with_sources(frame(), 3).encode(SOURCED), SOURCED)
 
 
 def test_a_reply_carries_what_matches_rest_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +301,9 @@ RECORDS: list[tuple[Settings, Any]] = [
     (SETTINGS, frame()), (SETTINGS, sequenced()), (SETTINGS, sequenced(np.array([True, False, True, True]))),
     (SETTINGS, reply()), (SETTINGS, reply(carried=False)), (SETTINGS, Reply(1, 9, 8, matches_of(4), [], None, None)),
     (SETTINGS, change()), (SETTINGS, base()), (CHANGING, changed_frame()), (CHANGING, changed_reply()),
-    (CHANGING, GONE), (SEVERAL, heirs_reply()), (SEVERAL, decisions()),
+    (CHANGING, GONE), (SOURCED, with_sources(frame())), (SOURCED, with_sources(reply())),
+    (TIMED, replace(with_sources(reply()), log=np.array([3, 3, 4, 5]))),
+    (SEVERAL, heirs_reply()), (SEVERAL, decisions()),
 ]  # fmt: skip
 
 

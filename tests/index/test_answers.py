@@ -70,7 +70,7 @@ def test_a_feed_of_many_windows(tmp_path: Path, seed: int, against: str, shards:
     settings = Settings(
         **SURE, **MODES[against], window="8m", shards=shards, decided_after=100, memory_documents=16
     )  # fmt: skip
-    documents = drifting(seed, 1000)
+    documents = drifting(seed, 4000 if LONG else 1000)
     found = agreed(documents, settings, tmp_path, random.Random(seed))
     assert {verdict.kind for verdict in found} == {
         "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected"
@@ -99,7 +99,7 @@ def test_a_feed_of_updates_and_deletions(
         **SURE, **MODES[against], shards=shards, decided_after=100, window=window, on_same_id="update",
         memory_documents=16,
     )  # fmt: skip
-    documents = drifting_and_changing(seed, 1000)
+    documents = drifting_and_changing(seed, 3000 if LONG else 1000)
     found = agreed(documents, settings, tmp_path, random.Random(seed), erasing=seed % 2 == 0)
     kinds = {"unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated"}
     assert kinds <= {verdict.kind for verdict in found}
@@ -136,7 +136,7 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, against
 @pytest.mark.parametrize("order", ["as they came", "the kept one last", "any"])
 def test_a_crowd_of_one_text_goes(tmp_path: Path, order: str) -> None:
     """It has heirs to its end, however many have died before them; and when the text comes again nobody is met."""
-    n, text, chance = 200, "one text of nine words that all of them have", random.Random(1)
+    n, text, chance = 600 if LONG else 200, "one text of nine words that all of them have", random.Random(1)
     ids = {"as they came": list(range(n)), "the kept one last": [*range(1, n - 1), 0, n - 1]}.get(order)
     gone = [Document(str(i), deleted=True) for i in ids or chance.sample(range(n), n)]
     documents = [Document(str(i), text) for i in range(n)] + gone + [Document(f"new {i}", text) for i in range(3)]
