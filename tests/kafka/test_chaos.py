@@ -1,7 +1,6 @@
 """Chaos in its short form, and single calamities: nothing is lost, nothing is there twice, nobody waits for the dead.
 
-STREAM_LSH_CHAOS_SEED chooses another seed, STREAM_LSH_CHAOS_MINUTES another length. `python -m support.kafka.chaos`
-is the same as a program.
+STREAM_LSH_CHAOS_SEED chooses another seed, STREAM_LSH_CHAOS_MINUTES another length.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from support.kafka.feeding import POSTS, Feed, Record, lines, records_of
 from support.kafka.harness import PATIENCE, Pipeline, until
 from support.kafka.proxy import Proxied
 from support.kafka.stages import commits
-from support.long_form import LONG, only_long
+from support.long_form import LONG, rotating
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import Judged
@@ -33,63 +32,39 @@ DOCUMENTS = 8000  # at least: more cost time, and meet with no other calamities
 pytestmark = pytest.mark.long
 
 
+VARIANTS: list[tuple[str | None, int, str, tuple[str, ...]]] = [
+    (None, 2, "unique", ("updates", "window", "groups")),
+    ("stories", 1, "unique", ("updates", "groups")),
+    (None, SHARDS, "any", ("updates", "window")),
+    ("edit", 2, "unique", ("updates",)),
+    (None, 1, "unique", ("updates", "erase")),
+    ("quotations", 2, "any", ()),
+    (None, SHARDS, "unique", ("window", "groups")),
+    ("hamming", 2, "unique", ()),
+    (None, SHARDS, "any", ()),
+    ("sets", 2, "any", ("updates",)),
+    (None, 1, "unique", ("updates", "window", "groups")),
+    (None, 2, "unique", ()),
+    (None, 2, "unique", ("updates", "at_least_once")),
+    (None, 1, "unique", ("updates",)),
+    (None, 1, "unique", ()),
+]
+"""Likeness, shards, against, what is given. Items travel, are stored and come back as texts do; postings of quotations
+are made of texts wherever a shard begins again; how rare the words of stories are is in the changelog."""
+
+
 @pytest.mark.first
-@pytest.mark.parametrize(
-    ("shards", "against", "given"),
-    [
-        pytest.param(SHARDS, "any", (), marks=only_long),
-        pytest.param(2, "unique", (), marks=only_long),
-        pytest.param(1, "unique", (), marks=only_long),
-        pytest.param(1, "unique", ("updates",), marks=only_long),
-        pytest.param(1, "unique", ("updates", "window", "groups"), marks=only_long),
-        (2, "unique", ("updates", "window", "groups")),
-        (1, "unique", ("updates", "erase")),
-        pytest.param(SHARDS, "unique", ("window", "groups"), marks=only_long),
-        (SHARDS, "any", ("updates", "window")),
-    ],
-)
+@pytest.mark.limit(900)
+@pytest.mark.parametrize(("likeness", "shards", "against", "given"), rotating(VARIANTS, 1))
 def test_chaos(
-    proxied: Proxied, shared_data: Path, tmp_path: Path, shards: int, against: str, given: tuple[str, ...]
-) -> None:  # fmt: skip
-    """With and without decisions that shards are told later, with updates and deletions, with what went erased, with a
-    window, with groups; generations begin in the middle of frames."""
-    counts = run(
-        shared_data,
-        tmp_path,
-        proxied.broker,
-        proxied.proxies[0],
-        SEED,
-        MINUTES * 60,
-        max(DOCUMENTS, int(MINUTES * 6000)),
-        shards=shards,
-        against=against,
-        **dict.fromkeys(given, True),
-    )
-    assert len(counts) == 12  # kinds of events
-
-
-@pytest.mark.first
-@pytest.mark.parametrize(
-    ("likeness", "shards", "against", "given"),
-    [
-        ("hamming", 2, "unique", ()),
-        ("quotations", 2, "any", ()),
-        ("edit", 2, "unique", ("updates",)),
-        ("sets", 2, "any", ("updates",)),
-        ("stories", 1, "unique", ("updates", "groups")),
-    ],
-)
-def test_chaos_among_others(
-    proxied: Proxied, shared_data: Path, tmp_path: Path, likeness: str, shards: int, against: str,
+    proxied: Proxied, shared_data: Path, tmp_path: Path, likeness: str | None, shards: int, against: str,
     given: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Items travel, are stored and come back as texts do; postings of quotations are made of texts wherever a shard
-    begins again; how rare the words of stories are is in the changelog."""
     counts = run(
-        shared_data, tmp_path, proxied.broker, proxied.proxies[0], SEED, MINUTES * 60, DOCUMENTS, shards=shards,
-        against=against, likeness=likeness, **dict.fromkeys(given, True),
+        shared_data, tmp_path, proxied, SEED, MINUTES * 60, max(DOCUMENTS, int(MINUTES * 6000)), likeness=likeness,
+        shards=shards, against=against, **dict.fromkeys(given, True),
     )  # fmt: skip
-    assert len(counts) == 12
+    assert len(counts) == 12  # kinds of events
 
 
 @pytest.mark.first

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from support.kafka.feeding import Record
 from support.kafka.group_play import RULES
 from support.kafka.harness import Pipeline, until
+from support.long_form import rotating
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.tools.observer import observing
@@ -60,7 +61,8 @@ UPDATED = {"on_same_id": "update", "key_is_id": "string"}
 
 
 @pytest.mark.parametrize(
-    ("shards", "more"), [(1, {}), (3, {"window": "2m"}), (1, UPDATED), (1, {**UPDATED, "window": "5m"}), (3, UPDATED)]
+    ("shards", "more"),
+    [(1, {}), *rotating([(1, {**UPDATED, "window": "5m"}), (3, UPDATED), (3, {"window": "2m"}), (1, UPDATED)], 1)],
 )
 def test_groups_and_alerts_are_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, shards: int, more: dict[str, Any]

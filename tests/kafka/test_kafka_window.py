@@ -9,38 +9,42 @@ from typing import Any
 
 import pytest
 from support.kafka import plain
-from support.kafka.chaos import WINDOW
 from support.kafka.harness import Pipeline, until
 from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
+from support.long_form import rotating
 
 from stream_lsh.index.generation import FOLDER
 from stream_lsh.wire.changes import Change
 
 pytestmark = pytest.mark.long
 
-FIRST, MORE = 4800, 500
+FIRST, MORE = 2200, 300
+WINDOW = "24m"  # 360 documents of a history are in it
 UPDATES = {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
 STORIES = {"likeness": "stories", "groups": True, "text_field": ("text",), **UPDATES}
 
 
 @pytest.mark.parametrize(
     ("shards", "against", "given"),
-    [
-        (1, "unique", {**plain.SURE}),
-        (3, "unique", {**plain.SURE}),
-        (2, "any", {**plain.SURE, **UPDATES}),
-        (1, "unique", {**plain.SURE, **UPDATES}),
-        (1, "unique", STORIES),
-    ],
+    rotating(
+        [
+            (1, "unique", {**plain.SURE, **UPDATES}),
+            (3, "unique", {**plain.SURE}),
+            (1, "unique", STORIES),
+            (2, "any", {**plain.SURE, **UPDATES}),
+            (1, "unique", {**plain.SURE}),
+        ],
+        1,
+    ),
 )
 def test_the_changelog_is_as_long_as_what_lives(
     broker: Any, prefix: str, tmp_path: Path, shards: int, against: str, given: dict[str, Any]
 ) -> None:
-    feed = plain.history(FIRST + 2 * MORE, 2, 3)  # 480 are in a window
+    feed = plain.history(FIRST + 2 * MORE, 2, 3)
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=2, shards=shards, against=against, window=WINDOW,
-        time_field="ts", decided_after=300, frame_documents=10, memory_documents=500, generation_documents=400,
+        time_field="ts", decided_after=300, frame_documents=5, memory_documents=250, generation_documents=200,
         session_timeout_ms=10_000, **given,
     ) as pipeline:  # fmt: skip
         pipeline.worker([role for role in pipeline.settings.roles if role != "match"], name="others")
@@ -56,7 +60,7 @@ def test_the_changelog_is_as_long_as_what_lives(
         first = pipeline.worker(("match",), name="first")
         pipeline.produce(feed[MORE:FIRST])
         pipeline.finish()
-        # Of some 480 frames and more: those of a window, and the 301 that may be asked for again.
+        # Of some 440 frames and more: those of a window, and the 301 that may be asked for again.
         until(lambda: min(begin for begin, _ in begins()) > 60, why=f"the changelogs are {begins()}")
 
         def oldest(shard: int) -> int:

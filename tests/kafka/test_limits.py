@@ -130,7 +130,7 @@ def test_a_broker_that_is_away_at_start_and_comes(proxied: Proxied, prefix: str,
 
 
 @pytest.mark.first
-@pytest.mark.parametrize(("processes", "started"), [("one", False), ("groups", False), ("groups", True)])
+@pytest.mark.parametrize(("processes", "started"), [("one", False), ("groups", True)])
 def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path, processes: str, started: bool) -> None:
     """After give_up_seconds the worker ends with code 6, before it has started and later, and says why."""
     proxy = proxied.proxies[0]

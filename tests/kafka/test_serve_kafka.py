@@ -15,11 +15,12 @@ import httpx
 import pytest
 from support.kafka.brokers import missing
 from support.kafka.harness import Pipeline
+from support.kafka.proxy import Proxied
+from support.long_form import rotating
 from support.serving import JSON, NDJSON, Serving, entry, events, write
 from support.waiting import PATIENCE, until
 
 from bench.browser import browser, installed, value
-from stream_lsh.kafka.tools.broker import KafkaBroker
 
 GIVEN = {
     "against": "unique", "shards": 1, "groups": True, "source_field": "outlet", "text_field": ("text",),
@@ -127,7 +128,7 @@ def test_rows_of_bits_are_judged_and_shown(broker: Any, prefix: str, tmp_path: P
             assert (bad.status_code, bad.json()["verdict"]["reason"]) == (422, "bad_bits")
 
 
-@pytest.mark.parametrize("likeness", ["quotations", "stories"])
+@pytest.mark.parametrize("likeness", rotating(["quotations", "stories"], 1))
 def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, likeness: str) -> None:
     given = {"likeness": likeness, "text_field": ("text",), "match_within": ("lang",)}
     first = "Wladimir Klitschko stopped Hasim Rahman in the seventh round of their fight in Mannheim on Saturday night"
@@ -295,8 +296,9 @@ def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
             assert service.client.get("/v1/documents/0").status_code == 404
 
 
-def test_a_broker_that_is_away_comes_back(prefix: str, tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path / "kafka") as broker, Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
+def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
+    broker = proxied.broker
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **GIVEN) as pipeline:
         pipeline.worker()
         with serving(pipeline) as service:
             feed = stories(200)

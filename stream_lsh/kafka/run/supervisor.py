@@ -20,6 +20,7 @@ from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.client.connection import FINAL, explain
 from stream_lsh.kafka.run import logs
+from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, outlast, run
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
@@ -109,6 +110,7 @@ async def wait_for_kafka(
     Raises:
         BrokerError: it refuses, its topics are not as they must be, or it did not answer for `give_up_seconds`.
     """
+    logs.hush(asyncio.get_running_loop(), may_pass)
     began = time.monotonic()
     said: float | None = None
     asked = asyncio.create_task(stop.wait())

@@ -2,23 +2,18 @@
 sends refused and the broker restarted. In the end every output is what the embedded engine says to the recorded order;
 with updates or a window, of random histories, verdicts and groups are also what the plain models say.
 
-    PYTHONPATH=tests python -m support.kafka.chaos --seed 7 --minutes 10
-
-The seed fixes what happens and when; each event is told on standard error. STREAM_LSH_DATA: where the documents are.
+The seed fixes what happens and when; each event is told on standard error.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import heapq
-import logging
 import os
 import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,7 +27,6 @@ from aiokafka.errors import KafkaError, for_code
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import wanted
 from stream_lsh.kafka.tools.broker import KafkaBroker
-from stream_lsh.kafka.tools.libraries import VERSIONS
 from support.kafka import plain
 from support.kafka.feeding import POSTS, Feed, feed_of, lines, records_of
 from support.kafka.group_play import RULES
@@ -40,11 +34,10 @@ from support.kafka.harness import Pipeline, Worker, until
 from support.kafka.item_feeds import ITEMS, items
 from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
-from support.kafka.proxy import Proxy, proxied_broker
+from support.kafka.proxy import Proxied, Proxy
 from support.kafka.quoting_feed import QUOTATIONS, quoting
 from support.kafka.telling_feed import STORIES, telling
 
-DOCUMENTS = 20_000
 PARTITIONS, SHARDS, GENERATION = 4, 3, 700
 SESSION = 6.0  # seconds
 WINDOW = "32m"  # 480 documents of a history are in it, a generation of 60
@@ -328,28 +321,22 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
 
 
 def run(
-    data: Path, folder: Path, broker: KafkaBroker, proxy: Proxy, seed: int, seconds: float, n: int = DOCUMENTS,
-    delivery: str = "exactly_once",
-    shards: int = SHARDS,
-    against: str = "any",
-    *,
-    updates: bool = False,
-    window: bool = False,
-    groups: bool = False,
-    erase: bool = False,
-    likeness: str | None = None,
+    data: Path, folder: Path, proxied: Proxied, seed: int, seconds: float, n: int, *, likeness: str | None, shards: int,
+    against: str, updates: bool = False, window: bool = False, groups: bool = False, erase: bool = False,
+    at_least_once: bool = False,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
-        broker: runs, and advertises the proxy too. updates: documents are replaced and deleted, too. window: of some
-            documents, by their times. groups: are kept, with alerts. erase: what goes is erased at once, and the
-            changelog cleaned again and again. likeness: documents are of another one, which no model judges, without
-            windows.
+        data: the folder of real documents. n: how many documents. likeness: documents are of another one, which no
+            model judges, without windows. updates: documents are replaced and deleted, too. window: of some documents,
+            by their times. groups: are kept, with alerts. erase: what goes is erased at once, and the changelog cleaned
+            again and again. at_least_once: without transactions.
 
     Raises:
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
     """
+    broker, proxy = proxied.broker, proxied.proxies[0]
     given: dict[str, Any] = {
         "decided_after": 1000 if against == "unique" and shards > 1 else 4000, "frame_documents": 200,
     }  # fmt: skip
@@ -384,7 +371,7 @@ def run(
         partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memory_documents=2000, give_up_seconds=300, against=against,
-        standbys=seed % 2, delivery=delivery, **given,
+        standbys=seed % 2, delivery="at_least_once" if at_least_once else "exactly_once", **given,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
         chaos.say(f"seed {seed}, {len(records)} documents in {seconds:.0f} s")
@@ -430,47 +417,3 @@ def run(
         finally:
             proxy.delay = proxy.jitter = 0.0
     return chaos.counts
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Chaos for the pipeline on Kafka.")
-    parser.add_argument("--seed", type=int, default=None, help="default: by chance")
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--documents", type=int, default=None, help=f"default: 100 a second, {DOCUMENTS} at least")
-    parser.add_argument("--kafka", default=VERSIONS[0], choices=VERSIONS)
-    parser.add_argument("--delivery", default="exactly_once", choices=("exactly_once", "at_least_once"))
-    parser.add_argument("--runs", type=int, default=1, help="so many, with the seeds that follow")
-    parser.add_argument("--shards", type=int, default=SHARDS)
-    parser.add_argument("--against", default="any", choices=("any", "unique"))
-    parser.add_argument("--updates", action="store_true", help="documents are replaced and deleted, too")
-    parser.add_argument("--window", action="store_true", help="a tiny one")
-    parser.add_argument("--groups", action="store_true", help="with alerts")
-    parser.add_argument("--erase", action="store_true", help="what goes, at once")
-    parser.add_argument("--likeness", choices=(*ITEMS, "quotations", "stories"), help="its documents instead of posts")
-    parser.add_argument("--keep", action="store_true", help="keep logs and data of a run that was right, too")
-    given = parser.parse_args()
-    # The feed's and the reader's; that a broker is away is known.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    default = Path(__file__).parents[4] / "shared" / "data"
-    data = Path(os.environ.get("STREAM_LSH_DATA") or default)
-    first = given.seed if given.seed is not None else random.SystemRandom().randrange(10**6)
-    for seed in range(first, first + given.runs):
-        folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
-        broker, (proxy,) = proxied_broker(folder / "broker", given.kafka)
-        try:
-            broker.start()
-            n = given.documents or max(DOCUMENTS, int(given.minutes * 6000))
-            run(
-                data, folder, broker, proxy, seed, given.minutes * 60, n, given.delivery, given.shards, given.against,
-                updates=given.updates, window=given.window, groups=given.groups, erase=given.erase,
-                likeness=given.likeness,
-            )  # fmt: skip
-        finally:
-            proxy.close()
-            broker.stop()
-        if not given.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -31,6 +31,7 @@ from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
 from support.kafka.brokers import several_shards
 from support.kafka.feeding import POSTS, Record, produce
+from support.kafka.forked import Forked, without_settings
 from support.kafka.oracle import Expected, Outputs, answers, check, json_of, order
 from support.kafka.stages import members, partitions_of, positions, settled, warm
 from support.kafka.stages import until as reached
@@ -67,7 +68,7 @@ class Worker:
         self.config = config
         self.log = log
         self.processes = processes
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self._began = 0  # where the log of this life begins
 
     def start(self, *more: str, largest_file: int | None = None) -> None:
@@ -76,18 +77,21 @@ class Worker:
         Args:
             more: of its command line. largest_file: bytes; what is longer cannot be written, as on a full disk.
         """
-        command = [
-            sys.executable, "-m", "stream_lsh.cli", "worker", "--config", str(self.config),
-            "--roles", ",".join(self.roles), "--processes", self.processes, *more,
+        arguments = [
+            "worker", "--config", str(self.config), "--roles", ",".join(self.roles), "--processes", self.processes,
+            *more,
         ]  # fmt: skip
         if not set(self.roles).isdisjoint(COMPILED):
             warm()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
         with self.log.open("ab") as log:
             self._began = log.tell()
             # A group of its own: it is killed and stopped as a whole.
+            if largest_file is None and sys.platform == "linux":
+                self.process = Forked(arguments, self.log)
+                return
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment,
+                [sys.executable, "-m", "stream_lsh.cli", *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, env=without_settings(),
                 preexec_fn=None if largest_file is None else lambda: _limit_files(largest_file),
             )  # fmt: skip
 
