@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.missing import missing
 
 import stream_lsh
 
@@ -50,19 +51,11 @@ def shared_data() -> Path:
     """The folder of real data with exact truth: $STREAM_LSH_DATA, or ../shared/data beside the project."""
     folder = Path(os.environ.get("STREAM_LSH_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
-        message = f"no real data at {folder}; set STREAM_LSH_DATA"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+        missing(f"no real data at {folder}; set STREAM_LSH_DATA")
     return folder
 
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
     """Prometheus' tool for rules (CONTRIBUTING.md says where it comes from)."""
-    found = shutil.which("promtool")
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail("there is no promtool")
-        pytest.skip("there is no promtool here")
-    return found
+    return shutil.which("promtool") or missing("there is no promtool")

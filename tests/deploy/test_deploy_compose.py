@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
 import pytest
-from support.deploy_files import COMPOSE, OURS, PORT, ROOT, SERVICES, check_command, image_environment, load
+from support.deploy_files import (
+    COMPOSE,
+    PORT,
+    ROOT,
+    check_command,
+    image_environment,
+    load,
+    own_services,
+    parse_command,
+    services,
+)
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
+from stream_lsh.settings import Settings
 from stream_lsh.settings_sources import PREFIX
 
 
@@ -22,40 +32,20 @@ def test_the_compose_file_has_the_form_of_its_specification() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_docker_reads_the_compose_file() -> None:
-    docker = shutil.which("docker")
-    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
-        pytest.skip("there is no docker compose here")
-    command = [docker, "compose", "--file", str(COMPOSE), "--profile", "*", "config", "--quiet"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-
-
 def test_compose_names_only_what_it_has() -> None:
+    """What `docker compose config` finds beyond the schema."""
     compose = load(COMPOSE)
-    for name, service in SERVICES.items():
-        for other, condition in service.get("depends_on", {}).items():
-            assert other in SERVICES, f"{name} depends on {other}"
-            if condition["condition"] == "service_healthy":
-                assert "test" in SERVICES[other]["healthcheck"]
-            if condition["condition"] == "service_completed_successfully":
-                assert not SERVICES[other]["restart"].startswith(("always", "unless-stopped"))
+    for name, service in services().items():
+        assert service.get("depends_on", {}).keys() <= services().keys(), name
+        assert {*service.get("secrets", [])} <= compose.get("secrets", {}).keys(), name
         for volume in service.get("volumes", []):
             source = volume.partition(":")[0]
             assert source in compose["volumes"] or (ROOT / source).is_dir(), f"{name}: {source}"
-        assert "restart" in service, name
-    used = {volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
-    assert set(compose["volumes"]) <= used
-
-
-def test_images_have_versions() -> None:
-    for name, service in SERVICES.items():
-        assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", service["image"]), name
 
 
 def test_compose_runs_every_role_and_commands_that_there_are() -> None:
     roles: list[str] = []
-    for name, service in OURS.items():
+    for name, service in own_services().items():
         if "entrypoint" in service:
             (script,) = service["command"]
             for part in script.split("|"):
@@ -69,8 +59,8 @@ def test_compose_runs_every_role_and_commands_that_there_are() -> None:
     assert sorted(roles) == sorted((*ROLES, GROUP))
 
 
-def test_workers_wait_for_broker_and_topics_and_have_time_to_stop() -> None:
-    for name, service in OURS.items():
+def test_workers_wait_for_the_topics_and_have_time_to_stop() -> None:
+    for name, service in own_services().items():
         if service["command"][0] == "worker":
             assert service["depends_on"]["topics"] == {"condition": "service_completed_successfully"}, name
             assert int(service["stop_grace_period"].removesuffix("s")) > DRAIN
@@ -78,43 +68,42 @@ def test_workers_wait_for_broker_and_topics_and_have_time_to_stop() -> None:
 
 
 def test_each_match_worker_has_a_volume_of_its_own() -> None:
-    found = [service["volumes"] for name, service in OURS.items() if name.startswith("match")]
+    found = [service["volumes"] for name, service in own_services().items() if name.startswith("match")]
     assert len({volume for volumes in found for volume in volumes}) == len(found) > 1
     assert all(volume.endswith(f":{image_environment()['STREAM_LSH_DATA_FOLDER']}") for (volume,) in found)
 
 
-def without_defaults(value: str) -> str:
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
-
-
 def test_the_settings_of_compose_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (image_environment() | OURS["sign"]["environment"]).items():
+    for name, value in (image_environment() | own_services()["sign"]["environment"]).items():
         if name.startswith(PREFIX):
             assert name.removeprefix(PREFIX).lower() in KafkaSettings.model_fields, name
-            monkeypatch.setenv(name, without_defaults(value))
+            monkeypatch.setenv(name, re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value))
     settings = KafkaSettings.load(None)
-    assert settings.bootstrap_servers == "broker:19092"
     assert settings.text_field == ("title", "text")  # where the demo's feed has its text
     assert settings.http_port == PORT
-    assert settings.replication_factor == 1
-
-
-def test_the_broker_can_be_reached_where_the_clients_look() -> None:
-    broker = SERVICES["broker"]["environment"]
-    advertised = dict(entry.split("://") for entry in broker["KAFKA_ADVERTISED_LISTENERS"].split(","))
-    listening = dict(entry.split("://") for entry in broker["KAFKA_LISTENERS"].split(","))
-    protocols = dict(entry.split(":") for entry in broker["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
-    assert advertised["INSIDE"] == OURS["sign"]["environment"]["STREAM_LSH_BOOTSTRAP_SERVERS"]
-    assert advertised["OUTSIDE"] == KafkaSettings().bootstrap_servers
-    assert SERVICES["broker"]["ports"] == [f"{advertised['OUTSIDE']}:{listening['OUTSIDE'].lstrip(':')}"]
-    for name, address in advertised.items():
-        assert address.rpartition(":")[2] == listening[name].rpartition(":")[2]
-    assert protocols.keys() == listening.keys()
-    assert SERVICES["broker"]["healthcheck"]["test"][-1] == advertised["INSIDE"]
-    assert broker["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
-    assert SERVICES["broker"]["volumes"] == [f"broker-data:{broker['KAFKA_LOG_DIRS']}"]
+    advertised = services()["broker"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert dict(entry.split("://") for entry in advertised.split(",")) == {
+        "INSIDE": settings.bootstrap_servers, "OUTSIDE": KafkaSettings.model_fields["bootstrap_servers"].default
+    }  # fmt: skip
 
 
 def test_ports_are_open_to_this_machine_only() -> None:
-    for service in SERVICES.values():
+    for service in services().values():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+@pytest.mark.parametrize("name", ["serve", "page"])
+def test_compose_serves_with_tokens(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    service = services()[name]
+    given = parse_command(service["command"])
+    assert service["ports"] == [f"127.0.0.1:{given['port']}:{given['port']}"]
+    assert str(given["token_file"]) == f"/run/secrets/{service['secrets'][0]}"
+    assert service["healthcheck"]["test"][-1].count(f"http://127.0.0.1:{given['port']}/health/ready") == 1
+    if name == "page":
+        assert given["kafka"] and service["environment"] == services()["sign"]["environment"]
+        return
+    assert service["volumes"] == [f"serve-data:{given['state'].parent}"] and "depends_on" not in service
+    for variable, value in service["environment"].items():
+        monkeypatch.setenv(variable, value)
+        assert variable.removeprefix(PREFIX).lower() in Settings.model_fields
+    assert Settings.load(None).text_field == ("title", "text")

@@ -7,10 +7,7 @@ import re
 from pathlib import Path
 
 import yaml
-from support.deploy_files import SEEN
-
-from stream_lsh.kafka.run.metrics import Registry
-from stream_lsh.kafka.tools.exporter import metrics
+from support.exposition import exposition
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -51,8 +48,8 @@ def test_messages_are_those_of_the_code() -> None:
 
 
 def test_every_metric_is_described() -> None:
-    text = Registry().exposition()[0].decode() + metrics(SEEN).decode()
-    names = set(re.findall(r"^# TYPE (stream_lsh_\w+) (?:counter|gauge|histogram)$", text, re.MULTILINE))
+    types = re.findall(r"^# TYPE (stream_lsh_\w+) (?:counter|gauge|histogram)$", exposition(), re.MULTILINE)
+    names = set(types)
     names -= {name for name in names if name.endswith("_created")}
     cells = [row[0] for heading in ("metric", "metric from outside") for row in rows(heading)]
     described = set(re.findall(r"`(stream_lsh_\w+)`", " ".join(cells)))
@@ -76,9 +73,3 @@ def test_status_names_alerts_that_there_are() -> None:
     source = (ROOT / "stream_lsh" / "kafka" / "tools" / "status.py").read_text(encoding="utf-8")
     named = set(re.findall(r'"(StreamLsh\w+)"', source))
     assert len(named) > 8 and all(f"\n### {name}\n" in RUNBOOK for name in named)
-
-
-def test_every_manifest_is_described() -> None:
-    kustomization = yaml.safe_load((ROOT / "deploy" / "kubernetes" / "kustomization.yaml").read_text(encoding="utf-8"))
-    named = [row[0].strip("`") for row in rows("manifest")]
-    assert sorted([*named, "namespace.yaml"]) == sorted(kustomization["resources"])

@@ -11,9 +11,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from support.kafka.brokers import VERSION, missing
+from support.kafka.brokers import VERSION
 from support.kafka.proxy import Proxied, proxied_broker
 from support.kafka.shared_broker import SharedBroker, shared_broker
+from support.missing import missing
 
 from stream_lsh.errors import BrokerError
 

@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.kafka.brokers import VERSION, missing
+from support.kafka.brokers import VERSION
 from support.kafka.chaos import documents
 from support.kafka.cluster import COPIES, cluster
 from support.kafka.feeding import Feed, records_of
 from support.kafka.harness import Pipeline, until
+from support.missing import missing
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin

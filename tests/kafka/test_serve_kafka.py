@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from support.kafka.brokers import missing
 from support.kafka.harness import Pipeline
 from support.kafka.proxy import Proxied
 from support.long_form import rotating
+from support.missing import missing
 from support.serving import JSON, NDJSON, Serving, entry, events, write
 from support.waiting import PATIENCE, until
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
-from dockerfile_parse import DockerfileParser
 
 from stream_lsh.cli import main
-from stream_lsh.kafka.settings import GROUP, ROLES
-from stream_lsh.kafka.tools.status import Report, Role
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -24,39 +22,46 @@ UID = 10001
 PORT = 8080
 OWN_IMAGE = "stream-lsh"
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
-SEEN = Report(
-    time=0, undecided=0, oldest=0, decided=0, under_way=0, window=1, shards=[], workers=None, unread=None,
-    roles=[Role("judge", [], [], waiting=0, unit="document", seconds=0, left=None)],
-)  # fmt: skip
 
 
 def load(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def documents(path: Path) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+@cache
+def manifests(folder: Path) -> list[dict[str, Any]]:
+    """The manifests in the files of a folder."""
+    return [
+        manifest
+        for path in sorted(folder.glob("*.yaml"))
+        if path.name != "kustomization.yaml"
+        for manifest in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
 
 
-MANIFESTS = [
-    (path.name, document)
-    for path in sorted(KUBERNETES.glob("*.yaml"))
-    if path.name != "kustomization.yaml"
-    for document in documents(path)
-]
-SERVICES: dict[str, dict[str, Any]] = load(COMPOSE)["services"]
-OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith(f"{OWN_IMAGE}:")}
+def of_kind(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    return [manifest for manifest in manifests(folder) if manifest["kind"] in kinds]
 
 
-def named(pair: Any) -> str:
-    return f"{pair['kind']}-{pair['metadata']['name']}" if isinstance(pair, dict) else str(pair)
+def name_of(manifest: dict[str, Any]) -> str:
+    return str(manifest["metadata"]["name"])
 
 
-def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+def pods(folder: Path = KUBERNETES) -> Iterator[tuple[str, dict[str, Any]]]:
     """The pod of each workload, with its name."""
-    for _, manifest in MANIFESTS:
-        if manifest["kind"] in WORKLOADS:
-            yield manifest["metadata"]["name"], manifest["spec"]["template"]["spec"]
+    for manifest in of_kind(folder, *WORKLOADS):
+        yield name_of(manifest), manifest["spec"]["template"]["spec"]
+
+
+@cache
+def services() -> dict[str, dict[str, Any]]:
+    """The services of docker-compose.yml by name."""
+    return dict(load(COMPOSE)["services"])
+
+
+def own_services() -> dict[str, dict[str, Any]]:
+    """Those of this project's image."""
+    return {name: service for name, service in services().items() if service["image"].startswith(f"{OWN_IMAGE}:")}
 
 
 def parse_command(words: list[str]) -> dict[str, Any]:
@@ -72,15 +77,20 @@ def parse_command(words: list[str]) -> dict[str, Any]:
 
 
 def check_command(words: list[str]) -> None:
+    from stream_lsh.kafka.settings import GROUP, ROLES
+
     roles = parse_command(words).get("roles")
     if roles is not None:
         chosen = roles.split(",") if isinstance(roles, str) else roles
         assert set(chosen) <= {*ROLES, GROUP}
 
 
+@cache
 def dockerfile() -> list[dict[str, Any]]:
-    text = (DEPLOY / "Dockerfile").read_bytes()
-    parser = DockerfileParser(fileobj=io.BytesIO(text))
+    """Its instructions in order."""
+    from dockerfile_parse import DockerfileParser
+
+    parser = DockerfileParser(fileobj=io.BytesIO((DEPLOY / "Dockerfile").read_bytes()))
     return [step for step in parser.structure if step["instruction"] != "COMMENT"]
 
 
