@@ -6,10 +6,10 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.support.wait import WebDriverWait
+if TYPE_CHECKING:  # the real ones take half a second, which only who opens a browser pays
+    from selenium.webdriver import Chrome
 
 PATIENCE = 300.0  # seconds; a machine that others use may be slow
 
@@ -22,6 +22,9 @@ def installed() -> bool:
 @contextmanager
 def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
     """A window of a browser that remembers all requests of its pages, and what they complain of."""
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
     options = ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for argument in (
@@ -47,6 +50,8 @@ def show(driver: Chrome, width: int, height: int, *, dark: bool = False, phone: 
 
 def value(driver: Chrome, script: str) -> object:
     """What a script gives, as soon as it gives something."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
     return WebDriverWait(driver, PATIENCE, 0.02).until(lambda _: driver.execute_script(f"return {script}"), script)
 
 

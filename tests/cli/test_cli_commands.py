@@ -1,4 +1,4 @@
-"""The commands from end to end, on a few documents."""
+"""The commands from end to end, on a few documents; in processes of their own where descriptors and signals count."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import json
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.json_lines import read_lines, write_lines
+from support.waiting import until
 
 from stream_lsh.cli.stored import stored_settings
+from stream_lsh.errors import StateError
 from stream_lsh.settings import Settings
 
-COMMAND = [sys.executable, "-m", "stream_lsh.cli"]
+COMMAND = [sys.executable, "-m", "stream_lsh"]
 FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "a", "text": FOX},
@@ -25,95 +28,80 @@ DOCUMENTS: list[dict[str, Any]] = [
     {"id": "a", "text": FOX},
     {"id": "e"},
 ]
+Run = Callable[..., Any]
 
 
 @pytest.fixture
 def feed(tmp_path: Path) -> Path:
-    path = tmp_path / "feed.jsonl"
-    path.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), encoding="utf-8")
-    return path
+    return write_lines(tmp_path / "feed.jsonl", DOCUMENTS)
 
 
-def run(*arguments: object, stdin: bytes | None = None, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run([*COMMAND, *map(str, arguments)], input=stdin, capture_output=True, check=False)
-    assert done.returncode == code, done.stderr.decode()
-    return done
-
-
-def lines(output: bytes) -> list[Any]:
-    return [json.loads(line) for line in output.splitlines()]
-
-
-def test_dedup_passes_on_the_very_bytes(feed: Path) -> None:
+def test_dedup_passes_on_the_very_bytes(run: Run, feed: Path) -> None:
     done = run("dedup", feed)
-    assert done.stdout == b"".join(feed.read_bytes().splitlines(keepends=True)[:2])
-    text = done.stderr.decode()
-    assert "6 documents" in text
-    assert "2 pairs of similar documents\n" in text
+    assert done.stdout.encode() == b"".join(feed.read_bytes().splitlines(keepends=True)[:2])
+    assert "6 documents" in done.stderr
+    assert "2 pairs of similar documents\n" in done.stderr
 
 
 def test_pairs_reads_a_pipe_without_being_told(feed: Path) -> None:
-    done = run("pairs", "--quiet", stdin=feed.read_bytes())
+    done = subprocess.run([*COMMAND, "pairs", "--quiet"], input=feed.read_bytes(), capture_output=True, check=True)
     assert done.stderr == b""
-    assert [(pair["older"], pair["newer"]) for pair in lines(done.stdout)] == [("a", 3), ("a", "d"), (3, "d")]
+    assert [(pair["older"], pair["newer"]) for pair in read_lines(done.stdout)] == [("a", 3), ("a", "d"), (3, "d")]
 
 
-def test_all_outputs_at_once(feed: Path, tmp_path: Path) -> None:
+def test_all_outputs_at_once(run: Run, feed: Path, tmp_path: Path) -> None:
     paths = {name: tmp_path / f"{name}.jsonl" for name in ("unique", "pairs", "dead-letters")}
     options = [part for name, path in paths.items() for part in (f"--{name}", path)]
     done = run("dedup", feed, "-q", "--verdicts", "-", *options)
-    assert [verdict["kind"] for verdict in lines(done.stdout)] == [
+    assert [verdict["kind"] for verdict in read_lines(done.stdout)] == [
         "unique", "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected",
     ]  # fmt: skip
     assert len(paths["unique"].read_bytes().splitlines()) == 2
-    assert [(pair["older"], pair["newer"]) for pair in lines(paths["pairs"].read_bytes())] == [("a", 3), ("a", "d")]
-    assert [letter["reason"] for letter in lines(paths["dead-letters"].read_bytes())] == ["missing_field"]
+    assert [(pair["older"], pair["newer"]) for pair in read_lines(paths["pairs"])] == [("a", 3), ("a", "d")]
+    assert [letter["reason"] for letter in read_lines(paths["dead-letters"])] == ["missing_field"]
 
 
-def test_a_finished_input_says_so(feed: Path, tmp_path: Path) -> None:
+def test_a_finished_input_says_so(run: Run, feed: Path, tmp_path: Path) -> None:
     arguments = ("dedup", feed, "--state", tmp_path / "index", "--unique", tmp_path / "unique.jsonl")
     run(*arguments)
     before = (tmp_path / "unique.jsonl").read_bytes()
-    again = run(*arguments)
-    assert b"was finished by an earlier run: nothing to add" in again.stderr
+    assert "was finished by an earlier run: nothing to add" in run(*arguments).stderr
     assert (tmp_path / "unique.jsonl").read_bytes() == before
 
 
-def test_query_and_info(feed: Path, tmp_path: Path) -> None:
+def test_query_and_info(run: Run, feed: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     # Settings that are not the defaults: a query takes them from the index.
     run("dedup", feed, "-q", "--state", index, "--shingles", "words:2", "--threshold", "0.6", "--normalize", "lower")
-    matches = lines(run("query", FOX + " today", "--state", index).stdout)
+    matches = read_lines(run("query", FOX + " today", "--state", index).stdout)
     assert [match["id"] for match in matches] == ["a"]  # 3 and d were dropped: nothing is compared with them
     assert 0.8 < matches[0]["similarity"] < 1
     (tmp_path / "text.txt").write_text(FOX, encoding="utf-8")
-    assert lines(run("query", tmp_path / "text.txt", "--state", index, "--max-matches", 1).stdout)[0]["id"] == "a"
-    assert lines(run("query", "-", "--state", index, stdin=b"nothing that is known").stdout) == []
+    assert read_lines(run("query", tmp_path / "text.txt", "--state", index, "--max-matches", 1).stdout)[0]["id"] == "a"
+    assert run("query", "-", "--state", index, input=b"nothing that is known").stdout == ""
     facts = json.loads(run("info", "--state", index, "--json", "--check").stdout)
     assert facts["documents"]["stored"] == 4
     assert facts["settings"]["threshold"] == 0.6
-    text = run("info", "--state", index).stdout.decode()
+    text = run("info", "--state", index).stdout
     assert "stored" in text
     assert str(feed) in text
 
 
-def test_query_of_what_is_not_there(tmp_path: Path) -> None:
-    no_index = run("query", "text", "--state", tmp_path / "none", code=3)
-    assert str(tmp_path / "none").encode() in no_index.stderr
+def test_query_of_what_is_not_there(run: Run, feed: Path, tmp_path: Path) -> None:
+    assert str(tmp_path / "none") in run("query", "text", "--state", tmp_path / "none", code=3).stderr
     assert not (tmp_path / "none").exists()
-    assert b"there is no file missing.txt" in run("query", "missing.txt", "--state", tmp_path, code=4).stderr
-    assert b"the text is empty" in run("query", " ", "--state", tmp_path, code=2).stderr
+    assert "there is no file missing.txt" in run("query", "missing.txt", "--state", tmp_path, code=4).stderr
+    assert "the text is empty" in run("query", " ", "--state", tmp_path, code=2).stderr
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    assert b"not UTF-8: byte 3 is 0xe9" in run("query", tmp_path / "latin.txt", "--state", tmp_path, code=4).stderr
+    assert "not UTF-8: byte 3 is 0xe9" in run("query", tmp_path / "latin.txt", "--state", tmp_path, code=4).stderr
+    run("dedup", feed, "--state", tmp_path / "state")
+    long = run("query", "a/" * 5000, "--state", tmp_path / "state", code=4).stderr
+    assert len(long) < 500  # what looks like a file is not repeated at length
 
 
-def test_a_missing_input_is_named(tmp_path: Path) -> None:
-    assert b"none.jsonl" in run("dedup", tmp_path / "none.jsonl", code=4).stderr
-
-
-def test_a_wrong_setting_is_found_before_anything_is_made(feed: Path, tmp_path: Path) -> None:
-    done = run("dedup", feed, "--state", tmp_path / "index", "--threshold", 7, code=2)
-    assert b"threshold" in done.stderr
+def test_what_is_wrong_is_named_before_anything_is_made(run: Run, feed: Path, tmp_path: Path) -> None:
+    assert "none.jsonl" in run("dedup", tmp_path / "none.jsonl", code=4).stderr
+    assert "threshold" in run("dedup", feed, "--state", tmp_path / "index", "--threshold", 7, code=2).stderr
     assert not (tmp_path / "index").exists()
 
 
@@ -121,18 +109,14 @@ def test_a_wrong_setting_is_found_before_anything_is_made(feed: Path, tmp_path: 
     ("number", "code", "word"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
 )
 def test_a_stopped_pipe_keeps_what_was_done(tmp_path: Path, number: int, code: int, word: bytes) -> None:
-    arguments = ["dedup", "-", "--state", str(tmp_path / "index"), "--unique", str(tmp_path / "unique.jsonl")]
+    unique = tmp_path / "unique.jsonl"
+    arguments = ["dedup", "-", "--state", str(tmp_path / "index"), "--unique", str(unique)]
     with subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
+        assert process.stdin is not None and process.stderr is not None
         line = json.dumps(DOCUMENTS[0]).encode() + b"\n"
         process.stdin.write(line)
         process.stdin.flush()
-        unique = tmp_path / "unique.jsonl"
-        deadline = time.monotonic() + 1800  # not a measurement: only so that a failure ends
-        while not (unique.exists() and unique.stat().st_size):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: process.poll() is not None or (unique.exists() and unique.stat().st_size))
         process.send_signal(number)
         errors = process.stderr.read()
         assert process.wait() == code
@@ -155,17 +139,14 @@ def test_the_settings_of_an_index_are_found_again() -> None:
 
 
 def test_the_settings_of_no_index(tmp_path: Path) -> None:
-    from stream_lsh.errors import StateError
-
     with pytest.raises(StateError, match="no index"):
         stored_settings(tmp_path)
 
 
-def test_files_of_others_are_replaced_only_if_asked(feed: Path, tmp_path: Path) -> None:
+def test_files_of_others_are_replaced_only_if_asked(run: Run, feed: Path, tmp_path: Path) -> None:
     unique, state = tmp_path / "unique.jsonl", tmp_path / "state"
     unique.write_bytes(b"somebody's only copy\n")
-    refused = run("dedup", feed, "--state", state, "--unique", unique, code=5)
-    assert b"--overwrite" in refused.stderr
+    assert "--overwrite" in run("dedup", feed, "--state", state, "--unique", unique, code=5).stderr
     assert unique.read_bytes() == b"somebody's only copy\n"
     run("dedup", feed, "--state", state, "--unique", unique, "--overwrite")
     first = unique.read_bytes()
@@ -190,11 +171,5 @@ def test_a_closed_descriptor_is_no_place_for_documents(feed: Path, tmp_path: Pat
 
 
 def test_python_m_stream_lsh_is_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "stream_lsh", "--version"], capture_output=True, check=True)
+    done = subprocess.run([*COMMAND, "--version"], capture_output=True, check=True)
     assert done.stdout.startswith(b"stream-lsh ")
-
-
-def test_a_long_text_that_looks_like_a_file_is_not_repeated_at_length(tmp_path: Path) -> None:
-    run("dedup", "-", "--state", tmp_path / "state", "--unique", tmp_path / "u", stdin=b"")
-    done = run("query", "a/" * 5000, "--state", tmp_path / "state", code=4)
-    assert len(done.stderr) < 500

@@ -7,28 +7,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 from support.long_form import LONG
 from support.serving import JSON, Serving
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("any request")]  # of one service
 CASES = 900 if LONG else 40  # of each of the twelve operations
-CHECKS = [
-    not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
-    response_headers_conformance,
-]  # fmt: skip
 WHATEVER = settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 ids = st.sampled_from(["a", "b", 17, "17"]) | st.text(max_size=4) | st.integers()
@@ -40,7 +26,6 @@ documents = st.fixed_dictionaries(
     {}, optional={"id": ids | values, "text": st.text(max_size=60) | values, "gone": values, "ts": values}
 )  # fmt: skip
 lines = st.one_of(documents.map(json.dumps).map(str.encode), ids.map(json.dumps).map(str.encode), st.binary())
-schemathesis.openapi.media_type("application/x-ndjson", st.lists(lines, max_size=5).map(b"\n".join))
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +42,27 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         assert stats["totals"]["documents"] == stats["index"]["next_seq"] == last + 1
 
 
-@pytest.fixture(scope="module")
-def interface(asked: Serving) -> Any:
-    return schemathesis.openapi.from_url(f"{asked.url}/v1/openapi.json").exclude(path="/v1/events")  # it has no end
+def test_every_operation_answers_as_it_is_described(asked: Serving) -> None:
+    import schemathesis  # here: it takes long to import
+    from schemathesis import GenerationMode
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
 
-
-def test_every_operation_answers_as_it_is_described(interface: Any) -> None:
+    wanted = [
+        not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+        checks.response_schema_conformance, checks.response_headers_conformance,
+    ]  # fmt: skip
+    schemathesis.openapi.media_type("application/x-ndjson", st.lists(lines, max_size=5).map(b"\n".join))
+    described = schemathesis.openapi.from_url(f"{asked.url}/v1/openapi.json").exclude(path="/v1/events")  # has no end
     seen = set()
-    for operation in (found.ok() for found in interface.get_all_operations()):
+    for operation in (found.ok() for found in described.get_all_operations()):
         varied = operation.body or operation.path_parameters or operation.query or operation.headers
         modes = list(GenerationMode) if varied else [GenerationMode.POSITIVE]
 
         @given(case=st.one_of([operation.as_strategy(generation_mode=mode) for mode in modes]))
         @WHATEVER
         def ask(case: Any) -> None:
-            case.call_and_validate(checks=CHECKS)
+            case.call_and_validate(checks=wanted)
 
         ask()
         seen.add(operation.label)
@@ -95,7 +86,7 @@ def test_events_begin_anywhere_or_say_why_not(asked: Serving, kinds: list[str], 
 @given(st.binary(max_size=60) | documents.map(json.dumps).map(str.encode))
 @WHATEVER
 def test_any_body_is_a_document_or_a_problem(asked: Serving, body: bytes) -> None:
-    answer: httpx.Response = asked.client.post("/v1/documents", headers=JSON, content=body)
+    answer = asked.client.post("/v1/documents", headers=JSON, content=body)
     assert answer.status_code in (200, 409, 422)
     found = answer.json()
     assert (found if answer.status_code == 200 else found["verdict"])["seq"] >= 0

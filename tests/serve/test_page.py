@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from support.missing import missing
 from support.serving import Serving, demo, entry
 
 from bench.browser import browser, installed, requests, show, value
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 pytestmark = pytest.mark.long
 WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -30,10 +32,7 @@ OPTIONS = ("--source-field", "from", "--time-field", "ts")
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Chrome]:
     if not installed():
-        message = "there is no chromium with chromedriver (CONTRIBUTING.md)"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+        missing("there is no chromium with chromedriver (CONTRIBUTING.md)")
     with browser() as driver:
         yield driver
 
@@ -233,10 +232,7 @@ def axe() -> str:
     for folder in (Path(sys.prefix), Path(__file__).parents[2]):
         if (script := folder / "node_modules" / "axe-core" / "axe.min.js").exists():
             return script.read_text(encoding="utf-8")
-    message = "there is no axe-core (CONTRIBUTING.md)"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
+    missing("there is no axe-core (CONTRIBUTING.md)")
 
 
 def violations(driver: Chrome, axe: str) -> list[str]:
