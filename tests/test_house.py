@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -43,13 +43,16 @@ OUTSIDE = {"socket", "ssl", "asyncio", "aiokafka", "faust", "aiohttp", "time"}
 MOST_LINES = 450  # of a file: one noun
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> list[str]:
     """The modules that a file names, wherever in it; `from a import b` as a.b."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += (f"{node.module}.{alias.name}" for alias in node.names)
+    return found
 
 
 FILES = {
@@ -67,12 +70,15 @@ def file_of(module: str) -> str | None:
     return None
 
 
-TIES = {
-    (name, found)
-    for name, path in FILES.items()
-    for module in imports(path)
-    if (found := file_of(module)) is not None and found not in (name, "stream_lsh")
-}
+@cache
+def ties() -> set[tuple[str, str]]:
+    """Which file imports which."""
+    return {
+        (name, found)
+        for name, path in FILES.items()
+        for module in imports(path)
+        if (found := file_of(module)) is not None and found not in (name, "stream_lsh")
+    }
 
 
 def room(module: str) -> str:
@@ -95,7 +101,7 @@ def test_every_file_has_its_place() -> None:
 def test_a_folder_imports_only_what_lies_below_it() -> None:
     upwards = {
         (name, found)
-        for name, found in TIES
+        for name, found in ties()
         if not {name, found} & DOORS and room(name) != room(found) and height(room(found)) >= height(room(name))
     }
     assert not upwards, "a file imports what does not lie below it"
@@ -103,7 +109,7 @@ def test_a_folder_imports_only_what_lies_below_it() -> None:
 
 def test_no_file_is_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
-    for name, found in TIES:
+    for name, found in ties():
         graph.setdefault(name, set()).add(found)
     try:
         TopologicalSorter(graph).prepare()

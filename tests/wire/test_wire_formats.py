@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,13 @@ from stream_lsh.wire.source import Source
 KEY = bytes(range(16))
 SETTINGS = Settings(shards=2, against="any")
 OTHER = Settings(shards=3, against="any")
-SIGNER, HASHES = Signer(SETTINGS.signing, KEY), Hashes(SETTINGS.signing, KEY)
+SIGNER = Signer(SETTINGS.signing, KEY)
 TEXTS = ["the quick brown fox jumps over the lazy dog", "", "ein anderer Text mit ganz anderen Wörtern", "x y z " * 90]
+
+
+@cache
+def hashes() -> Hashes:
+    return Hashes(SETTINGS.signing, KEY)  # when it is needed: it loads a kernel
 
 
 def parsed() -> Columns:
@@ -88,7 +94,7 @@ def frame() -> Frame:
 
 
 def signed() -> SignedBatch:
-    return sign_batch(SIGNER, HASHES, SETTINGS, parsed())
+    return sign_batch(SIGNER, hashes(), SETTINGS, parsed())
 
 
 def sequenced(accepted: np.ndarray | None = None) -> Sequenced:
@@ -176,7 +182,7 @@ def test_the_batch_of_a_frame_is_the_batch_that_was_signed(accepted: np.ndarray 
     before = signed()
     found = Sequenced.decode(sequenced(accepted).encode(SETTINGS), SETTINGS)
     assert (found.offset, found.predecessor, found.first, found.key) == (9, 8, 70, KEY)
-    after = signed_batch(Frame.decode(found.frame, SETTINGS), found, SETTINGS, HASHES, SIGNER)
+    after = signed_batch(Frame.decode(found.frame, SETTINGS), found, SETTINGS, hashes(), SIGNER)
     counts = np.ones(4, bool) if accepted is None else accepted
     valid = (before.documents.what & VALID > 0) & counts
     assert np.array_equal(after.documents.what & VALID > 0, valid)
@@ -205,11 +211,11 @@ def test_with_a_window_frames_have_log_times_and_say_what_times_count() -> None:
     found = Sequenced.decode(sent.encode(windowed), windowed)
     decoded = Frame.decode(found.frame, windowed)
     assert decoded.source.times.tolist() == times.tolist()
-    batch = signed_batch(decoded, found, windowed, HASHES, SIGNER)
+    batch = signed_batch(decoded, found, windowed, hashes(), SIGNER)
     assert batch.documents.log.tolist() == log.tolist()
     short = Sequenced.decode(replace(sent, log=log[1:]).encode(windowed), windowed)
     with pytest.raises(FormatError, match="log times of 3 documents of 4"):
-        signed_batch(decoded, short, windowed, HASHES, SIGNER)
+        signed_batch(decoded, short, windowed, hashes(), SIGNER)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +236,7 @@ def test_shingles_are_made_from_the_texts_when_they_are_asked_for() -> None:
     texts = [f"{i} " + TEXTS[i % 4] if i % 4 != 1 else "" for i in range(40)]
     parsed = columns([Document(f"d{i}", text) for i, text in enumerate(texts)])
     one = Settings()
-    found = sign_batch(SIGNER, HASHES, one, parsed).shingles.known()
+    found = sign_batch(SIGNER, hashes(), one, parsed).shingles.known()
     places = np.arange(40)
     where = Source(places.astype(np.int32), places, parsed.ids, parsed.times, 0)
     made = Frame.of(SIGNER, one, parsed, np.zeros((0, 4), np.int64), where)
@@ -334,7 +340,7 @@ def test_what_is_deleted_is_a_deletion_in_the_batch_unless_it_was_refused(
     accepted: np.ndarray | None, deleted: list[int]
 ) -> None:
     frame = Frame.decode(changed_frame().encode(CHANGING), CHANGING)
-    batch = signed_batch(frame, Sequenced(9, 8, 70, KEY, accepted, memoryview(b"")), CHANGING, HASHES, SIGNER)
+    batch = signed_batch(frame, Sequenced(9, 8, 70, KEY, accepted, memoryview(b"")), CHANGING, hashes(), SIGNER)
     assert np.flatnonzero(batch.documents.what & DELETION).tolist() == deleted
     assert np.flatnonzero(batch.documents.what & VALID).tolist() == [0]
 
@@ -353,7 +359,7 @@ def test_the_time_of_a_record_is_an_event_time_only_by_a_field() -> None:
     made = changed_frame()
     made.source.times[:] = 5
     for settings, times in ((CHANGING, NO_TIME), (Settings(on_same_id="update", time_field="ts"), 5)):
-        batch = signed_batch(made, Sequenced(9, 8, 70, KEY, None, memoryview(b"")), settings, HASHES, SIGNER)
+        batch = signed_batch(made, Sequenced(9, 8, 70, KEY, None, memoryview(b"")), settings, hashes(), SIGNER)
         assert set(batch.documents.words[:, TIME].view(np.int64).tolist()) == {times}
     assert set(made.source.times.tolist()) == {5}
 
@@ -373,7 +379,7 @@ def test_the_time_of_a_record_counts_for_log_time_but_does_not_say_which_version
         frame = Frame.decode(data, settings)
         assert (frame.deleted.tolist(), frame.stamped.tolist()) == ([1, 3], stamped)
         place = Sequenced(9, 8, 70, KEY, None, memoryview(b""), log=np.zeros(4, np.int64))
-        batch = signed_batch(frame, place, settings, HASHES, SIGNER)
+        batch = signed_batch(frame, place, settings, hashes(), SIGNER)
         times = batch.documents.words[:, TIME].view(np.int64).tolist()
         assert [i for i in (0, 1, 3) if times[i] == NO_TIME] == stamped
         assert set(times) <= {10**12, 10**12 + 7, NO_TIME}
