@@ -40,7 +40,6 @@ DOORS = {"stream_lsh", "stream_lsh.__main__", "stream_lsh.kafka"}  # what a user
 # Below this floor nothing opens a socket or reads a clock.
 SHELLS = "embedded"
 OUTSIDE = {"socket", "ssl", "asyncio", "aiokafka", "faust", "aiohttp", "time"}
-MOST_LINES = 450  # of a file: one noun
 
 
 @cache
@@ -115,11 +114,6 @@ def test_no_file_is_in_a_circle() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"files import each other: {' <- '.join(error.args[1])}")
-
-
-def test_no_file_has_more_than_a_few_hundred_lines() -> None:
-    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in FILES.items()}
-    assert not {name: number for name, number in lines.items() if number > MOST_LINES}
 
 
 def test_the_core_knows_no_socket_and_no_clock() -> None:
