@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 import json
-import lzma
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.jobs import read, run
 from support.long_form import pairwise
+from support.real_pairs import CORPORA, lines, true_pairs
 
 from stream_lsh import Settings
-from stream_lsh.embedded.job import Job
-
-CORPORA = {
-    "posts": ("posts-120k.jsonl.xz", "posts-40k.word3.pairs.tsv", 40_000, ("title", "text")),
-    "terms": ("terms-3k.jsonl.xz", "terms-3k.word3.pairs.tsv.xz", 3_000, ("text",)),
-}
 
 
-def read(path: Path) -> bytes:
-    return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-
-
-def unpacked(data: Path, corpus: str, folder: Path) -> Path:
-    """The corpus as the truth has it, in a plain file."""
-    feed = folder / "feed.jsonl"
-    with lzma.open(data / CORPORA[corpus][0]) as lines, feed.open("wb") as file:
-        file.writelines(islice(lines, CORPORA[corpus][2]))
-    return feed
-
-
-def true_pairs(data: Path, corpus: str, threshold: float) -> dict[frozenset[str], float]:
-    """Jaccard of every true pair."""
-    rows = [line.split("\t") for line in read(data / CORPORA[corpus][1]).decode().splitlines()]
-    return {frozenset(row[:2]): float(row[2]) for row in rows if float(row[2]) >= threshold}
+def found_and_true(
+    data: Path, folder: Path, corpus: str, threshold: float, output: str, **given: Any
+) -> tuple[list[dict[str, Any]], dict[frozenset[str], float]]:
+    """The lines of an output, and the true pairs."""
+    documents = lines(data, corpus)
+    (folder / "feed.jsonl").write_bytes(b"".join(documents))
+    fields = CORPORA[corpus].fields
+    settings = Settings(shingles="words:3", threshold=threshold, text_field=fields, **given)
+    run(folder, [folder / "feed.jsonl"], settings, [output])
+    ids = {json.loads(document)["id"] for document in documents}
+    return read(folder / output), true_pairs(data, corpus, ids, threshold)
 
 
 @pytest.mark.parametrize(("corpus", "threshold", "shards"), pairwise(CORPORA, (0.8, 0.5), (1, 4)))
 def test_the_pairs_are_those_of_exhaustive_comparison(
     shared_data: Path, tmp_path: Path, corpus: str, threshold: float, shards: int
 ) -> None:
-    feed, truth = unpacked(shared_data, corpus, tmp_path), true_pairs(shared_data, corpus, threshold)
-    settings = Settings(
-        shingles="words:3", threshold=threshold, against="any", verify_matches=0, max_matches=0, shards=shards,
-        text_field=CORPORA[corpus][3],
-    )  # fmt: skip
-    Job(settings, [str(feed)], {"pairs": str(tmp_path / "pairs.jsonl")}, tmp_path / "state").run()
+    given = {"against": "any", "verify_matches": 0, "max_matches": 0, "shards": shards}
+    pairs, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "pairs", **given)
     found = {}
-    for line in (tmp_path / "pairs.jsonl").read_text().splitlines():
-        pair = json.loads(line)
+    for pair in pairs:
         found[frozenset((pair["older"], pair["newer"]))] = pair["similarity"]
         assert pair["older_seq"] < pair["newer_seq"]
     wrong = [(pair, similarity) for pair, similarity in found.items() if abs(truth.get(pair, -1) - similarity) > 1e-6]
@@ -60,14 +45,9 @@ def test_the_pairs_are_those_of_exhaustive_comparison(
 @pytest.mark.long
 def test_signatures_alone_are_right_for_most(shared_data: Path, tmp_path: Path) -> None:
     """Recall and precision of at least 0.97 on posts, with the signature's size chosen by the settings."""
-    feed, truth = unpacked(shared_data, "posts", tmp_path), set(true_pairs(shared_data, "posts", 0.8))
-    settings = Settings(
-        shingles="words:3", verify="signature", against="any", verify_matches=0, max_matches=0,
-        text_field=CORPORA["posts"][3],
-    )  # fmt: skip
-    Job(settings, [str(feed)], {"pairs": str(tmp_path / "pairs.jsonl")}).run()
-    lines_found = (tmp_path / "pairs.jsonl").read_text().splitlines()
-    found = {frozenset((pair["older"], pair["newer"])) for pair in map(json.loads, lines_found)}
+    given = {"verify": "signature", "against": "any", "verify_matches": 0, "max_matches": 0}
+    pairs, true = found_and_true(shared_data, tmp_path, "posts", 0.8, "pairs", **given)
+    found, truth = {frozenset((pair["older"], pair["newer"])) for pair in pairs}, true.keys()
     assert len(found & truth) >= 0.97 * len(truth)
     assert len(found & truth) >= 0.97 * len(found)
 
@@ -80,10 +60,7 @@ def test_what_is_dropped_has_a_kept_one_and_no_two_kept_ones_are_similar(
 ) -> None:
     """By the truth: every `of` was kept and is as similar as the verdict says; who was kept in spite of a similar one
     that was kept before is within the recall."""
-    feed, truth = unpacked(shared_data, corpus, tmp_path), true_pairs(shared_data, corpus, threshold)
-    settings = Settings(shingles="words:3", threshold=threshold, text_field=CORPORA[corpus][3])
-    Job(settings, [str(feed)], {"verdicts": str(tmp_path / "verdicts.jsonl")}, tmp_path / "state").run()
-    verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    verdicts, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "verdicts")
     kept = {verdict["id"] for verdict in verdicts if verdict["kind"] == "unique"}
     dropped = [verdict for verdict in verdicts if verdict["kind"] in ("near_duplicate", "exact_duplicate")]
     assert len(kept) + len(dropped) == len(verdicts)

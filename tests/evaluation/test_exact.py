@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.real_pairs import CORPORA, lines, true_pairs
 
 from stream_lsh.evaluation.exact import AllPairs, Ranked, exact_pairs
+from stream_lsh.families.signer import Signer
+from stream_lsh.settings import Settings as LshSettings
 
 Flat = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
@@ -102,40 +105,22 @@ def test_overlap_of_given_pairs(sets: list[set[int]]) -> None:
     )
 
 
-def shingled(path: Path, fields: tuple[str, ...], documents: int) -> tuple[list[str], Flat]:
-    from stream_lsh.families.signer import Signer
-    from stream_lsh.settings import Settings
-
-    with lzma.open(path, "rt", encoding="utf-8") as lines:
-        parsed = [json.loads(line) for line in itertools.islice(lines, documents)]
-    texts = [" ".join(document[field] for field in fields).encode("utf-8", "surrogatepass") for document in parsed]
+def shingled(documents: list[dict[str, Any]], fields: tuple[str, ...]) -> Flat:
+    texts = [" ".join(document[field] for field in fields).encode("utf-8", "surrogatepass") for document in documents]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    signer = Signer(Settings(shingles="words:3", tokens="word", normalize="lower").signing)
+    signer = Signer(LshSettings(shingles="words:3", tokens="word", normalize="lower").signing)
     signed = signer.sign(b"".join(texts), ends, want_shingles=True)
-    return [document["id"] for document in parsed], (signed.shingles, signed.offsets)
+    return signed.shingles, signed.offsets
 
 
-def truth(path: Path) -> dict[tuple[str, str], float]:
-    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-    rows = [line.split("\t") for line in data.decode().splitlines()]
-    return {(min(a, b), max(a, b)): float(jaccard) for a, b, jaccard in rows}
-
-
-@pytest.mark.parametrize(
-    ("documents", "fields", "count", "pairs"),
-    [
-        ("posts-120k.jsonl.xz", ("title", "text"), 40_000, "posts-40k.word3.pairs.tsv"),
-        pytest.param("terms-3k.jsonl.xz", ("text",), 3_000, "terms-3k.word3.pairs.tsv.xz", marks=pytest.mark.long),
-    ],
-)
-def test_it_reproduces_the_truth_files(
-    shared_data: Path, documents: str, fields: tuple[str, ...], count: int, pairs: str
-) -> None:
-    ids, shingles = shingled(shared_data / documents, fields, count)
-    expected = truth(shared_data / pairs)
-    found = exact_pairs(*shingles, 0.5, workers=2)
+@pytest.mark.parametrize("corpus", ["posts", pytest.param("terms", marks=pytest.mark.long)])
+def test_it_reproduces_the_truth_files(shared_data: Path, corpus: str) -> None:
+    documents = [json.loads(line) for line in lines(shared_data, corpus)]
+    ids = [document["id"] for document in documents]
+    expected = true_pairs(shared_data, corpus, set(ids))
+    found = exact_pairs(*shingled(documents, CORPORA[corpus].fields), 0.5, workers=2)
     named = {
-        (min(ids[i], ids[j]), max(ids[i], ids[j])): jaccard
+        frozenset((ids[i], ids[j])): jaccard
         for i, j, jaccard in zip(found.older.tolist(), found.newer.tolist(), found.jaccard.tolist(), strict=True)
     }
     assert named.keys() == expected.keys()

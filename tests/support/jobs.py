@@ -1,0 +1,72 @@
+"""Jobs over lines of JSON: feeds in files, the outputs of a run, and the command line of the same run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stream_lsh import Settings
+from stream_lsh.alerts.rules import read_rules
+from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.report import Summary
+from support.kills import COMMITTING
+
+OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
+
+
+def write(path: Path, *records: Mapping[str, Any]) -> Path:
+    """A file with one record a line."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def written(folder: Path, records: Sequence[Mapping[str, Any]], parts: int = 3) -> list[str]:
+    """The records in so many files."""
+    folder.mkdir(exist_ok=True)
+    cuts = [len(records) * part // parts for part in range(parts + 1)]
+    return [
+        str(write(folder / f"feed-{part:03}.jsonl", *records[cuts[part] : cuts[part + 1]])) for part in range(parts)
+    ]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The records of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run(
+    folder: Path, inputs: Iterable[str | Path], settings: Settings, outputs: Iterable[str] = OUTPUTS,
+    rules: Path | None = None,
+) -> Summary:  # fmt: skip
+    """A job whose index, and outputs under their names, are in a folder."""
+    folder.mkdir(exist_ok=True)
+    found = read_rules(rules) if rules is not None else ()
+    paths = {name: str(folder / name) for name in outputs}
+    return Job(settings, list(map(str, inputs)), paths, folder / "index", rules=found).run()
+
+
+def bytes_of(folder: Path, outputs: Iterable[str] = OUTPUTS) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in outputs}
+
+
+def options(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of the command line."""
+    return [
+        f"--{name.replace('_', '-')}={','.join(value) if isinstance(value, list) else value}"
+        for name, value in settings.items()
+    ]
+
+
+def committing(
+    folder: Path, inputs: Iterable[str | Path], settings: Mapping[str, Any], outputs: Iterable[str] = OUTPUTS,
+    rules: Path | None = None,
+) -> list[str]:  # fmt: skip
+    """The command of the same run that commits all the time, for `kill`."""
+    folder.mkdir(exist_ok=True)
+    named = [f"--{name.replace('_', '-')}={folder / name}" for name in outputs]
+    more = [f"--rules={rules}"] if rules is not None else []
+    command = [sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", f"--state={folder / 'index'}"]
+    return [*command, *options(settings), *named, *more]
