@@ -91,18 +91,10 @@ def test_facts_are_those_of_the_last_commit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "facts",
-    [
-        [1],
-        "text",
-        {"time": datetime(2026, 1, 1, tzinfo=UTC)},
-        {"number": float("nan")},
-        {"number": 2**64},
-        {"bytes": b"x"},
-        {"text": "\ud800"},
-        {1: 2},
-    ],
+    [[1], "text", {"time": datetime(2026, 1, 1, tzinfo=UTC)}, {"number": float("nan")}, {"number": 2**64},
+     {"bytes": b"x"}, {"text": "\ud800"}, {1: 2}],
     ids=repr,
-)
+)  # fmt: skip
 def test_facts_that_are_no_json_object_are_refused(tmp_path: Path, facts: Any) -> None:
     with Deduplicator(state=tmp_path, commit="manual") as deduplicator:
         list(deduplicator.process([Document(1, FOX)]))
@@ -250,7 +242,7 @@ def test_a_reader_needs_an_index(tmp_path: Path) -> None:
 def test_eight_threads_give_the_answers_of_one(against: Literal["unique", "any"]) -> None:
     """Every verdict is the one that the order of the numbers gives; every query sees the index between two batches."""
     before = sys.getswitchinterval()
-    documents, threads, batch = dense(320), 8, 5
+    documents, threads, batch = dense(160), 8, 5
     texts = [documents[place].text or "" for place in range(threads)]
     settings = Settings(**SMALL, against=against)
     shares = [documents[number::threads] for number in range(threads)]
@@ -276,7 +268,7 @@ def test_eight_threads_give_the_answers_of_one(against: Literal["unique", "any"]
     finally:
         sys.setswitchinterval(before)
     verdicts.sort(key=lambda verdict: verdict.seq)
-    assert [verdict.seq for verdict in verdicts] == list(range(320))
+    assert [verdict.seq for verdict in verdicts] == list(range(160))
     by_id = {document.id: document for document in documents}
     known: list[list[list[Match]]] = []  # the answers after so many documents
     with Deduplicator(settings) as alone:
@@ -284,8 +276,8 @@ def test_eight_threads_give_the_answers_of_one(against: Literal["unique", "any"]
         for verdict in verdicts:
             assert list(alone.process([by_id[verdict.id or 0]])) == [verdict]
             known.append([alone.query(text) for text in texts])
-    assert len(answers) == 320 // batch
-    assert against == "unique" or len({tuple(answer) for *_, answer in answers}) > 2 * threads  # they do change
+    assert len(answers) == 160 // batch
+    assert against == "unique" or len({tuple(answer) for *_, answer in answers}) > threads  # they do change
     for number, least, most, answer in answers:
         assert any(known[count][number] == answer for count in range(least, most + 1))
 
@@ -306,15 +298,11 @@ def test_the_limit_of_open_files_is_raised() -> None:
 
 
 def test_updates_and_deletions(tmp_path: Path) -> None:
-    texts = [
-        f"the {word} fox jumps over the lazy dog and runs far away into the deep forest" for word in ("red", "old")
-    ]
-    settings = Settings(on_same_id="update", shingles="words:1", threshold=0.7)
-    with Deduplicator(settings, tmp_path) as deduplicator:
+    texts = [f"the {word} fox jumps over the lazy dog and runs far into the deep forest" for word in ("red", "old")]
+    with Deduplicator(Settings(on_same_id="update", shingles="words:1", threshold=0.7), tmp_path) as deduplicator:
         feed = [Document("a", texts[0]), Document("b", texts[1]), Document("a", "something else that is not like it")]
         _, _, changed = deduplicator.process(feed)
         assert (changed.kind, changed.replaces, changed.heir) == ("unique", 0, ("b", 1))
-        assert len(deduplicator) == 2
     with Deduplicator(state=tmp_path) as deduplicator:
         assert [match.id for match in deduplicator.query(texts[0])] == ["b"]
         (gone,) = deduplicator.process([Document("b", deleted=True, time=1_700_000_000)])

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kills import COMMITTING, kill
-from support.long_form import LONG
+from support import jobs
 from support.receivers import receiving
 
 from stream_lsh import Settings
 from stream_lsh.alerts import watch as module
 from stream_lsh.alerts.rules import read_rules
-from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.rehearsal import rehearse
 from stream_lsh.embedded.report import Summary
 from stream_lsh.errors import StateError, UsageError
@@ -64,15 +62,12 @@ def rules(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, inputs: list[Path], rules: Path | None, settings: dict[str, Any] | None = None) -> Summary:
-    folder.mkdir(exist_ok=True)
-    outputs = {"alerts": str(folder / "a")} if rules is not None else {}
-    chosen = Settings(**SETTINGS | (settings or {}))
-    found = read_rules(rules) if rules is not None else ()
-    return Job(chosen, list(map(str, inputs)), outputs, folder / "state", rules=found).run()
+    outputs = ["alerts"] if rules is not None else []
+    return jobs.run(folder, inputs, Settings(**SETTINGS | (settings or {})), outputs, rules)
 
 
 def alerts(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "a").read_text().splitlines()]
+    return jobs.read(folder / "alerts")
 
 
 def text(number: int) -> str:
@@ -89,9 +84,7 @@ def known(folder: Path) -> Path:
         {"id": f"d{seq}", "text": text(number), "at": START + 60 * seq} | ({"outlet": outlet} if outlet else {})
         for seq, (outlet, number) in enumerate(plan)
     ]
-    path = folder / "known.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
+    return jobs.write(folder / "known.jsonl", *lines)
 
 
 def test_each_rule_on_a_feed_with_a_known_answer(tmp_path: Path, rules: Path) -> None:
@@ -115,15 +108,13 @@ def test_a_time_is_over_in_a_later_run_too(tmp_path: Path, rules: Path) -> None:
     """Eight copies of one text, in as many runs, an hour apart: none within half an hour; then five in five minutes."""
     inputs = []
     for number, minute in enumerate([0, *(60 * hour for hour in range(1, 9)), *range(1000, 1005)]):
-        path = tmp_path / f"{number}.jsonl"
-        path.write_text(json.dumps({"id": number, "text": text(0), "at": START + 60 * minute}))
-        inputs.append(path)
+        document = {"id": number, "text": text(0), "at": START + 60 * minute}
+        inputs.append(jobs.write(tmp_path / f"{number}.jsonl", document))
         run(tmp_path, inputs, rules, {"window": "40d"})
     # Log time is the median: it comes to the last five when they are the larger half of the latest 64.
     assert alerts(tmp_path) == []
-    more = tmp_path / "more.jsonl"
-    more.write_text("".join(
-        json.dumps({"id": f"m{n}", "text": text(0), "at": START + 60 * 1005 + n}) + "\n" for n in range(20)
+    more = jobs.write(tmp_path / "more.jsonl", *(
+        {"id": f"m{n}", "text": text(0), "at": START + 60 * 1005 + n} for n in range(20)
     ))  # fmt: skip
     run(tmp_path, [*inputs, more], rules, {"window": "40d"})
     assert [alert["rule"] for alert in alerts(tmp_path)] == ["grows"]
@@ -165,13 +156,13 @@ def long_feed(folder: Path, documents: int, files: int, *, mistakes: bool = True
 def test_what_is_in_memory_and_when_it_is_committed_changes_nothing(
     tmp_path: Path, rules: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = long_feed(tmp_path, 2500, 5)
+    inputs = long_feed(tmp_path, 1200, 5)
     monkeypatch.setattr(module, "MOST", 40)  # groups have to go
     once = run(tmp_path / "once", inputs, rules, settings)
     monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)
     for last in range(1, 6):
         often = run(tmp_path / "often", inputs[:last], rules, settings)
-    assert (tmp_path / "often" / "a").read_bytes() == (tmp_path / "once" / "a").read_bytes()
+    assert (tmp_path / "often" / "alerts").read_bytes() == (tmp_path / "once" / "alerts").read_bytes()
     assert {alert["rule"] for alert in alerts(tmp_path / "once")} == {"spreads", "copied", "copyist", "grows"}
     assert once.alerts is not None and often.alerts is not None
     assert often.alerts.forgotten == once.alerts.forgotten > 0
@@ -180,9 +171,9 @@ def test_what_is_in_memory_and_when_it_is_committed_changes_nothing(
 
 
 def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Path, rules: Path) -> None:
-    inputs = long_feed(tmp_path, 2500, 3, mistakes=False)
+    inputs = long_feed(tmp_path, 2000, 3, mistakes=False)
     run(tmp_path, inputs, rules)
-    rehearsed = rehearse(tmp_path / "state", read_rules(rules))
+    rehearsed = rehearse(tmp_path / "index", read_rules(rules))
     told, would = alerts(tmp_path), [json.loads(told.line) for told in rehearsed.told]
     assert {alert["rule"] for alert in told} == {"spreads", "copied", "copyist", "grows"}
     apart = {"key", "group", "id"}
@@ -193,27 +184,7 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
         assert could["group"] == (was["group"] and was["group"]["group"])
         assert could["id"] in (was["id"], None)
     assert any(could["id"] is not None for could in would)
-    assert rehearsed.documents == 2500
-
-
-def committing(found: Path, inputs: list[Path], rules: Path) -> list[str]:
-    """The command of a run that commits all the time, in a new folder in which `found` is to be."""
-    found.parent.mkdir()
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
-    return [
-        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state",
-        str(found.parent / "state"), *options, "--alerts", str(found), "--rules", str(rules), "--unique", "/dev/null",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("kills", [3, pytest.param(25 if LONG else 8, marks=pytest.mark.long)])
-def test_killed_at_random_moments(tmp_path: Path, rules: Path, kills: int) -> None:
-    inputs = long_feed(tmp_path, 200 * kills + 800, 20 * kills)
-    run(tmp_path / "undisturbed", inputs, rules)
-    whole, found = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken" / "a"
-    command = committing(found, inputs, rules)
-    kill(command, found, len(whole), kills)
-    assert found.read_bytes() == whole
+    assert rehearsed.documents == 2000
 
 
 @pytest.mark.long
@@ -222,8 +193,8 @@ def test_who_sends_them_is_killed_too_and_nobody_waits_for_a_receiver(tmp_path: 
     every alert of an undisturbed run, and no other."""
     inputs = long_feed(tmp_path, 3000, 60)
     run(tmp_path / "undisturbed", inputs, rules)
-    whole, found = (tmp_path / "undisturbed" / "a").read_bytes(), tmp_path / "broken" / "a"
-    dedup = committing(found, inputs, rules)
+    whole, found = (tmp_path / "undisturbed" / "alerts").read_bytes(), tmp_path / "broken" / "alerts"
+    dedup = jobs.committing(tmp_path / "broken", inputs, SETTINGS, ["alerts", "unique"], rules)
     chance = random.Random(7)
     with receiving(lambda n: "hang" if n == 40 else 500 if n % 50 == 49 else 200) as receiver:
         send = [sys.executable, "-m", "stream_lsh.cli", "alerts", "send", str(found), "--url", receiver.url]

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from support.kills import broken_off
+from support import jobs
+from support.copies import FIELDS, OTHER, SURE, TEXT, copies
+from support.jobs import write, written
 from support.models.forgetting import model_of
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
 from stream_lsh.embedded.information import information
-from stream_lsh.embedded.job import Job
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.store import PLACES, Store, rows_key
 
-TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
-OTHER = "an old oak fell on the road to the harbour last night and nobody was hurt the fire brigade says so"
 CHANGING = ("--on-same-id", "update", "--deleted-field", "deleted", "--time-field", "ts", "--quiet")
 
 
@@ -38,8 +36,7 @@ def deletion(id: Any, **more: Any) -> dict[str, Any]:
 
 def dedup(folder: Path, *records: Any, name: str = "feed.jsonl", arguments: tuple[str, ...] = CHANGING) -> list[Any]:
     """The verdicts on some records."""
-    feed = folder / name
-    feed.write_text("".join(json.dumps(record) + "\n" for record in records))
+    feed = write(folder / name, *records)
     outputs = [word for what in ("unique", "verdicts") for word in (f"--{what}", str(folder / what))]
     done = stream_lsh("dedup", str(feed), "--state", str(folder / "index"), *outputs, *arguments)
     assert done.exit_code == 0, done.output
@@ -174,9 +171,8 @@ def test_the_index_remembers_how_it_changes(tmp_path: Path) -> None:
 
 def test_a_query_decides_as_the_next_document_would(tmp_path: Path) -> None:
     dedup(tmp_path, document("a", TEXT, 10), document("b", OTHER, 10))
-    feed = tmp_path / "asked"
     lines = [document("a", OTHER, 9), document("a", OTHER, 10), document("a", TEXT + " or three", 10)]
-    feed.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    feed = write(tmp_path / "asked", *lines)
     output = tmp_path / "answers"
     arguments = ["--input", str(feed), "--state", str(tmp_path / "index"), "--output", str(output), "--quiet"]
     assert stream_lsh("query", *arguments).exit_code == 0
@@ -185,9 +181,8 @@ def test_a_query_decides_as_the_next_document_would(tmp_path: Path) -> None:
 
 
 def test_the_summary_says_what_changed(tmp_path: Path) -> None:
-    feed = tmp_path / "feed.jsonl"
     records = [document("a", TEXT, 10), document("a", OTHER, 11), document("a", TEXT, 9), deletion("a"), deletion("b")]
-    feed.write_text("".join(json.dumps(record) + "\n" for record in records))
+    feed = write(tmp_path / "feed.jsonl", *records)
     done = stream_lsh("dedup", str(feed), "--unique", str(tmp_path / "unique"), *CHANGING[:-1])
     assert done.exit_code == 0, done.output
     assert "2   40 %  deleted" in done.stderr
@@ -203,47 +198,22 @@ def test_the_summary_says_what_changed(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused(tmp_path: Path, given: tuple[str, ...], message: str) -> None:
-    (tmp_path / "feed").write_text(json.dumps(document("a", TEXT, 10)) + "\n")
-    done = stream_lsh("dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "index"), *given)
+    feed = write(tmp_path / "feed", document("a", TEXT, 10))
+    done = stream_lsh("dedup", str(feed), "--state", str(tmp_path / "index"), *given)
     assert done.exit_code == 2 and message in done.output
 
 
-# All that is similar is found, and no limit is met, so that the model's answers are the engine's.
-SURE: dict[str, Any] = {
-    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
-    "candidates": 65536, "verify_matches": 1000, "memory_documents": 64, "generation_documents": 250,
-    "on_same_id": "update", "deleted_field": "deleted", "time_field": "ts",
-}  # fmt: skip
 SEVERAL = {"shards": 3, "decided_after": 20}
-
-
-def history(seed: int, n: int) -> list[dict[str, Any]]:
-    """Families of copies, many of which are changed and withdrawn."""
-    chance = random.Random(seed)
-    words = [f"w{i}" for i in range(200)]
-    families = [chance.sample(words, 8) for _ in range(40)]
-    out: list[dict[str, Any]] = []
-    for i in range(n):
-        text = list(chance.choice(families)) if chance.random() < 0.8 else chance.sample(words, 8)
-        for _ in range(chance.choice((0, 0, 1, 2))):
-            text[chance.randrange(8)] = chance.choice(words)
-        what, old = chance.random(), chance.choice(out[-100:])["id"] if out else "begin"
-        ts = 1000 + i - 30 * (chance.random() < 0.1)
-        if what < 0.2:
-            out.append(deletion(old, **({"ts": ts} if what < 0.1 else {})))
-        else:
-            out.append(document(old if what < 0.5 else i if i % 2 else f"d{i}", " ".join(text), ts))
-    return out
 
 
 def standing(records: list[dict[str, Any]], **more: Any) -> dict[Any, str]:
     """What is kept in the end, by the model."""
-    model = model_of(Settings(**SURE, **more))
+    model = model_of(Settings(**SURE | FIELDS | more))
     for seq, record in enumerate(records):
         if record.get("deleted"):
-            model.delete(seq, record["id"], record.get("ts"))
+            model.delete(seq, record["id"], record.get("at"))
         else:
-            model.judge(seq, record["id"], record["text"], record["ts"])
+            model.judge(seq, record["id"], record["text"], record["at"])
     return {seen.id: seen.text for seen in model.stored if seen.living and seen.kept}
 
 
@@ -270,43 +240,19 @@ def folded(unique: Path) -> tuple[dict[Any, str], int]:
     return kept, heirs
 
 
-def feeds(folder: Path, records: list[dict[str, Any]], size: int = 150) -> list[str]:
-    paths = []
-    for first in range(0, len(records), size):
-        paths.append(folder / f"feed-{first}")
-        paths[-1].write_text("\n".join(map(json.dumps, records[first : first + size])) + "\n\n")
-    return [str(path) for path in paths]
-
-
 def run(folder: Path, inputs: list[str], **more: Any) -> None:
-    outputs = {name: str(folder / name) for name in ("unique", "verdicts")}
-    Job(Settings(**{**SURE, **more}), inputs, outputs, folder / "index").run()
+    jobs.run(folder, inputs, Settings(**SURE | FIELDS | more), ["unique"])
 
 
 @pytest.mark.parametrize("verify", ["exact", "signature"])
 @pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
 def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any, more: Any) -> None:
-    records = history(0, 900)
-    run(tmp_path, feeds(tmp_path, records), verify=verify, **more)
+    records = copies(0, 600)
+    run(tmp_path, written(tmp_path, records), verify=verify, **more)
     kept, heirs = folded(tmp_path / "unique")
     assert heirs > 10
     if verify == "exact":
         assert kept == standing(records, **more)
-
-
-@pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
-def test_a_run_that_is_broken_off_goes_on_to_the_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
-) -> None:
-    records = history(1, 1200)
-    inputs = feeds(tmp_path, records)
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    run(tmp_path / "one", inputs, **more)
-    assert broken_off(monkeypatch, lambda: run(tmp_path / "two", inputs, **more), every=4) > 3
-    for name in ("unique", "verdicts"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    assert folded(tmp_path / "two" / "unique")[0] == standing(records, **more)
 
 
 def test_without_updates_only_documents_are_written(tmp_path: Path) -> None:
@@ -315,27 +261,26 @@ def test_without_updates_only_documents_are_written(tmp_path: Path) -> None:
 
 
 def test_an_heir_from_python_has_no_place(tmp_path: Path) -> None:
-    with Deduplicator(Settings(**SURE), tmp_path / "index") as deduplicator:
+    with Deduplicator(Settings(**SURE | FIELDS), tmp_path / "index") as deduplicator:
         assert [verdict.kind for verdict in deduplicator.process([Document("a", TEXT), Document("b", TEXT)])] == [
             "unique", "exact_duplicate"
         ]  # fmt: skip
-    (tmp_path / "feed").write_text(json.dumps(deletion("a")) + "\n" + json.dumps(deletion("b")) + "\n")
-    run(tmp_path, [str(tmp_path / "feed")])
+    run(tmp_path, [str(write(tmp_path / "feed", deletion("a"), deletion("b")))])
     assert (tmp_path / "unique").read_text() == (
         '{"id":"a","deleted":true,"heir":"b","at":null}\n{"id":"b","deleted":true,"heir":null,"at":null}\n'
     )
 
 
 def test_damage_of_where_an_heir_stood_is_told(tmp_path: Path) -> None:
-    records = [document("a", TEXT, 1), document("b", TEXT + " or three", 2)]
-    run(tmp_path, feeds(tmp_path, records))
+    records = [{"id": "a", "text": TEXT, "at": 1}, {"id": "b", "text": TEXT + " or three", "at": 2}]
+    run(tmp_path, written(tmp_path, records, 1))
     store = Store(tmp_path / "index" / "db")
     ((row, value),) = store.rows_of(PLACES, 0, 0)
     store.write({rows_key(PLACES, 0, 0, row): value[:-1]})
     store.close()
-    (tmp_path / "next").write_text(json.dumps(deletion("a")) + "\n")
+    feed = write(tmp_path / "next", deletion("a"))
     with pytest.raises(DamagedError, match="where rows of generation 0 stood in the inputs is damaged"):
-        run(tmp_path, [str(tmp_path / "next")])
+        run(tmp_path, [str(feed)])
 
 
 def test_a_run_erases_what_is_due(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import lzma
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +20,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from support.contents import contents
-from support.kills import COMMITTING, kill
+from support.copies import FIELDS, OTHER, SECOND, START, SURE, TEXT, copies
+from support.jobs import bytes_of, committing, read, run, write, written
+from support.kills import broken_off, kill
 from support.long_form import LONG, seeds
 from support.models.forgetting import model_of
-from support.models.spreading import Spread, Spreading, reached
+from support.models.spreading import Spreading, reached
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.alerts.rules import read_rules
@@ -32,23 +33,16 @@ from stream_lsh.cli import main
 from stream_lsh.documents.columns import columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.erasure import erase
-from stream_lsh.embedded.group_table import table, whole
+from stream_lsh.embedded.group_store import Member, members, rows
+from stream_lsh.embedded.group_table import reading_groups, stands, table, whole
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.information import information, reading
-from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.rehearsal import rehearse
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.index.store import MEMBERS
+from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import judge
-
-START, SECOND = 1_700_000_000_000, 1000
-# All that is similar is found, and no limit is met, so that the model's answers are the engine's.
-SURE: dict[str, Any] = {
-    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
-    "candidates": 65536, "verify_matches": 1000, "memory_documents": 64, "generation_documents": 250,
-    "on_same_id": "update",
-}  # fmt: skip
 
 Record = tuple[Document, str | None]
 """A document, and its source."""
@@ -118,14 +112,16 @@ def check(
     expected, groups = modelled(records, settings)
     for one, other in zip(events, expected, strict=True):
         assert one == other
-    found = {row.group.group: json.loads(row.group.json) for row in table(folder)}
-    assert found == groups.table == folded(events)
-    for number, group in groups.groups.items():
-        if number in found:
-            assert listed(folder, group) == [
+    with reading_groups(folder) as (store, fact):
+        found = {group.group: group for group in rows(store, fact.get("ended", 0))}
+        for number, group in found.items():
+            assert [listed(group, member) for member in members(store, group)] == [
                 (seq, None if erased and went is not None else id, time, source, went, stands)
-                for seq, id, time, source, went, stands in group.members
+                for seq, id, time, source, went, stands in groups.groups[number].members
             ]
+    in_table = {number: json.loads(group.json) for number, group in found.items()}
+    assert in_table == groups.table == folded(events)
+    assert [row.group.group for row in table(folder)] == sorted(found, key=lambda n: (-found[n].living, n))
     return groups
 
 
@@ -138,15 +134,10 @@ def folded(events: list[dict[str, Any]]) -> dict[int, Any]:
     return rows
 
 
-def listed(folder: Path, group: Spread) -> list[tuple[Any, ...]]:
-    with whole(folder, group.number) as (row, members):
-        return [
-            (
-                m.seq, json.loads(m.id), None if m.time == NO_TIME else m.time,
-                json.loads(m.source) if m.source else None, m.went, m.seq == row.seq and m.went is None,
-            )
-            for m in members
-        ]  # fmt: skip
+def listed(group: Group, m: Member) -> tuple[Any, ...]:
+    """A member as the model has it."""
+    time, source = None if m.time == NO_TIME else m.time, json.loads(m.source) if m.source else None
+    return m.seq, json.loads(m.id), time, source, m.went, stands(group, m)
 
 
 steps = st.sampled_from((0, 0, 1, 5, 5, 20)) | st.sampled_from((100, 1000, 100_000, -20, -500))
@@ -167,7 +158,7 @@ def changing(history: Any) -> list[Record]:
     return out
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100 if LONG else 15)
 @given(
     st.lists(actions, min_size=1, max_size=150), st.sampled_from((None, None, "1s", "10s", "20m")), st.integers(0)
 )  # fmt: skip
@@ -181,40 +172,36 @@ def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, windo
     check(folder, records, settings, in_pieces(records, settings, folder, chance, erasing), erased=erasing)
 
 
+LONG_STORY = 3000 if LONG else 800
+
+
+def of_lines(lines: Sequence[dict[str, Any]]) -> list[Record]:
+    return [
+        (Document(d["id"], d.get("text"), time=d.get("at"), deleted=d.get("deleted", False)), d.get("outlet"))
+        for d in lines
+    ]
+
+
 def story(seed: int, n: int) -> list[Record]:
-    """Families of copies, many of which are changed and withdrawn, by more sources than are named."""
-    chance = random.Random(seed)
-    words = [f"w{i}" for i in range(200)]
-    families = [chance.sample(words, 8) for _ in range(n // 20 + 5)]
-    texts: dict[Any, list[str]] = {}
-    out: list[Record] = []
-    for i in range(n):
-        what, id = chance.random(), chance.choice(out[-100:])[0].id if out else "begin"
-        time = START + 60 * SECOND * (i - 30 * (chance.random() < 0.1))
-        source = None if chance.random() < 0.1 else f"outlet {chance.randrange(40)}"
-        if what < 0.25:
-            out.append((Document(id, time=time if what < 0.1 else None, deleted=True), source))
-            continue
-        id = id if what < 0.55 else f"d{i}"
-        text = list(texts.get(id, [])) if chance.random() < 0.6 else []
-        text = text or list(families[0] if chance.random() < 0.2 else chance.choice(families[i // 20 :][:5]))
-        for _ in range(chance.choice((0, 0, 1, 2, 4))):
-            text[chance.randrange(8)] = chance.choice(words)
-        texts[id] = text
-        out.append((Document(id, " ".join(text), time=time), source))
-    return out
+    return of_lines(copies(seed, n))
 
 
-@pytest.mark.parametrize("window", [None, "8h"])
-@pytest.mark.parametrize("shards", [1, 2])
+SHAPES = [
+    (1, None), (2, "8h"), *(pytest.param(*shape, marks=pytest.mark.long) for shape in ((1, "8h"), (2, None)))
+]  # fmt: skip
+"""Shards, and windows."""
+
+
+@pytest.mark.parametrize(("shards", "window"), SHAPES)
 @pytest.mark.parametrize("seed", seeds(1, 2, 3))
 def test_a_long_history(tmp_path: Path, seed: int, shards: int, window: str | None) -> None:
-    settings, records = Settings(**SURE, window=window, shards=shards, decided_after=60), story(seed, 3000)
+    settings, records = Settings(**SURE, window=window, shards=shards, decided_after=60), story(seed, LONG_STORY)
     erasing = seed == 0 and shards == 1
     events = in_pieces(records, settings, tmp_path, random.Random(seed), erasing)
     groups = check(tmp_path, records, settings, events, erased=erasing)
     kinds = Counter(event["event"] for event in events)
-    assert min(kinds[kind] for kind in ("created", "joined", "updated", "left", "inherited", "ended")) > 2, kinds
+    happen = ["created", "joined", "updated", "left", "inherited", *(["ended"] if window or LONG else [])]
+    assert min(kinds[kind] for kind in happen) > 2, kinds
     assert max(event["sources"] for event in events) > 16
     assert groups.table
 
@@ -243,23 +230,13 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
     assert min(kinds[kind] for kind in ("created", "joined", "updated", "left", "inherited", "ended")) > 5, kinds
 
 
-def write(path: Path, records: Sequence[Record]) -> Path:
-    def line(d: Document, source: str | None) -> dict[str, Any]:
-        said = {"text": d.text, "at": d.time, "outlet": source, "deleted": d.deleted or None}
-        return {"id": d.id, **{name: value for name, value in said.items() if value is not None}}
-
-    path.write_text("".join(json.dumps(line(*record)) + "\n" for record in records))
-    return path
-
-
 RULES = """
 [[rule]]
 name = "grows"
 kind = "growth"
 members = 2
 within = "1d"
-"""
-SHARE = """
+
 [[rule]]
 name = "copies"
 kind = "share"
@@ -267,128 +244,129 @@ above = 0.5
 documents = 5
 within = "1d"
 """
-FIELDS = {"time_field": "at", "source_field": "outlet", "deleted_field": "deleted"}
+OUTPUTS = ("groups", "alerts", "unique", "verdicts")
 
 
-def run(folder: Path, inputs: Sequence[Path], settings: dict[str, Any], rules: Path | None = None) -> None:
-    paths = {"groups": str(folder / "g")} | ({"alerts": str(folder / "a")} if rules else {})
-    chosen = Settings(**SURE | FIELDS | settings)
-    Job(chosen, list(map(str, inputs)), paths, folder / "state", rules=read_rules(rules) if rules else ()).run()
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    (tmp_path / "rules").write_text(RULES)
+    return tmp_path / "rules"
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def with_shape(shards: int, window: str | None) -> dict[str, Any]:
+    return SURE | FIELDS | {"shards": shards, "decided_after": 100} | ({"window": window} if window else {})
 
 
-@pytest.mark.parametrize("window", [None, "8h"])
-@pytest.mark.parametrize("shards", [1, 2])
-@pytest.mark.parametrize("kills", [3, pytest.param(25 if LONG else 8, marks=pytest.mark.long)])
-def test_killed_at_random_moments(tmp_path: Path, kills: int, shards: int, window: str | None) -> None:
-    records, size = story(7, 150 * kills + 600), 60
-    inputs = [write(tmp_path / f"{i:06}", records[i : i + size]) for i in range(0, len(records), size)]
-    settings = {"shards": shards, "decided_after": 100} | ({"window": window} if window else {})
-    broken, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
-    broken.mkdir()
-    undisturbed.mkdir()
-    (tmp_path / "rules").write_text(RULES + SHARE)
-    run(undisturbed, inputs, settings, tmp_path / "rules")
-    events = broken / "g"
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in (SURE | FIELDS | settings).items()]
-    command = [
-        sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", "--state", str(broken / "state"),
-        *options, "--groups", str(events), "--unique", "/dev/null", "--alerts", str(broken / "a"), "--rules",
-        str(tmp_path / "rules"),
-    ]  # fmt: skip
-    kill(command, events, (undisturbed / "g").stat().st_size, kills)
-    for name in ("g", "a"):
-        assert (broken / name).read_bytes() == (undisturbed / name).read_bytes()
-    assert {alert["rule"] for alert in lines(broken / "a")} == {"grows", "copies"}
-    check(broken / "state", records, Settings(**SURE | FIELDS | settings), lines(events))
+def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
+    """The outputs of a broken run are those of another, to the byte, and its groups those of the model."""
+    broken, undisturbed = folder / "broken", folder / "undisturbed"
+    assert bytes_of(broken, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
+    assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows", "copies"}
+    check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
 
 
-TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
-OTHER = "an old oak fell on the road to the harbour last night and nobody was hurt the fire brigade says so"
+@pytest.mark.parametrize(("shards", "window"), SHAPES)
+def test_a_run_that_is_broken_off_goes_on_to_the_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Path, shards: int, window: str | None
+) -> None:
+    lines, settings = copies(7, 500), with_shape(shards, window)
+    inputs, chosen = written(tmp_path, lines, 12), Settings(**settings)
+    run(tmp_path / "undisturbed", inputs, chosen, OUTPUTS, rules)
+    broken = broken_off(monkeypatch, lambda: run(tmp_path / "broken", inputs, chosen, OUTPUTS, rules), every=4)
+    assert broken > 2
+    same_as_undisturbed(tmp_path, lines, settings)
+
+
+@pytest.mark.parametrize(
+    ("shards", "window", "kills"),
+    [(1, "8h", 1), *(pytest.param(*shape, 25 if LONG else 6, marks=pytest.mark.long)
+                     for shape in ((1, None), (2, None), (1, "8h"), (2, "8h")))],
+)  # fmt: skip
+def test_killed_at_random_moments(tmp_path: Path, rules: Path, shards: int, window: str | None, kills: int) -> None:
+    lines, settings = copies(7, 150 * kills + 400), with_shape(shards, window)
+    inputs = written(tmp_path, lines, len(lines) // 60)
+    run(tmp_path / "undisturbed", inputs, Settings(**settings), OUTPUTS, rules)
+    command = committing(tmp_path / "broken", inputs, settings, OUTPUTS, rules)
+    kill(command, tmp_path / "broken" / "groups", (tmp_path / "undisturbed" / "groups").stat().st_size, kills)
+    same_as_undisturbed(tmp_path, lines, settings)
+
+
+def job(folder: Path, feeding: Sequence[tuple[str, str | None]], rules: Path | None = None, **more: Any) -> None:
+    """A run over ids and texts, one a second; without a text the id is deleted."""
+    lines = [
+        {"id": id, "at": START + i * SECOND, "outlet": id} | ({"deleted": True} if text is None else {"text": text})
+        for i, (id, text) in enumerate(feeding)
+    ]
+    outputs = ["groups", *(["alerts"] if rules is not None else [])]
+    run(folder, [write(folder / "feed", *lines)], Settings(**SURE | FIELDS | more), outputs, rules)
 
 
 def told(path: Path) -> list[tuple[Any, ...]]:
     """The events in short: what, with which document, representative, version, size, living."""
     return [
-        (e["event"], e["seq"], e["representative"]["seq"], e["version"], e["size"], e["living"]) for e in lines(path)
+        (e["event"], e["seq"], e["representative"]["seq"], e["version"], e["size"], e["living"]) for e in read(path)
     ]  # fmt: skip
 
 
 def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
-    feed = [("a", TEXT), ("b", TEXT), ("x", OTHER), ("y", OTHER), ("b", OTHER), ("y", OTHER + " now"), ("x", None)]
-    feed += [("b", None), ("y", None), ("a", TEXT + " or more"), ("a", None), ("nobody", None)]
-    records = [(Document(id, text, time=START, deleted=text is None), id) for id, text in feed]
-    run(tmp_path, [write(tmp_path / "feed", records)], {"threshold": 0.8})
-    assert told(tmp_path / "g") == [
+    feeding = [("a", TEXT), ("b", TEXT), ("x", OTHER), ("y", OTHER), ("b", OTHER), ("y", OTHER + " now"), ("x", None)]
+    feeding += [("b", None), ("y", None), ("a", TEXT + " or more"), ("a", None), ("nobody", None)]
+    job(tmp_path, feeding, threshold=0.8)
+    assert told(tmp_path / "groups") == [
         ("created", 1, 0, 1, 2, 2), ("created", 3, 2, 1, 2, 2),
         ("left", 4, 0, 2, 2, 1), ("joined", 4, 2, 2, 3, 3),
         ("updated", 5, 2, 3, 3, 3), ("inherited", 6, 4, 4, 3, 2),
         ("inherited", 7, 5, 5, 3, 1), ("ended", 8, 5, 6, 3, 0),
         ("updated", 9, 9, 3, 2, 1), ("ended", 10, 9, 4, 2, 0),
     ]  # fmt: skip
-    assert table(tmp_path / "state") == []
+    assert table(tmp_path / "index") == []
     for number in (0, 2):
-        with pytest.raises(UsageError, match="there is no group"), whole(tmp_path / "state", number):
+        with pytest.raises(UsageError, match="there is no group"), whole(tmp_path / "index", number):
             pass
 
 
 def test_one_of_many_who_lives_inherits(tmp_path: Path) -> None:
     """257 of 258 copies go, then who stood; then his heir, whose heir is who came last."""
     ids = [f"c{i}" for i in range(258)]
-    records = [(Document(id, TEXT, time=START), None) for id in ("kept", *ids)]
-    records += [(Document(id, deleted=True), None) for id in (*ids[:257], "kept")]
-    records += [(Document("new", TEXT, time=START), None), (Document("c257", deleted=True), None)]
-    run(tmp_path, [write(tmp_path / "feed", records)], {})
+    job(tmp_path, [
+        *((id, TEXT) for id in ("kept", *ids)), *((id, None) for id in (*ids[:257], "kept")), ("new", TEXT),
+        ("c257", None),
+    ])  # fmt: skip
     went = 1 + 258 + 257
-    assert told(tmp_path / "g")[-3:] == [
+    assert told(tmp_path / "groups")[-3:] == [
         ("inherited", went, 258, went, 259, 1), ("joined", went + 1, 258, went + 1, 260, 2),
         ("inherited", went + 2, went + 1, went + 2, 260, 1),
     ]  # fmt: skip
 
 
 def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
-    feed = [
-        ("a", TEXT),
-        ("a", TEXT + " now"),
-        ("b", TEXT),
-        ("c", TEXT),
-        ("a", TEXT + " here"),
-        ("b", TEXT),
-        ("a", None),
-    ]
-    records = [
-        (Document(id, text, time=START + i * SECOND, deleted=text is None), id) for i, (id, text) in enumerate(feed)
-    ]  # fmt: skip
-    run(tmp_path, [write(tmp_path / "feed", records)], {})
-    shown = CliRunner().invoke(main, ["groups", "--state", str(tmp_path / "state"), "0"])
+    now, here = TEXT + " now", TEXT + " here"
+    job(tmp_path, [("a", TEXT), ("a", now), ("b", TEXT), ("c", TEXT), ("a", here), ("b", TEXT), ("a", None)])
+    shown = CliRunner().invoke(main, ["groups", "--state", str(tmp_path / "index"), "0"])
     found = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [(m["id"], m["seq"], m["kind"], m.get("went"), m.get("representative")) for m in found] == [
         ("a", 1, "unique", 4, None), ("b", 2, "near_duplicate", None, True), ("c", 3, "near_duplicate", None, None),
         ("a", 4, "unique", 6, None),
     ]  # fmt: skip
     assert [m.get("until") for m in found] == [START + 4 * SECOND, None, None, START + 6 * SECOND]
-    row = json.loads(table(tmp_path / "state")[0].group.json)
+    row = json.loads(table(tmp_path / "index")[0].group.json)
     # How the founder came counts, and how it was when it got company.
     assert (row["first"], row["last"], row["size"], row["living"]) == (START, START + 4 * SECOND, 3, 2)
-    growing = ["groups", "--state", str(tmp_path / "state"), "--order", "growing", "--since", "1h"]
+    growing = ["groups", "--state", str(tmp_path / "index"), "--order", "growing", "--since", "1h"]
     assert json.loads(CliRunner().invoke(main, growing).stdout)["grown"] == 2
 
 
 def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
-    records = [(Document(id, TEXT, time=START), id) for id in "abc"]
-    run(tmp_path, [write(tmp_path / "feed", records)], {})
-    command = ["delete", "--state", str(tmp_path / "state"), "--quiet", "a"]
-    assert CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "g")]).exit_code == 0
-    assert told(tmp_path / "g")[-1] == ("inherited", 3, 1, 3, 3, 2)
+    job(tmp_path, [(id, TEXT) for id in "abc"])
+    command = ["delete", "--state", str(tmp_path / "index"), "--quiet", "a"]
+    assert CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "groups")]).exit_code == 0
+    assert told(tmp_path / "groups")[-1] == ("inherited", 3, 1, 3, 3, 2)
     command[-1] = "c"
     assert CliRunner().invoke(main, command).exit_code == 0  # with groups, whoever is told
-    assert [row.group.living for row in table(tmp_path / "state")] == [1]
-    with Deduplicator(state=tmp_path / "state") as deduplicator:
+    assert [row.group.living for row in table(tmp_path / "index")] == [1]
+    with Deduplicator(state=tmp_path / "index") as deduplicator:
         list(deduplicator.process([Document("b", deleted=True)]))
-    assert table(tmp_path / "state") == []
+    assert table(tmp_path / "index") == []
     refused = CliRunner().invoke(main, [*command, "--groups", "-"])
     assert refused.exit_code == 2 and "--groups - goes where the verdicts go" in refused.output
     plain = ["dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "plain"), "--quiet", "--on-same-id", "update"]
@@ -398,24 +376,20 @@ def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     assert refused.exit_code == 3 and "keeps no groups" in refused.output
 
 
-def test_alerts_count_who_comes(tmp_path: Path) -> None:
+def test_alerts_count_who_comes(tmp_path: Path, rules: Path) -> None:
     """An update that stays in its group is no arrival, and nobody who goes takes one back."""
-    (tmp_path / "rules").write_text(RULES)
-    feed = [("a", TEXT), ("b", TEXT), ("b", TEXT + " now"), ("a", TEXT + " here"), ("b", None), ("c", TEXT)]
-    records = [
-        (Document(id, text, time=START + i * SECOND, deleted=text is None), id) for i, (id, text) in enumerate(feed)
-    ]  # fmt: skip
-    run(tmp_path, [write(tmp_path / "feed", records)], {}, tmp_path / "rules")
-    (alert,) = lines(tmp_path / "a")
+    job(tmp_path, [("a", TEXT), ("b", TEXT), ("b", TEXT + " now"), ("a", TEXT + " here"), ("b", None), ("c", TEXT)],
+        rules)  # fmt: skip
+    (alert,) = read(tmp_path / "alerts")
     assert (alert["id"], alert["members"], alert["group"]["size"], alert["group"]["living"]) == ("c", 2, 3, 2)
-    (rehearsed,) = rehearse(tmp_path / "state", read_rules(tmp_path / "rules")).told
+    (rehearsed,) = rehearse(tmp_path / "index", read_rules(rules)).told
     assert json.loads(rehearsed.line)["id"] == "c"
 
 
-@pytest.mark.parametrize("window", [None, "8h"])
+@pytest.mark.parametrize("window", [None, pytest.param("8h", marks=pytest.mark.long)])
 def test_ids_of_what_went_are_nowhere(tmp_path: Path, window: str | None) -> None:
     """In no value, as it is or was; everything else is as before."""
-    settings, records = Settings(**SURE, window=window), story(3, 900)
+    settings, records = Settings(**SURE, window=window), story(3, 500)
     records = [(Document(f"id <{d.id}>", d.text, time=d.time, deleted=d.deleted), s) for d, s in records]
     events = in_pieces(records, settings, tmp_path, random.Random(3))
     _, spreading = modelled(records, settings)
@@ -464,7 +438,7 @@ def test_who_went_without_an_heir_is_listed_as_long_as_he_has_an_id(tmp_path: Pa
 
 def test_somebody_reads_while_ids_are_erased(tmp_path: Path) -> None:
     """He sees a whole index, whatever moment it is; nothing is left in the end."""
-    records, settings = story(4, 900), Settings(**SURE)
+    records, settings = story(4, 400), Settings(**SURE)
     events = in_pieces(records, settings, tmp_path, random.Random(4))
     done, seen = Event(), [(list[Any](), 0)]
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from click.testing import CliRunner
 from support.contents import contents
 
+from stream_lsh.cli import main
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
 
@@ -39,14 +41,26 @@ def line(id: str, text: str | None = None, **more: object) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
 
-def dedup(state: Path, commits: int, feed: list[Path], *more: str, output: Path | None = None, mode: str = "wb") -> str:
-    """Run it, killed after so many commits; what it complains of."""
-    command = [sys.executable, "-c", KILLED, str(commits), "dedup", *map(str, feed), "--state", str(state), "--quiet"]
-    command += ["--on-same-id", "update", "--deleted-field", "deleted", "--time-field", "ts", *more]
+def dedup(
+    state: Path, commits: int, feed: list[Path], *more: str, output: Path | None = None, mode: str = "wb"
+) -> None:
+    """Run it, killed after so many commits; in this process where nothing is killed, or goes to standard output."""
+    arguments = ["dedup", *map(str, feed), "--state", str(state), "--quiet", "--on-same-id", "update", *more]
+    arguments += ["--deleted-field", "deleted", "--time-field", "ts"]
+    if commits == NEVER and output is None and "--unique" in more:
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0, done.output
+        return
     with (output or state.parent / "nothing").open(mode) as file:
-        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False, timeout=1800)
-    assert done.returncode in ((0, 5) if commits == NEVER else (9,)), done.stderr
-    return done.stderr.decode()
+        command = [sys.executable, "-c", KILLED, str(commits), *arguments]
+        killed = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False)
+    assert killed.returncode == (0 if commits == NEVER else 9), killed.stderr
+
+
+def files(folder: Path, parts: list[bytes]) -> list[Path]:
+    for number, part in enumerate(parts):
+        (folder / f"{number}.jsonl").write_bytes(part)
+    return [folder / f"{number}.jsonl" for number in range(len(parts))]
 
 
 @pytest.fixture
@@ -56,9 +70,7 @@ def feed(tmp_path: Path) -> list[Path]:
         line("first", f"{WORDS} first") + line("victim-name", "the victim-text of this document", ts=5),
         line("victim-name"), line("second", "something else altogether"), line("third", "and the third of them all"),
     ]  # fmt: skip
-    for number, part in enumerate(parts):
-        (tmp_path / f"{number}.jsonl").write_bytes(part)
-    return [tmp_path / f"{number}.jsonl" for number in range(len(parts))]
+    return files(tmp_path, parts)
 
 
 def left(state: Path) -> bool:
@@ -66,15 +78,14 @@ def left(state: Path) -> bool:
 
 
 def test_the_copy_of_standard_output_goes(tmp_path: Path, feed: list[Path]) -> None:
-    """A run that is killed afterwards goes on with >>, and says so where it cannot."""
+    """A run that is killed afterwards goes on with >>."""
     whole, broken, state = tmp_path / "whole", tmp_path / "broken", tmp_path / "state"
-    dedup(tmp_path / "other", NEVER, feed, output=whole)
+    dedup(tmp_path / "other", NEVER, feed, "--unique", str(whole))
     copy = state / "standard-output"
     dedup(state, 3, feed, "--erase-hours", "0", output=broken)  # the run is open, two batches are committed
     assert b"victim-text" in copy.read_bytes()
     dedup(state, 1, feed, "--erase-hours", "0", output=broken)
     assert not copy.exists() and broken.read_bytes() == whole.read_bytes()[: broken.stat().st_size]
-    assert "redirect with >> instead of >" in dedup(state, NEVER, feed, output=tmp_path / "emptied")
     dedup(state, NEVER, feed, "--erase-hours", "0", output=broken, mode="ab")
     assert broken.read_bytes() == whole.read_bytes()
     assert b"victim-text" in whole.read_bytes() and not left(state)
@@ -112,9 +123,7 @@ def test_dead_letters_in_the_state_folder(tmp_path: Path) -> None:
         line("victim-name", WORDS, ts=1) + line("other", f"{WORDS} other", ts="?"),
         line("victim-name", "the victim-text", ts="?"), line("victim-name"), line("last", "the last", ts="?"),
     ]  # fmt: skip
-    for number, part in enumerate(parts):
-        (tmp_path / f"{number}.jsonl").write_bytes(part)
-    feed = [tmp_path / f"{number}.jsonl" for number in range(len(parts))]
+    feed = files(tmp_path, parts)
     dedup(state, 3, feed, "--erase-hours", "0", "--unique", str(tmp_path / "unique"))  # before the deletion
     assert b"victim-text" in letters.read_bytes()
     dedup(state, NEVER, feed, "--erase-hours", "0", "--unique", str(tmp_path / "unique"))
@@ -139,7 +148,7 @@ def test_outputs_are_known_by_a_hash_of_their_end(tmp_path: Path, feed: list[Pat
     dedup(state, NEVER, feed[:1], "--unique", str(unique))
     assert unique.read_bytes().endswith(b'victim-text of this document", "ts": 5}\n')
     (tmp_path / "late").write_bytes(line("victim-name"))
-    dedup(state, NEVER, [*feed[:1], tmp_path / "late"], "--erase-hours", "0")
+    dedup(state, NEVER, [*feed[:1], tmp_path / "late"], "--erase-hours", "0", "--unique", str(tmp_path / "other"))
     assert not left(state)
     dedup(state, NEVER, [*feed[:1], tmp_path / "late", feed[2]], "--unique", str(unique))
     assert unique.read_bytes().count(b"\n") == 3

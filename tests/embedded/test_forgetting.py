@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.jobs import read, write
 from support.kills import broken_off
 
 from stream_lsh import Deduplicator, Document, Settings
@@ -23,11 +24,6 @@ START, MINUTE, HOUR = 1_700_000_000_000, 60_000, 3_600_000
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
 
 
-def write(path: Path, *documents: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
-    return path
-
-
 def document(id: str, text: str, **more: Any) -> dict[str, Any]:
     return {"id": id, "text": text, **more}
 
@@ -38,8 +34,7 @@ def run(state: Path, *inputs: Path, **given: Any) -> Summary:
 
 
 def kinds(state: Path) -> dict[str, str]:
-    lines = map(json.loads, state.with_name("verdicts.jsonl").read_text().splitlines())
-    return {f"{verdict['seq']} {verdict['id']}": verdict["kind"] for verdict in lines}
+    return {f"{verdict['seq']} {verdict['id']}": verdict["kind"] for verdict in read(state.with_name("verdicts.jsonl"))}
 
 
 def test_times_as_they_come(tmp_path: Path) -> None:

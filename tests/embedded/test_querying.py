@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import jobs
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.information import information
@@ -30,8 +31,9 @@ def family(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def write(path: Path, documents: list[dict[str, Any]]) -> Path:
-    data = "".join(json.dumps(document) + "\n" for document in documents).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    jobs.write(path, *documents)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(path.read_bytes()))
     return path
 
 
@@ -50,7 +52,7 @@ def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, s
     before, reports = files(state), list[Progress]()
     summary = query(Settings(), [str(asked)], str(tmp_path / "out.jsonl"), state, reports.append)
     assert files(state) == before
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    found = jobs.read(tmp_path / "out.jsonl")
     assert [verdict["id"] for verdict in found] == [document["id"] for document in documents[150:]]
     assert [verdict["kind"] for verdict in found[:50]] == ["redelivered"] * 50
     with Deduplicator(state=state, read_only=True) as deduplicator:
@@ -92,7 +94,7 @@ def test_what_cannot_be_processed_is_rejected_in_its_place(tmp_path: Path) -> No
         b'{"id":"y"}\n{"id":"z","text":"' + b"\xff" + b'"}\n{"id":"e","text":"..."}'
     )
     summary = query(Settings(), [str(asked)], str(tmp_path / "out"), state)
-    verdicts = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    verdicts = jobs.read(tmp_path / "out")
     assert [verdict["kind"] for verdict in verdicts] == ["unique", *["rejected"] * 4, "unique"]
     assert [verdict.get("reason") for verdict in verdicts] == [
         None, "not_json", "id_reused", "missing_field", "not_utf8", None,
