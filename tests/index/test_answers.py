@@ -9,7 +9,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +146,12 @@ def test_a_crowd_of_one_text_goes(tmp_path: Path, order: str) -> None:
     assert heirs == {"as they came": n - 1, "the kept one last": 1}.get(order, heirs) > 0
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", rotating([1, 3], 1))
 def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Path, shards: int) -> None:
     """Each crawl is an update of its page, of which there are copies; some pages are taken down, or come late."""
     chance, documents = random.Random(5), []
     with lzma.open(shared_data / "terms-3k.jsonl.xz") as file:
-        for line in file:
+        for line in islice(file, 3000 if LONG else 700):
             page = json.loads(line)
             text, time = " ".join(re.findall(r"\w+", page["text"].lower())), page["ts"]
             documents.append(Document(page["source"], text, time=time))
@@ -169,9 +168,9 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
     )  # fmt: skip
     found = agreed(documents, settings, tmp_path, chance)
     kinds = Counter(verdict.kind for verdict in found)
-    assert min(kinds[kind] for kind in ("near_duplicate", "exact_duplicate", "deleted", "outdated")) > 5, kinds
-    assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 1000
-    assert sum((verdict.heir is not None) + len(verdict.heirs) for verdict in found) > 5
+    assert min(kinds[kind] for kind in ("near_duplicate", "exact_duplicate", "deleted", "outdated")) > 2, kinds
+    assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > len(found) // 4
+    assert sum((verdict.heir is not None) + len(verdict.heirs) for verdict in found) > 2
 
 
 def test_ids_that_were_deleted_come_again_as_their_heirs(tmp_path: Path) -> None:

@@ -5,15 +5,11 @@ Nothing here is fast. The engine signs with `signer`; this says what that must a
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
-
-PRIME = (1 << 61) - 1
-"""A Mersenne prime larger than any 32-bit shingle hash: p of the universal family."""
 
 
 def character_shingles(text: str, k: int) -> list[str]:
@@ -67,12 +63,6 @@ class UniversalHash:
         return (self.a * x + self.b) % self.p % self.n
 
 
-def universal_hashes(count: int, seed: int, n: int = 1 << 32) -> list[UniversalHash]:
-    """Random members of the universal family over 0..PRIME - 1; the same for the same seed."""
-    generator = random.Random(seed)
-    return [UniversalHash(generator.randrange(1, PRIME), generator.randrange(PRIME), PRIME, n) for _ in range(count)]
-
-
 def minhash_one_pass(matrix: Sequence[Sequence[int]], hashes: Sequence[UniversalHash]) -> Iterator[list[list[float]]]:
     """The signature matrix after each row of the characteristic matrix (MMDS 3.3.5).
 
@@ -90,11 +80,6 @@ def minhash_one_pass(matrix: Sequence[Sequence[int]], hashes: Sequence[Universal
                 if present:
                     component[column] = min(component[column], value)
         yield [list(component) for component in signature]
-
-
-def minhash(elements: AbstractSet[int], hashes: Sequence[UniversalHash]) -> list[int]:
-    """The signature of one set of numbers (not empty): the smallest value of each hash function."""
-    return [min(map(h, elements)) for h in hashes]
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> float:
