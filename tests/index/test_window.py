@@ -1,6 +1,6 @@
 """A window: what is older is not seen, whatever is still there; and what goes changes no answer and leaves nothing.
 
-That the answers are right is in test_answers.py and test_limits.py.
+That the answers are right is in test_answers.py and test_index_limits.py.
 """
 
 from __future__ import annotations
