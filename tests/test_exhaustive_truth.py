@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.jobs import read, run
-from support.long_form import pairwise
+from support.long_form import pairwise, rotating
 from support.real_pairs import CORPORA, lines, true_pairs
 
 from stream_lsh import Settings
@@ -52,15 +53,14 @@ def test_signatures_alone_are_right_for_most(shared_data: Path, tmp_path: Path) 
     assert len(found & truth) >= 0.97 * len(found)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("threshold", [0.8, 0.5])
-@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize(("corpus", "threshold", "shards"), rotating(product(CORPORA, (0.8, 0.5), (1, 2, 4)), 4))
 def test_what_is_dropped_has_a_kept_one_and_no_two_kept_ones_are_similar(
-    shared_data: Path, tmp_path: Path, corpus: str, threshold: float
+    shared_data: Path, tmp_path: Path, corpus: str, threshold: float, shards: int
 ) -> None:
     """By the truth: every `of` was kept and is as similar as the verdict says; who was kept in spite of a similar one
-    that was kept before is within the recall."""
-    verdicts, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "verdicts")
+    that was kept before is within the recall. Segments and memory are small."""
+    given = {"shards": shards, "decided_after": 1000, "memory_documents": 500, "generation_documents": 1500}
+    verdicts, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "verdicts", **given)
     kept = {verdict["id"] for verdict in verdicts if verdict["kind"] == "unique"}
     dropped = [verdict for verdict in verdicts if verdict["kind"] in ("near_duplicate", "exact_duplicate")]
     assert len(kept) + len(dropped) == len(verdicts)
