@@ -92,7 +92,9 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         assert (found["undecided"], found["under_way"]) == (31, 31)
         with monkeypatch.context() as patched:
             patched.setattr(status, "WAITED", 0.0)
-            assert report(settings)["waits"] == {"shards": [0, 1], "frame": 0}
+            waits = report(settings)["waits"]
+            assert waits["shards"] == [0, 1]
+            assert f"; waiting for shards 0, 1: frame {waits['frame']}\n" in run(settings).stdout
 
         # With other settings than the workers': what can be told is.
         other = report(settings.model_copy(update={"text_field": ("text",)}))
