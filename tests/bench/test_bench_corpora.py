@@ -5,15 +5,7 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-import pytest
-
 from bench.corpora import corpus, known_ids, read_documents, unpack
-
-
-@pytest.mark.parametrize("name", ["posts", "posts-0k", "posts-121k", "terms"])
-def test_unknown_names(name: str) -> None:
-    with pytest.raises(ValueError, match="there is no corpus"):
-        corpus(name)
 
 
 def test_unpack(tmp_path: Path) -> None:
@@ -29,8 +21,3 @@ def test_unpack(tmp_path: Path) -> None:
     assert unpack(wanted, data, work) == path  # what is there is used
     assert list(read_documents(path, wanted.text_fields)) == [("z", "t u")]
     assert known_ids(path, wanted) == {"z"}
-
-
-def test_unpack_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="--data"):
-        unpack(corpus("terms-3k"), tmp_path, tmp_path / "work")

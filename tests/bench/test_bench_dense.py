@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import orjson
 import pytest
+from support.missing import extra
 
-from bench.dense import QUARTERS, at_quarters, kept_ids, near, ours, read_planted, recalls
+from bench.dense import QUARTERS, at_quarters, near, ours, recalls
 from bench.engine import from_anywhere
-from bench.growth import rate_between, read_rows
+from bench.growth import read_rows
 from bench.peers import peer
 from bench.process import Finished, Sample
 from bench.systems import SYSTEMS
@@ -54,13 +54,6 @@ def test_recall_of_planted_pairs() -> None:
     assert recalls([], [], set()) == {"recall": None, "newest": None}
 
 
-def test_planted_pairs_and_kept_ids_are_read(tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("near-1\tnear-5\t0.85\n")
-    assert read_planted(tmp_path / "pairs.tsv") == [("near-1", "near-5")]
-    (tmp_path / "unique").write_bytes(b'{"id":"near-1","text":"\\"id\\":\\"x\\""}\n{"id":"near-22","text":""}\n')
-    assert kept_ids(tmp_path / "unique") == {"near-1", "near-22"}
-
-
 def test_memory_at_the_quarters() -> None:
     samples = [Sample(i, resident=1_000_000 * i, position=10 * i) for i in range(1, 10)]
     samples.append(Sample(10.0, resident=77_000_000))  # closed
@@ -69,6 +62,7 @@ def test_memory_at_the_quarters() -> None:
     assert at_quarters(Finished(1.0, 0, 1.0, 1, ""), 100) == dict.fromkeys(f"at_{q:g}" for q in QUARTERS)
 
 
+@pytest.mark.long
 def test_the_engine_in_a_process_of_its_own(feed: Path, tmp_path: Path) -> None:
     planted = [("near-1", "near-2"), ("near-4", "near-5"), ("near-6", "near-7")]
     row = ours(feed, planted, tmp_path, {"candidates": 16})
@@ -79,10 +73,10 @@ def test_the_engine_in_a_process_of_its_own(feed: Path, tmp_path: Path) -> None:
     assert ours(feed, [], tmp_path, {"against": "any", "verify_matches": 0, "max_matches": 0})["pairs"] == 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_peer_inserts_only_what_it_kept(system: str, feed: Path, tmp_path: Path) -> None:
-    if importlib.util.find_spec(system.partition("-")[0]) is None:
-        pytest.skip("the extra bench is not installed")
+    extra(system.partition("-")[0])
     with feed.open("ab") as lines:  # also like the dropped ones, which the kept ones answer for
         for i in range(300, 310):
             lines.write(orjson.dumps({"id": f"near-{i}", "text": text(1, 5)}) + b"\n")
@@ -95,6 +89,7 @@ def test_a_peer_inserts_only_what_it_kept(system: str, feed: Path, tmp_path: Pat
     assert len(everything["pairs"]) > len(unique["pairs"]) > 90
 
 
+@pytest.mark.long
 def test_a_pipe_into_what_grows(feed: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     command = [sys.executable, "-m", "bench.growing", "--state", str(tmp_path / "state"), "--every", "100"]
@@ -109,10 +104,3 @@ def test_a_pipe_into_what_grows(feed: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "pairs.jsonl").read_bytes().splitlines()) == 100
     report.write_bytes(report.read_bytes()[:-1])  # a line that is being written
     assert len(read_rows(report)) == len(rows) - 1
-
-
-def test_rate_between_reports() -> None:
-    rows = [{"documents": 10, "seconds": 1.0}, {"documents": 20, "seconds": 3.0}, {"documents": 30, "seconds": 4.0}]
-    assert rate_between(rows, 0, 10) == 10
-    assert rate_between(rows, 10, 30) == pytest.approx(20 / 3)
-    assert rate_between(rows, 21, 30) is None

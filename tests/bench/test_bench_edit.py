@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from bench.edit import beside, crowded, dense_feeds
+from bench.edit import beside
 
 
 def test_the_engine_and_brute_force_find_the_same() -> None:
@@ -15,11 +15,3 @@ def test_the_engine_and_brute_force_find_the_same() -> None:
     assert 0 < engine["dropped"] < 100
     assert engine["disk"] > 0
     assert orjson.dumps([engine, brute])
-
-
-def test_dense_feeds_are_taken() -> None:
-    names = [name for name, _ in dense_feeds(5)]
-    rows = list(crowded(200))
-    assert [row["feed"] for row in rows[::2]] == names
-    assert rows[-2]["kept"] == 0.5  # one title, 200 times
-    assert all(row["rate"] > 0 for row in rows)

@@ -83,11 +83,7 @@ def test_tables_are_fixed_for_ever() -> None:
         assert all(chr(table[ord(c)]) == chr(table[ord(c.upper())]).lower() for c in "abcdefghijklmnopqrstuvwxyz")
 
 
-def test_frequent_words_are_ordered() -> None:
-    lines = [orjson.dumps({"title": "b b a c\u00e9", "text": "B a x1 d"})]
-    assert frequent_words(iter(lines), 3) == ["b", "a", "d"]
-
-
+@pytest.mark.long
 def test_file_and_index(tmp_path: Path) -> None:
     posts = tmp_path / "posts.jsonl"
     posts.write_bytes(b"".join(LINES))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
 import orjson
 
-from bench.kafka_feed import FARTHEST, LONGEST, NEAREST, Post, posts, read_sent, with_copies
+from bench.kafka_feed import FARTHEST, LONGEST, NEAREST, Post, with_copies
 
 WORDS = [f"word{i}" for i in range(2000)]
 
@@ -45,15 +44,3 @@ def test_long_posts_are_left_out() -> None:
     long = orjson.dumps({"id": "long", "title": "", "text": "x " * LONGEST})
     short = orjson.dumps({"id": "short", "title": "", "text": "x"})
     assert [post.id for post, _ in with_copies([long, short], 10)] == ["short"]
-
-
-def test_posts(tmp_path: Path) -> None:
-    (tmp_path / "posts-120k.jsonl").write_bytes(b"".join(lines(20)))
-    found = posts(tmp_path, tmp_path, 5)
-    assert [post.id for post in found] == [f"p{i}" for i in range(5)]
-    assert found[0].value == lines(1)[0].rstrip(b"\n")
-
-
-def test_read_sent(tmp_path: Path) -> None:
-    (tmp_path / "sent").write_text("a\t1.5\nb\t2.25\n")
-    assert read_sent(tmp_path / "sent") == {"a": 1.5, "b": 2.25}

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import ConsumerRecord
 
-from bench.kafka_figures import done_by, in_words, micros, quantiles, span
+from bench.kafka_figures import done_by, span
 from bench.kafka_latency import Pair, delays
-from bench.kafka_processes import Look, Processes, Usage, cpu_between, most_resident, parse_stat, role_of, tree
+from bench.kafka_processes import Look, Usage, cpu_between, most_resident, parse_stat
 from bench.kafka_recovery import Replies, reading_time, remaining
-from bench.kafka_rig import last_offsets, parse_settings, seen_at
+from bench.kafka_rig import last_offsets, seen_at
 from bench.kafka_stages import total, weights
-from bench.kafka_throughput import Shape
 
 ONE, TWO = TopicPartition("verdicts", 0), TopicPartition("verdicts", 1)
 
 
 def record(partition: int, offset: int, value: bytes = b"x") -> ConsumerRecord:
     return ConsumerRecord("verdicts", partition, offset, 0, 1, b"k", value, 0, 1, len(value), ())
-
-
-def test_quantiles() -> None:
-    assert quantiles([]) == {"p50": None, "p90": None, "p99": None, "slowest": None}
-    found = quantiles([float(i) for i in range(101)])
-    assert found == {"p50": 50.0, "p90": 90.0, "p99": 99.0, "slowest": 100.0}
 
 
 def test_what_was_done_when_over_two_partitions_with_markers_between() -> None:
@@ -47,10 +39,6 @@ def test_span_is_the_middle() -> None:
     assert span(times, documents) == (2.0, 10.0, 80.0)
 
 
-def test_span_of_a_single_step_is_the_whole() -> None:
-    assert span(np.array([0.0, 1, 2]), np.array([0.0, 0, 50])) == (1.0, 2.0, 50.0)
-
-
 def test_seen_at_needs_all_partitions() -> None:
     last = last_offsets([record(0, 3), record(0, 1), record(1, 5)])
     assert last == {ONE: 3, TWO: 5}
@@ -60,32 +48,10 @@ def test_seen_at_needs_all_partitions() -> None:
         seen_at(ends[:2], last)
 
 
-def test_micros_and_words() -> None:
-    assert micros({"a": 2.0, "b": 0.0}, 1000) == {"a": 2000.0}
-    assert micros({"a": 2.0}, 0) == {}
-    assert in_words({"sign": 12.345, "broker": 1234.5}) == "sign 12.3, broker 1,234"
-
-
 def test_parse_stat() -> None:
     text = "17 (a (b) c) S 5 17 17 0 -1 4194560 1 2 3 4 250 50 9 9 20 0 7 0 123 4096 100 18446744073709551615"
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     assert parse_stat(text) == (5, 300 / ticks, 100 * page)
-
-
-def test_roles_and_tree() -> None:
-    child = ["python", "-m", "stream_lsh.kafka.run.process", "sequence,judge", ""]
-    assert role_of(child, "worker") == "sequence,judge"
-    assert role_of(["python", "-m", "stream_lsh.cli", "worker"], "worker") == "worker"
-    assert tree({2: 1, 3: 2, 4: 9, 5: 3}, [2, 4]) == {2: 2, 3: 2, 5: 2, 4: 4}
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-def test_own_process_is_seen() -> None:
-    found = Processes()
-    found.add(os.getpid(), "tests")
-    usage = found.look().usage["tests"]
-    assert usage.cpu > 0 and usage.resident > 1 << 20
-    assert os.getpid() in found.pids("tests")
 
 
 def test_cpu_between_two_moments() -> None:
@@ -107,28 +73,6 @@ def test_delays_count_the_document_that_made_the_pair_complete_once_and_inside()
     found = delays(pairs, sent, 1.0, 9.0)
     assert found["seen"] == pytest.approx({"b": 20.0, "a": 4000.0})
     assert found["signed"]["b"] == pytest.approx(4.0)
-
-
-def test_parse_settings() -> None:
-    assert parse_settings('verify=signature normalize="lower, space"') == {
-        "verify": "signature",
-        "normalize": "lower, space",
-    }
-    with pytest.raises(SystemExit, match="not name=value"):
-        parse_settings("verify")
-
-
-@pytest.mark.parametrize(
-    ("text", "name"), [("1:groups", "1 shard, groups"), ("4:one:2", "4 shards, one + 2 match"), ("2:roles:0", None)]
-)
-def test_shapes(text: str, name: str | None) -> None:
-    assert str(Shape.of(text)) == (name or "2 shards, roles")
-
-
-@pytest.mark.parametrize("text", ["", "groups", "x:one", "1:two", "1:one:x"])
-def test_shapes_that_are_none(text: str) -> None:
-    with pytest.raises(Exception, match="is not SHARDS"):
-        Shape.of(text)
 
 
 METRICS = """# TYPE stream_lsh_recovery_remaining_records gauge

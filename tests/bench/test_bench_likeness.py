@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.missing import extra
 
 from bench.likeness import (
     BATCH,
@@ -55,23 +55,22 @@ def test_recall_is_of_what_the_same_system_had_kept() -> None:
     assert scored(feed, nothing, 10) == {"recall": None, "precision": None, "due": 0}
 
 
-def test_rates_are_of_the_documents_that_there_were() -> None:
-    run = Run(np.full(2 * BATCH + 6, -1), [1.0, 3.0, 4.0])
-    assert run.rate(len(run.of)) == len(run.of) / 4
-    assert run.rate(BATCH) == BATCH
-    assert run.rate(4 * BATCH) is None and run.last is None
-    assert Run(run.of, [float(batch) for batch in range(1, 21)]).last == BATCH
-
-
 @pytest.mark.parametrize("likeness", ["cosine", "euclidean", "hamming"])
-def test_the_engine_and_faiss_find_the_same(likeness: str, tmp_path: Path) -> None:
+def test_the_engine_finds_the_same(likeness: str, tmp_path: Path) -> None:
     feed = next(feeds(400, [likeness]))
     ours = once(Engine(feed.settings), feed.items, tmp_path)
     found = scored(feed, ours, 400)
     assert (found["recall"], found["precision"]) == (1, 1)
     assert ours.disk > 0
-    if importlib.util.find_spec("faiss") is not None:
-        flat = once(Faiss(likeness, "flat", feed.most), feed.items, tmp_path)
-        assert ((flat.of < 0) == (ours.of < 0)).all()
-        stopped = once(Faiss(likeness, "flat", feed.most, 0.0), np.repeat(feed.items, 4, axis=0), tmp_path)
-        assert len(stopped.of) == BATCH
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("likeness", ["cosine", "euclidean", "hamming"])
+def test_faiss_keeps_what_the_engine_keeps(likeness: str, tmp_path: Path) -> None:
+    extra("faiss")
+    feed = next(feeds(400, [likeness]))
+    ours = once(Engine(feed.settings), feed.items, tmp_path)
+    flat = once(Faiss(likeness, "flat", feed.most), feed.items, tmp_path)
+    assert ((flat.of < 0) == (ours.of < 0)).all()
+    stopped = once(Faiss(likeness, "flat", feed.most, 0.0), np.repeat(feed.items, 4, axis=0), tmp_path)
+    assert len(stopped.of) == BATCH

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 from bench.engine import own_rate
-from bench.process import Sample, folder_bytes, own_peak, watch
+from bench.process import Sample, watch
 
 READS = """
 import pathlib, sys, time
@@ -45,24 +43,3 @@ def test_watch(tmp_path: Path) -> None:
     assert finished.samples == seen
     if positions:
         assert 1000 in {sample.position for sample in seen}
-
-
-def test_no_summary_no_rate() -> None:
-    assert own_rate("stream-lsh: posts.jsonl was finished by an earlier run: nothing to add") is None
-
-
-def test_own_peak() -> None:
-    assert own_peak() > 1 << 20
-
-
-def test_folder_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "b").write_bytes(bytes(10))
-    (tmp_path / "c").write_bytes(bytes(5))
-    assert folder_bytes(tmp_path) == 15
-    assert folder_bytes(tmp_path / "missing") == 0
-
-
-@pytest.mark.parametrize("code", [0, 3])
-def test_exit_codes(code: int) -> None:
-    assert watch([sys.executable, "-c", f"raise SystemExit({code})"]).code == code

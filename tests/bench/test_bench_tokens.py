@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.tokens import TOKENIZERS, UNDERSCORE, shingles
+from bench.tokens import TOKENIZERS, UNDERSCORE
 
 TEXTS = st.one_of(st.text(), st.text(alphabet=[chr(code) for code in range(128)]))
 
@@ -20,9 +20,3 @@ def test_words(name: str, text: str) -> None:
     expected = re.findall(r"\w+", text.lower())
     assert words(text) == expected
     assert line(text).split() == [word.replace("_", UNDERSCORE) for word in expected]
-
-
-def test_shingles() -> None:
-    assert shingles(["a", "b", "c", "d"]) == ["a b c", "b c d"]
-    assert shingles(["a", "b"]) == ["a b"]
-    assert shingles([]) == [""]

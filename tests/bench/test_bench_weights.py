@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.models.distances import weighted_jaccard
 
-from bench.weights import FEEDS, baskets, ours, scored, streamed, true_pairs
+from bench.weights import baskets, ours, scored, streamed, true_pairs
 
 
 def test_the_engine_finds_what_there_is() -> None:
@@ -30,8 +30,3 @@ def test_a_stream_is_scored_by_what_was_kept() -> None:
     assert usual["recall"] == 1.0
     assert narrow["incomplete"] > usual["incomplete"]
     assert narrow["kept"] >= usual["kept"]
-
-
-def test_groceries_have_products_in_common() -> None:
-    alike = {feed: len(true_pairs(baskets(300, power), 0.2)) for feed, power in FEEDS.items()}
-    assert alike["groceries"] > 5 * alike["tags"]

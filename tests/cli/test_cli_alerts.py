@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from support.commands import run
+from support.json_lines import read_lines, write_lines
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.alerts.watch import Alert
-from stream_lsh.cli import main
 from stream_lsh.cli.alerts import sentence
 from stream_lsh.embedded.rehearsal import Told
 
@@ -32,10 +31,6 @@ within = "1d"
 """
 
 
-def stream_lsh(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index whose rules have told two alerts, the latter at a document that was kept."""
@@ -45,24 +40,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"id": id, "text": text, "outlet": outlet, "at": 1_700_000_000 + 3600 * n}
         for n, (id, text, outlet) in enumerate(rows)
     ]
-    (folder / "feed").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    write_lines(folder / "feed", documents)
     (folder / "rules.toml").write_text(RULES)
-    done = stream_lsh(
-        "dedup", str(folder / "feed"), "--state", str(folder / "index"), "--alerts", str(folder / "alerts.jsonl"),
-        "--rules", str(folder / "rules.toml"), "--source-field", "outlet", "--time-field", "at",
-        "--unique", "/dev/null",
+    done = run(
+        "dedup", folder / "feed", "--state", folder / "index", "--alerts", folder / "alerts.jsonl",
+        "--rules", folder / "rules.toml", "--source-field", "outlet", "--time-field", "at", "--unique", "/dev/null",
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     assert "2 alerts" in done.stderr
     return folder
 
 
 def test_a_test_tells_the_same_alerts(folder: Path) -> None:
-    told = [json.loads(line) for line in (folder / "alerts.jsonl").read_text().splitlines()]
+    told = read_lines(folder / "alerts.jsonl")
     assert [(alert["rule"], alert["id"]) for alert in told] == [("spreads", "b2"), ("copyist", "c0")]
-    done = stream_lsh("alerts", "test", str(folder / "rules.toml"), "--state", str(folder / "index"))
-    assert done.exit_code == 0, done.output
-    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    done = run("alerts", "test", folder / "rules.toml", "--state", folder / "index")
+    shown = read_lines(done.stdout)
     for was, would in zip(told, shown, strict=True):
         kept = was["rule"] == "copyist"  # a kept document without copies: what its id was is not stored
         assert would.pop("id") == (None if kept else was["id"])
@@ -71,25 +63,21 @@ def test_a_test_tells_the_same_alerts(folder: Path) -> None:
     assert "2 alerts in 4 documents" in done.stderr and "as if the rules had been there" in done.stderr
 
 
-def test_a_test_needs_groups(folder: Path, tmp_path: Path) -> None:
-    plain = stream_lsh("dedup", str(folder / "feed"), "--state", str(tmp_path / "plain"), "--quiet")
-    assert plain.exit_code == 0
-    done = stream_lsh("alerts", "test", str(folder / "rules.toml"), "--state", str(tmp_path / "plain"))
-    assert done.exit_code == 3 and "keeps no groups" in done.stderr
-    timeless = stream_lsh(
-        "dedup", str(folder / "feed"), "--state", str(tmp_path / "timeless"), "--groups", str(tmp_path / "g"), "--quiet"
-    )
-    assert timeless.exit_code == 0
-    done = stream_lsh("alerts", "test", str(folder / "rules.toml"), "--state", str(tmp_path / "timeless"))
-    assert done.exit_code == 2 and "have no event times: a rule needs them" in done.stderr
+def test_a_test_needs_groups_and_event_times(folder: Path, tmp_path: Path) -> None:
+    for name, options, code, says in (
+        ("plain", (), 3, "keeps no groups"),
+        ("timeless", ("--groups", tmp_path / "g"), 2, "have no event times: a rule needs them"),
+    ):
+        run("dedup", folder / "feed", "--state", tmp_path / name, *options, "--quiet")
+        assert says in run("alerts", "test", folder / "rules.toml", "--state", tmp_path / name, code=code).stderr
 
 
 def test_one_option_without_the_other(folder: Path) -> None:
-    done = stream_lsh("dedup", str(folder / "feed"), "--alerts", "a.jsonl")
-    assert done.exit_code == 2 and "--alerts: add --rules FILE, which says what for" in done.stderr
-    done = stream_lsh("dedup", str(folder / "feed"), "--rules", str(folder / "rules.toml"))
-    assert done.exit_code == 2 and "--rules: add --alerts FILE, which they go to" in done.stderr
-    assert "--alerts" not in stream_lsh("pairs", "--help").stdout
+    done = run("dedup", folder / "feed", "--alerts", "a.jsonl", code=2)
+    assert "--alerts: add --rules FILE, which says what for" in done.stderr
+    done = run("dedup", folder / "feed", "--rules", folder / "rules.toml", code=2)
+    assert "--rules: add --alerts FILE, which they go to" in done.stderr
+    assert "--alerts" not in run("pairs", "--help").stdout
 
 
 def test_people_get_sentences(folder: Path) -> None:

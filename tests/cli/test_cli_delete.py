@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from support.commands import figures, run
+from support.json_lines import read_lines, write_lines
 
 from stream_lsh import Deduplicator, Settings
-from stream_lsh.cli import main
 from stream_lsh.documents.fields import id_of
 from stream_lsh.embedded import deleting, job
 from stream_lsh.errors import StreamLshError
@@ -19,60 +20,50 @@ TEXT = "the council has voted for the new bridge over the river work begins in s
 OTHER = "an old oak fell on the road to the harbour last night and nobody was hurt the fire brigade says so"
 
 
-def stream_lsh(*arguments: str, input: bytes | None = None) -> Result:
-    return CliRunner().invoke(main, list(arguments), input=input)
-
-
-def lines(text: str) -> list[Any]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An index that takes updates, with two groups, and the feed and the unique documents that belong to it."""
     documents = [("a", TEXT), ("b", TEXT), (17, OTHER), ("17", OTHER + " and more"), ("c", TEXT + " or three")]
-    (tmp_path / "feed").write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in documents))
+    write_lines(tmp_path / "feed", [{"id": id, "text": text} for id, text in documents])
     dedup(tmp_path)
     return tmp_path
 
 
-def dedup(folder: Path, *more: str) -> None:
-    done = stream_lsh(
-        "dedup", str(folder / "feed"), "--state", str(folder / "index"), "--unique", str(folder / "unique"),
-        "--on-same-id", "update", "--quiet", *more,
+def dedup(folder: Path, *more: object) -> None:
+    run(
+        "dedup", folder / "feed", "--state", folder / "index", "--unique", folder / "unique", "--on-same-id", "update",
+        "--quiet", *more,
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
 
 
-def delete(folder: Path, *ids: str, input: bytes | None = None) -> Result:
-    return stream_lsh("delete", *ids, "--state", str(folder / "index"), input=input)
+def delete(folder: Path, *ids: object, code: int = 0, input: bytes | None = None) -> Result:
+    return run("delete", *ids, "--state", folder / "index", code=code, input=input)
 
 
 def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) -> None:
-    done = delete(folder, "a", "c", "17", "nobody", "--unique", str(folder / "unique"))
-    assert done.exit_code == 0, done.output
+    done = delete(folder, "a", "c", "17", "nobody", "--unique", folder / "unique")
     assert done.stderr == "stream-lsh: 3 documents deleted, 1 id not there\n"
-    assert [(v["id"], v["seq"], v["kind"], v.get("replaces"), v.get("heir")) for v in lines(done.stdout)] == [
+    assert [(v["id"], v["seq"], v["kind"], v.get("replaces"), v.get("heir")) for v in read_lines(done.stdout)] == [
         ("a", 5, "deleted", 0, {"id": "b", "seq": 1}), ("c", 6, "deleted", 4, None),
         (17, 7, "deleted", 2, {"id": "17", "seq": 3}), ("nobody", 8, "deleted", None, None),
     ]  # fmt: skip
     feed, offset = str(folder / "feed"), (folder / "feed").read_bytes().index(b'{"id": "17"')
-    assert lines((folder / "unique").read_text())[2:] == [
+    assert read_lines(folder / "unique")[2:] == [
         {"id": "a", "deleted": True, "heir": "b", "at": {"input": feed, "line": 2, "offset": 121}},
         {"id": 17, "deleted": True, "heir": "17", "at": {"input": feed, "line": 4, "offset": offset}},
     ]
     with (folder / "feed").open("a") as file:
         file.write(json.dumps({"id": "d", "text": TEXT}) + "\n" + json.dumps({"id": "e", "text": "it " * 9}) + "\n")
-    dedup(folder, "--verdicts", str(folder / "verdicts"))
-    first, last = lines((folder / "verdicts").read_text())
+    dedup(folder, "--verdicts", folder / "verdicts")
+    first, last = read_lines(folder / "verdicts")
     assert (first["seq"], first["of"], first["group"], last["kind"]) == (9, "b", 0, "unique")
-    assert lines((folder / "unique").read_text())[4:] == [{"id": "e", "text": "it " * 9}]
+    assert read_lines(folder / "unique")[4:] == [{"id": "e", "text": "it " * 9}]
 
 
 def test_ids_from_standard_input(folder: Path) -> None:
     done = delete(folder, "c", "-", "--quiet", input=b'  a\r\n\n"17"\n17\nb')
-    assert [verdict["id"] for verdict in lines(done.stdout)] == ["c", "a", "17", 17, "b"]
-    assert all("replaces" in verdict for verdict in lines(done.stdout))
+    assert [verdict["id"] for verdict in read_lines(done.stdout)] == ["c", "a", "17", 17, "b"]
+    assert all("replaces" in verdict for verdict in read_lines(done.stdout))
     assert done.stderr == ""
     with Deduplicator(state=folder / "index", read_only=True) as reader:
         assert len(reader) == 0
@@ -92,14 +83,11 @@ def test_wrong_command_lines(folder: Path) -> None:
         ((), "no ID: name documents"), (("-", "-"), "given more than once"),
         (("a", "--unique", "-"), "--unique - goes where the verdicts go"), (("x" * 5000,), "more than 4096 bytes"),
     ):  # fmt: skip
-        done = delete(folder, *given)
-        assert done.exit_code == 2 and message in done.stderr, given
-    assert delete(folder, "-", input=b"a\n\xff\n").exit_code == 4
-    done = stream_lsh("delete", "a", "--state", str(folder / "none"))
-    assert done.exit_code == 3 and "there is no index in" in done.stderr
+        assert message in delete(folder, *given, code=2).stderr, given
+    delete(folder, "-", input=b"a\n\xff\n", code=4)
+    assert "there is no index in" in run("delete", "a", "--state", folder / "none", code=3).stderr
     (folder / "other").write_text("what somebody else wrote\n")
-    done = delete(folder, "a", "--unique", str(folder / "other"))
-    assert done.exit_code == 5 and "is there already" in done.stderr
+    assert "is there already" in delete(folder, "a", "--unique", folder / "other", code=5).stderr
     with Deduplicator(state=folder / "index", read_only=True) as reader:
         assert len(reader) == 5
 
@@ -110,25 +98,21 @@ def test_wrong_command_lines_for_kafka(folder: Path) -> None:
         (("a", "--unique", "x", "--key-is-id", "json"), "it needs --state"),
         (("a", "--key-is-id", "json", "--id-field", "@line"), "no key is one"),
         (("a", "--deleted-field", "gone", "--id-field", "@line"), "nothing can be deleted by its id"),
-        (("a", "--key-is-id", "json", "--state", str(folder / "index")), "--key-is-id is for Kafka, --state for"),
+        (("a", "--key-is-id", "json", "--state", folder / "index"), "--key-is-id is for Kafka, --state for"),
     ):  # fmt: skip
-        done = stream_lsh("delete", *given)
-        assert done.exit_code == 2 and message in done.stderr, (given, done.stderr)
+        assert message in run("delete", *given, code=2).stderr, given
 
 
 def test_an_index_whose_documents_stay_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "feed").write_text(json.dumps({"id": "a", "text": TEXT}) + "\n")
-    stream_lsh("dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "index"))
-    done = delete(tmp_path, "a")
-    assert done.exit_code == 2
+    run("dedup", write_lines(tmp_path / "feed", [{"id": "a", "text": TEXT}]), "--state", tmp_path / "index")
+    done = delete(tmp_path, "a", code=2)
     assert "whose documents stay as they are (on_same_id = reject): feed them into a new one" in done.stderr
 
 
 def test_somebody_else_is_writing(folder: Path) -> None:
     with Deduplicator(state=folder / "index"):
-        done = delete(folder, "a")
-        assert done.exit_code == 3 and "another process" in done.stderr
-    assert delete(folder, "a").exit_code == 0
+        assert "another process" in delete(folder, "a", code=3).stderr
+    delete(folder, "a")
 
 
 def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +120,7 @@ def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch:
     monkeypatch.setattr(job, "COMMIT_SECONDS", 0)
     with (folder / "feed").open("a") as file:
         file.write(json.dumps({"id": "x", "text": "one two three four five"}) + "\n")
-    more = folder / "more"
-    more.write_text(json.dumps({"id": "y", "text": "six seven eight nine ten"}) + "\n")
+    more = write_lines(folder / "more", [{"id": "y", "text": "six seven eight nine ten"}])
 
     commit, count = job.Index.commit, iter(range(10**6))
 
@@ -148,17 +131,13 @@ def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(job.Index, "commit", failing)
-        assert stream_lsh(
-            "dedup", str(folder / "feed"), str(more), "--state", str(folder / "index"), "--unique",
-            str(folder / "unique"), "--quiet",
-        ).exit_code == 1  # fmt: skip
+        run("dedup", folder / "feed", more, "--state", folder / "index", "--unique", folder / "unique", "-q", code=1)
     before = (folder / "unique").read_bytes()
     assert b'"x"' in before
-    assert delete(folder, "a", "--unique", str(folder / "unique")).exit_code == 0
-    facts = json.loads(stream_lsh("info", "--state", str(folder / "index"), "--json").stdout)
-    assert facts["health"]["interrupted"]
-    dedup(folder, str(more))
-    found = lines((folder / "unique").read_text())
+    delete(folder, "a", "--unique", folder / "unique")
+    assert figures("info", "--state", folder / "index")["health"]["interrupted"]
+    dedup(folder, more)
+    found = read_lines(folder / "unique")
     assert [(line["id"], line.get("deleted")) for line in found] == [
         ("a", None), (17, None), ("x", None), ("a", True), ("y", None)
     ]  # fmt: skip
@@ -166,8 +145,7 @@ def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch:
 
 def test_many_are_deleted_in_batches_that_are_committed_as_they_are_told(tmp_path: Path) -> None:
     ids = [f"d{n}" for n in range(2 * deleting.BATCH + 5)]
-    feed = "".join(json.dumps({"id": id, "text": f"{id} stands for itself {id[::-1]}"}) + "\n" for id in ids)
-    (tmp_path / "feed").write_text(feed)
+    write_lines(tmp_path / "feed", [{"id": id, "text": f"{id} stands for itself {id[::-1]}"} for id in ids])
     dedup(tmp_path)
     told = deleting.delete(ids, tmp_path / "index", str(tmp_path / "unique"))
     assert len(next(told).ids) == deleting.BATCH

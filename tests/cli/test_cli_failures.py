@@ -166,12 +166,6 @@ def test_a_mistake_of_the_program_is_not_hidden() -> None:
     assert isinstance(result.exception, ZeroDivisionError)
 
 
-def test_a_click_error_keeps_its_form() -> None:
-    result = run(raiser(click.BadParameter("wrong")))
-    assert result.exit_code == 2
-    assert "wrong" in result.stderr
-
-
 WRITER = textwrap.dedent("""
     import sys, click
     from stream_lsh.cli.group import Command, LazyGroup

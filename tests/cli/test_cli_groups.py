@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from support.commands import run
+from support.json_lines import read_lines, write_lines
 
-from stream_lsh.cli import main
 from stream_lsh.cli.groups import moment, plain, show, show_members
 from stream_lsh.cli.growth import Growth, growth
 from stream_lsh.documents.times import NO_TIME
@@ -18,10 +17,6 @@ from stream_lsh.embedded.group_table import table, whole
 from stream_lsh.judging.verdicts import Kind
 
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
-
-
-def stream_lsh(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +28,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"id": id, "text": text, "outlet": outlet, "at": 1_700_000_000 + 3600 * n}
         for n, (id, text, outlet) in enumerate(rows)
     ]
-    (folder / "feed").write_text("".join(json.dumps(document) + "\n" for document in documents))
-    done = stream_lsh(
-        "dedup", str(folder / "feed"), "--state", str(folder / "index"), "--groups", str(folder / "groups.jsonl"),
-        "--source-field", "outlet", "--time-field", "at", "--quiet",
+    run(
+        "dedup", write_lines(folder / "feed", documents), "--state", folder / "index",
+        "--groups", folder / "groups.jsonl", "--source-field", "outlet", "--time-field", "at", "--quiet",
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     return folder
 
 
-def lines(*arguments: str) -> list[dict[str, Any]]:
-    done = stream_lsh("groups", *arguments)
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def lines(*arguments: object) -> list[dict[str, Any]]:
+    return read_lines(run("groups", *arguments).stdout)
 
 
 def test_programs_get_rows(folder: Path) -> None:
     state = str(folder / "index")
-    events = [json.loads(line) for line in (folder / "groups.jsonl").read_text().splitlines()]
+    events = read_lines(folder / "groups.jsonl")
     assert [event["event"] for event in events] == ["created", "joined", "joined", "created"]
     found = lines("--state", state)
     assert found == [{key: event[key] for key in list(event)[3:]} for event in (events[2], events[3])]
@@ -84,16 +75,13 @@ def test_people_get_tables(folder: Path, capsys: pytest.CaptureFixture[str], mon
 
 
 def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
-    state = str(folder / "index")
-    missing = stream_lsh("groups", "--state", state, "3")
-    assert missing.exit_code == 2 and "there is no group 3" in missing.stderr
-    assert stream_lsh("groups", "--state", state, "--since", "yesterday").exit_code == 2
-    assert stream_lsh("groups", "--state", str(tmp_path / "none")).exit_code == 3
-    plain = stream_lsh("dedup", str(folder / "feed"), "--state", str(tmp_path / "plain"), "--quiet")
-    assert plain.exit_code == 0
-    without = stream_lsh("groups", "--state", str(tmp_path / "plain"))
-    assert without.exit_code == 3
-    assert "keeps no groups" in without.stderr and "feed it again into a new folder with --groups" in without.stderr
+    state = folder / "index"
+    assert "there is no group 3" in run("groups", "--state", state, "3", code=2).stderr
+    run("groups", "--state", state, "--since", "yesterday", code=2)
+    run("groups", "--state", tmp_path / "none", code=3)
+    run("dedup", folder / "feed", "--state", tmp_path / "plain", "--quiet")
+    without = run("groups", "--state", tmp_path / "plain", code=3).stderr
+    assert "keeps no groups" in without and "feed it again into a new folder with --groups" in without
 
 
 def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
@@ -101,11 +89,10 @@ def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
         raise BrokenPipeError
 
 
-def test_a_source_field_is_for_groups(folder: Path, tmp_path: Path) -> None:
-    done = stream_lsh("dedup", str(folder / "feed"), "--source-field", "outlet")
-    assert done.exit_code == 2
+def test_a_source_field_is_for_groups(folder: Path) -> None:
+    done = run("dedup", folder / "feed", "--source-field", "outlet", code=2)
     assert "--source-field is for groups: add --groups FILE" in done.stderr
-    assert "--source-field" not in stream_lsh("pairs", "--help").stdout
+    assert "--source-field" not in run("pairs", "--help").stdout
 
 
 def test_the_growth_of_a_group() -> None:
@@ -124,21 +111,19 @@ def test_the_growth_of_a_group() -> None:
     assert found == Growth(False, [3, 5, 8], [1, 2, 2], [1, 2, 1], [0, 0, 0], [0, 0, 0])
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.parametrize("suffix", [".svg", pytest.param(".png", marks=pytest.mark.long)])
 def test_a_picture_of_a_group(folder: Path, tmp_path: Path, suffix: str) -> None:
     paths = [tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"]
     for path in paths:
-        assert lines("--state", str(folder / "index"), "0", "--plot", str(path))[0]["id"] == "b0"
+        assert lines("--state", folder / "index", "0", "--plot", path)[0]["id"] == "b0"
     drawn = paths[0].read_bytes()
     assert drawn == paths[1].read_bytes()
     assert drawn.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
 
 
 def test_what_cannot_be_drawn_is_said(folder: Path, tmp_path: Path) -> None:
-    state = str(folder / "index")
-    refused = stream_lsh("groups", "--state", state, "0", "--plot", "growth.pdf")
-    assert refused.exit_code == 2 and ".png or .svg" in refused.stderr
-    refused = stream_lsh("groups", "--state", state, "--plot", "growth.svg")
-    assert refused.exit_code == 2 and "--plot draws one group" in refused.stderr
-    refused = stream_lsh("groups", "--state", state, "0", "--plot", str(tmp_path / "no" / "growth.svg"))
-    assert refused.exit_code == 5 and "growth.svg cannot be written" in refused.stderr
+    for words, code, says in (
+        (("0", "--plot", "growth.pdf"), 2, ".png or .svg"), (("--plot", "growth.svg"), 2, "--plot draws one group"),
+        (("0", "--plot", tmp_path / "no" / "growth.svg"), 5, "growth.svg cannot be written"),
+    ):  # fmt: skip
+        assert says in run("groups", "--state", folder / "index", *words, code=code).stderr

@@ -43,12 +43,6 @@ def test_the_help_imports_nothing_that_takes_time() -> None:
     assert done.returncode == 0
 
 
-def test_the_version() -> None:
-    result = CliRunner().invoke(main, ["--version"])
-    assert result.exit_code == 0
-    assert result.output.startswith("stream-lsh ")
-
-
 def test_a_misspelt_command_is_guessed() -> None:
     result = CliRunner().invoke(main, ["dedupe"])
     assert result.exit_code == 2

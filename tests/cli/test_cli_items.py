@@ -9,23 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
-
-from stream_lsh.cli import main
+from support.commands import run
+from support.json_lines import read_lines, write_lines
 
 VECTORS = ("--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9")
 PLACES = ("--likeness", "euclidean", "--dimensions", "3", "--distance", "0.5")
 BITS = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
-
-
-def run(*words: object, code: int = 0, **more: Any) -> Result:
-    result = CliRunner().invoke(main, [str(word) for word in words], **more)
-    assert result.exit_code == code, result.output
-    return result
-
-
-def lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def encoded(*numbers: float) -> str:
@@ -33,11 +22,10 @@ def encoded(*numbers: float) -> str:
 
 
 def dedup(folder: Path, options: tuple[str, ...], *documents: Any, name: str = "index") -> list[Any]:
-    feed = folder / "feed.jsonl"
-    feed.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    feed = write_lines(folder / "feed.jsonl", documents)
     outputs = ("--unique", folder / f"{name}-unique", "--verdicts", folder / f"{name}-verdicts")
     run("dedup", feed, "--state", folder / name, *options, *outputs, "--quiet")
-    return lines(folder / f"{name}-verdicts")
+    return read_lines(folder / f"{name}-verdicts")
 
 
 @pytest.fixture
@@ -71,7 +59,7 @@ def test_a_feed_of_vectors(tmp_path: Path) -> None:
     assert found[1]["similarity"] == pytest.approx(2 / (4 + 0.1**2) ** 0.5)
     assert found[2]["similarity"] == 1.0
     assert (tmp_path / "index-unique").read_text() == "".join(json.dumps(documents[i]) + "\n" for i in (0, 7))
-    letters = lines(tmp_path / "index" / "dead-letters.jsonl")
+    letters = read_lines(tmp_path / "index" / "dead-letters.jsonl")
     assert [(letter["reason"], letter["line"]) for letter in letters] == [
         ("bad_vector", 4), ("empty", 5), ("bad_vector", 6), ("missing_field", 7)
     ]  # fmt: skip
@@ -99,7 +87,7 @@ def test_a_feed_of_bits(tmp_path: Path) -> None:
         "unique", "near_duplicate", "unique", "exact_duplicate", "rejected", "unique",
     ]  # fmt: skip
     assert found[1]["similarity"] == 1 - 1 / 64
-    (letter,) = lines(tmp_path / "index" / "dead-letters.jsonl")
+    (letter,) = read_lines(tmp_path / "index" / "dead-letters.jsonl")
     assert (letter["reason"], letter["detail"]) == (
         "bad_bits",
         'the field "hash" has 2 hexadecimal digits, not 16; what consists of such digits is never taken for base64',
@@ -110,7 +98,7 @@ def test_pairs_of_vectors(tmp_path: Path) -> None:
     feed = tmp_path / "feed.jsonl"
     feed.write_text('{"id":1,"vector":[1,0,0]}\n{"id":2,"vector":[1,0.1,0]}\n{"id":3,"vector":[1,0,0.1]}\n')
     run("pairs", feed, *VECTORS, "--pairs", tmp_path / "pairs", "--quiet")
-    assert [(pair["older"], pair["newer"]) for pair in lines(tmp_path / "pairs")] == [(1, 2), (1, 3), (2, 3)]
+    assert [(pair["older"], pair["newer"]) for pair in read_lines(tmp_path / "pairs")] == [(1, 2), (1, 3), (2, 3)]
 
 
 def test_settings_of_an_index_need_not_be_given(tmp_path: Path, vectors: Path) -> None:
@@ -119,7 +107,7 @@ def test_settings_of_an_index_need_not_be_given(tmp_path: Path, vectors: Path) -
     feed.write_text('{"id": "d", "vector": [0, 2, 0.1]}\n')
     for options in ((), ("--dimensions", "3"), ("--threshold", "0.9"), VECTORS):
         run("dedup", feed, "--state", vectors, "--verdicts", tmp_path / "all", "--quiet", *options)
-    assert [(verdict["kind"], verdict["of"]) for verdict in lines(tmp_path / "all")] == [("near_duplicate", "c")]
+    assert [(verdict["kind"], verdict["of"]) for verdict in read_lines(tmp_path / "all")] == [("near_duplicate", "c")]
     refused = run("dedup", feed, "--state", vectors, "--dimensions", "4", code=3)
     assert "dimensions = 3 (now 4)" in refused.stderr
     refused = run("dedup", feed, "--state", vectors, "--likeness", "copies", code=3)
@@ -174,7 +162,7 @@ def test_a_feed_against_an_index(tmp_path: Path, bits: Path) -> None:
     feed = tmp_path / "asked.jsonl"
     feed.write_text('{"id": "x", "bits": "00000000000000fe"}\n{"id": "y", "bits": 1}\n{"id": "z", "bits": "?"}\n')
     run("query", "--input", feed, "--state", bits, "--output", tmp_path / "answers", "--quiet")
-    found = lines(tmp_path / "answers")
+    found = read_lines(tmp_path / "answers")
     assert [(verdict["kind"], verdict["of"]) for verdict in found] == [
         ("near_duplicate", "a"), ("unique", None), ("rejected", None)
     ]  # fmt: skip
@@ -187,13 +175,3 @@ def test_info_says_what_makes_them_alike(vectors: Path, bits: Path) -> None:
     assert not {"threshold", "shingles"} & shown.keys()
     shown = {line.split()[0]: line.split()[-1] for line in run("info", "--state", vectors).stdout.splitlines()}
     assert (shown["likeness"], shown["dimensions"], shown["threshold"]) == ("cosine", "3", "0.9")
-
-
-def test_the_help_has_the_settings_where_they_belong() -> None:
-    text = run("dedup", "--help").output
-    similarity, documents, index = (text.index(f"\n{title}") for title in ("Similarity", "Documents", "Index"))
-    for option in ("--likeness copies|cosine|euclidean|hamming", "--distance D", "--dimensions N"):
-        assert similarity < text.index(option) < documents
-    for option in ("--vector-field FIELD", "--bits-field FIELD"):
-        assert documents < text.index(option) < index
-    assert 'stream-lsh query "[0.12, -0.5, 0.33]"' in run("query", "--help").output

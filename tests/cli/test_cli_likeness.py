@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from support.commands import figures, run
+from support.json_lines import read_lines, write_lines
 from support.models.distances import levenshtein_distance, weighted_jaccard
 
-from stream_lsh.cli import main
 from stream_lsh.settings import Settings
 
 COSINE = ("--likeness", "cosine", "--dimensions", "16", "--threshold", "0.9")
@@ -22,17 +21,6 @@ HAMMING = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
 SETS = ("--likeness", "sets", "--threshold", "0.4")
 EDIT = ("--likeness", "edit", "--distance", "3")
 EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING, "edit": EDIT, "sets": SETS}
-
-
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def figures(*arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(*arguments, "--json").stdout)
-    return found
 
 
 @pytest.fixture(params=EVERY)
@@ -77,8 +65,7 @@ def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
             alike = np.linalg.norm(items[:, None] - items[None], axis=2) <= 2
     field = {"hamming": "bits", "edit": "text", "sets": "set"}.get(likeness, "vector")
     documents = [{"id": i, field: value, "story": f"s{i % 7}"} for i, value in enumerate(values)]
-    path = tmp_path / "feed.jsonl"
-    path.write_text("".join(json.dumps(document) + "\n" for document in [*documents, {"id": "x"}]))
+    path = write_lines(tmp_path / "feed.jsonl", [*documents, {"id": "x"}])
     return path, int(np.tril(alike, -1).sum())
 
 
@@ -126,10 +113,10 @@ def test_evaluate_of_given_pairs_within_a_field_and_of_labels(
     likeness: str, feed: tuple[Path, int], tmp_path: Path
 ) -> None:
     path, pairs = feed
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = read_lines(path)
     for row in rows:
         row["lang"] = "de" if row["id"] != 0 else "en"
-    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], "id": 999}]))
+    write_lines(path, [*rows, {**rows[0], "id": 999}])
     found = figures("evaluate", "-q", str(path), *EVERY[likeness], "--match-within", "lang")
     assert found["recall"] == found["precision"] == 1
     assert 0 < found["true_pairs"] <= pairs + 1
@@ -196,6 +183,4 @@ def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
 
 
 def test_json_is_not_of_copies() -> None:
-    result = CliRunner().invoke(main, ["tune", "--json"])
-    assert result.exit_code == 2
-    assert "--json is for another likeness than copies" in result.stderr
+    assert "--json is for another likeness than copies" in run("tune", "--json", code=2).stderr

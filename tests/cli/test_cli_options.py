@@ -39,13 +39,6 @@ def test_every_setting_is_an_option_and_every_option_a_setting() -> None:
     assert sorted(SETTINGS + SECTIONS[GROUPS]) == sorted(Settings.model_fields)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_every_option_says_what_it_is_for(name: str) -> None:
-    option = setting(name)
-    assert option.help
-    assert f"--{name.replace('_', '-')}" in option.opts
-
-
 def test_defaults_are_those_of_the_model() -> None:
     _, settings = run()
     assert settings == Settings.load(None)
@@ -59,14 +52,6 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     assert settings is not None
     assert (settings.threshold, settings.recall, settings.max_matches) == (0.7, 0.95, 7)
     assert settings.id_field == "id"
-
-
-def test_flags_and_repeated_options() -> None:
-    _, settings = run("--bag", "--text-field", "title", "--text-field", "text", "--bands", "20", "--rows", "4")
-    assert settings is not None
-    assert settings.bag is True
-    assert settings.text_field == ("title", "text")
-    assert (settings.bands, settings.rows) == (20, 4)
 
 
 def test_a_flag_on_the_line_can_take_back_one_in_the_environment() -> None:
@@ -108,12 +93,6 @@ def test_an_unknown_setting_in_the_file_is_an_error(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "treshold" in result.stderr
     assert str(config) in result.stderr
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    result, _ = run("--config", str(tmp_path / "none.toml"))
-    assert result.exit_code == 2
-    assert "none.toml" in result.stderr
 
 
 def test_a_choice_shows_what_there_is_to_choose_from_though_it_may_be_left_out() -> None:

@@ -103,13 +103,6 @@ def test_no_silence_no_explanation() -> None:
     assert lines == []
 
 
-def test_a_short_run_says_nothing() -> None:
-    lines: list[str] = []
-    with Lines(lines.append) as update:
-        update(report(1.9, documents=10))
-    assert lines == []
-
-
 def test_the_bar_draws_on_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import random
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from rich.console import Console
+from support.commands import figures, run
+from support.json_lines import read_lines, write_lines
 
-from stream_lsh.cli import main
 from stream_lsh.cli.marked import STYLE, marked
 from stream_lsh.settings import Settings
 
 QUOTATIONS = ("--likeness", "quotations", "--shingles", "words:3")
 WORDS = [f"w{k}" for k in range(300)]
-
-
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture
@@ -33,29 +25,27 @@ def feed(tmp_path: Path) -> Path:
     texts = [" ".join(WORDS), " ".join(WORDS[100:150]), "Before. " + " ".join(WORDS[:60]).upper() + " and after", "x y"]
     texts += [" ".join(f"v{chance.randrange(10**6)}" for _ in range(50)) for _ in range(40)]
     texts += [texts[5], " ".join(WORDS[:200]) + " " + " ".join(f"u{k}" for k in range(200))]
-    path = tmp_path / "feed.jsonl"
-    path.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)))
-    return path
+    return write_lines(tmp_path / "feed.jsonl", [{"id": i, "text": text} for i, text in enumerate(texts)])
 
 
 def test_an_index_and_what_it_says(feed: Path, tmp_path: Path) -> None:
     state, verdicts = str(tmp_path / "index"), tmp_path / "verdicts.jsonl"
     run("dedup", str(feed), *QUOTATIONS, "--state", state, "--verdicts", str(verdicts), "-q")
-    lines = [json.loads(line) for line in verdicts.read_text().splitlines()]
+    lines = read_lines(verdicts)
     assert [line["kind"] for line in lines[:4]] == ["unique", "near_duplicate", "near_duplicate", "unique"]
     (match,) = lines[1]["matches"]
     assert (match["contained_in"], match["contains"]) == (1.0, 48 / 298)
     assert match["passages"] == [{"words": 50, "newer": [0, 249], "older": [390, 639]}]
     assert lines[44]["kind"] == "exact_duplicate"
     asked = " ".join(WORDS[20:80])
-    found, *_ = [json.loads(line) for line in run("query", asked, "--state", state).stdout.splitlines()]
+    found, *_ = read_lines(run("query", asked, "--state", state).stdout)
     assert (found["id"], found["contained_in"], found["passages"][0]["words"]) == (0, 1.0, 60)
     shown = run("info", "--state", state).stdout
     assert "quotations" in shown and "sampling" in shown and "passage words" in shown.replace("_", " ")
     assert "bands" not in shown
     pairs = tmp_path / "pairs.jsonl"
     run("pairs", str(feed), *QUOTATIONS, "--threshold", "0.5", "--pairs", str(pairs), "-q")
-    found_pairs = {(line["older"], line["newer"]) for line in map(json.loads, pairs.read_text().splitlines())}
+    found_pairs = {(line["older"], line["newer"]) for line in read_lines(pairs)}
     assert {(0, 1), (0, 2), (5, 44), (1, 45), (2, 45)} <= found_pairs
 
 
@@ -73,8 +63,7 @@ def test_passages_are_marked() -> None:
 
 
 def test_evaluate_finds_what_there_is(feed: Path) -> None:
-    found: dict[str, Any] = json.loads(run("evaluate", "-q", str(feed), *QUOTATIONS, "--threshold", "0.5",
-                                           "--json").stdout)  # fmt: skip
+    found = figures("evaluate", "-q", feed, *QUOTATIONS, "--threshold", "0.5")
     assert found["likeness"] == "quotations" and found["sampling"] == 2
     assert found["true_pairs"] >= 6
     assert found["recall"] == found["precision"] == 1
@@ -82,7 +71,7 @@ def test_evaluate_finds_what_there_is(feed: Path) -> None:
     assert "bands" not in found
     shown = run("evaluate", "-q", str(feed), *QUOTATIONS, "--threshold", "0.5").stdout
     assert "one shingle in 2 is a key" in shown
-    found = json.loads(run("evaluate", "-q", str(feed), *QUOTATIONS, "--sampling", "64", "--json").stdout)
+    found = figures("evaluate", "-q", feed, *QUOTATIONS, "--sampling", "64")
     assert 0 < found["expected_recall"] < 0.9
 
 
@@ -95,7 +84,7 @@ def test_tune(feed: Path, tmp_path: Path) -> None:
     chosen = tomllib.loads(shown.partition("As a file for --config:")[2])
     assert Settings(**chosen).sampled == 2
     plot = tmp_path / "curve.svg"
-    found = json.loads(run("tune", *QUOTATIONS, "--json", "--plot", str(plot)).stdout)
+    found = figures("tune", *QUOTATIONS, "--plot", plot)
     assert plot.stat().st_size > 1000
     assert found["found"] >= 0.999 > next(one for one in found["alternatives"] if one["sampling"] == 6)["found"]
     assert found["key"] == {"d1": pytest.approx(0.2), "d2": 0.6, "p1": 0.8, "p2": 0.4}

@@ -21,10 +21,6 @@ class Terminal:
         return self.terminal
 
 
-def test_inputs_are_taken_in_their_order() -> None:
-    assert chosen_inputs(("b", "a", "-"), EXAMPLE) == ["b", "a", "-"]
-
-
 def test_without_input_a_pipe_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(False))
     assert chosen_inputs((), EXAMPLE) == ["-"]
@@ -81,8 +77,3 @@ def test_an_output_is_never_written_over_an_input(tmp_path: Path) -> None:
     feed.write_text("")
     with pytest.raises(UsageError, match="would overwrite the input"):
         chosen_outputs({"unique": f"{tmp_path}/./feed.jsonl"}, "unique", [str(feed)])
-
-
-def test_an_output_without_a_name() -> None:
-    with pytest.raises(UsageError, match="--dead-letters is empty"):
-        chosen_outputs({"dead_letters": ""}, "unique", [])

@@ -52,11 +52,6 @@ def test_nothing_to_do() -> None:
     assert lines(done) == ["feed.jsonl was finished by an earlier run: nothing to add", "index index: 5 documents"]
 
 
-def test_an_empty_input_is_not_an_error() -> None:
-    empty = replace(SUMMARY, documents=0, unique=0, near_duplicates=0, exact_duplicates=0, redelivered=0, rejected={})
-    assert lines(replace(empty, pairs=0, seconds=0.0))[0] == "0 documents in 0 s"
-
-
 def test_an_interrupted_run_that_goes_on() -> None:
     assert lines(replace(SUMMARY, resumed_from=30_000))[0] == "went on after 30,000 documents of an earlier run"
 

@@ -97,11 +97,6 @@ def test_it_fits_every_width(run: Run, width: int) -> None:
     assert f"stream-lsh info --state {run.folder}/index\n" in commands
 
 
-def test_without_colour_differences_are_in_brackets(run: Run) -> None:
-    assert "\x1b" not in shown(run, 100)
-    assert "[" in shown(run, 100)
-
-
 def test_without_a_folder_it_tells_how_to_keep_one(run: Run) -> None:
     assert "stream-lsh demo --keep demo" in shown(replace(run, folder=None), 100)
 
@@ -122,10 +117,3 @@ def test_the_feed_alone_is_what_the_demo_would_work_on(run: Run) -> None:
     assert result.exit_code == 0
     assert result.stdout_bytes == b"".join(run.feed.lines())
     assert result.stderr == ""
-
-
-def test_the_feed_alone_keeps_nothing(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["demo", "--feed", "--keep", str(tmp_path / "demo")])
-    assert result.exit_code == 2
-    assert "--keep" in result.stderr
-    assert not (tmp_path / "demo").exists()

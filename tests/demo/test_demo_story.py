@@ -8,25 +8,13 @@ from random import Random
 import pytest
 
 from stream_lsh.demo import desks, outlets
-from stream_lsh.demo.story import Desk, Topic, fill, find_fact, slots, write
+from stream_lsh.demo.story import Desk, Topic, find_fact, slots, write
 
 TOPICS = [
     pytest.param(desk, topic, id=f"{desk.name}-{number}")
     for desk in (*desks.ENGLISH, *desks.OTHERS, outlets.notice_desk(desks.ENGLISH[0]))
     for number, topic in enumerate(desk.topics)
 ]
-
-
-@pytest.mark.parametrize(("desk", "topic"), TOPICS)
-def test_every_sentence_can_be_filled(desk: Desk, topic: Topic) -> None:
-    sentences = [*topic.headlines, *topic.leads, *(one for part in topic.parts for one in part), *topic.extras]
-    for sentence in sentences:
-        facts: dict[str, str | int] = {}
-        for slot in slots(sentence):
-            find_fact(Random(1), desk, topic, slot, facts)
-        text = fill(sentence, facts)
-        assert "{" not in text
-        assert "}" not in text
 
 
 @pytest.mark.parametrize(("desk", "topic"), TOPICS)
@@ -47,11 +35,6 @@ def test_every_pool_and_range_is_used(desk: Desk, topic: Topic) -> None:
     shared = desk.language != "en"  # the desks of other languages share one table of ranges
     assert set(topic.pools) <= kinds
     assert shared or set(topic.ranges) <= kinds
-
-
-def test_a_story_is_the_same_for_the_same_seed() -> None:
-    desk = desks.ENGLISH[0]
-    assert write(Random(7), desk, desk.topics[0]) == write(Random(7), desk, desk.topics[0])
 
 
 def test_siblings_differ() -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from random import Random
@@ -22,7 +18,7 @@ from rich.console import Console
 
 from stream_lsh.cli import main
 from stream_lsh.demo import desks
-from stream_lsh.demo.diary import ARTICLES, LARGEST, article_table, bars, looked_into, show, week_table
+from stream_lsh.demo.diary import ARTICLES, LARGEST, article_table, looked_into, show, week_table
 from stream_lsh.demo.event import again, happen, report
 from stream_lsh.demo.feed import LEAST, Entry
 from stream_lsh.demo.stories import Diary, judged, run_week
@@ -88,15 +84,6 @@ def test_too_small_a_week() -> None:
 def test_the_week_follows_from_the_seed() -> None:
     assert make_week(200, 9) == make_week(200, 9)
     assert make_week(200, 9) != make_week(200, 10)
-
-
-def test_the_week_is_the_same_in_another_process() -> None:
-    script = (
-        "import hashlib; from stream_lsh.demo.week import make_week; "
-        "print(hashlib.sha256(b''.join(make_week(300, 2).feed.lines())).hexdigest())"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == hashlib.sha256(b"".join(make_week(300, 2).feed.lines())).hexdigest()
 
 
 def test_lines_are_documents_of_one_week_in_order_of_time_with_their_truth(week: Week) -> None:
@@ -281,11 +268,6 @@ def test_what_goes_wrong_is_counted(week: Week) -> None:
 # What is shown.
 
 
-def test_bars() -> None:
-    assert bars([0, 1, 8, 16, 3, 0, 15]) == ["·", "▁", "▄", "█", "▂", "·", "█"]
-    assert bars([0, 0, 1, 0, 0, 0, 0])[2] == "█"
-
-
 def test_the_table_has_the_largest_stories(diary: Diary) -> None:
     output = StringIO()
     Console(file=output, width=200, highlight=False).print(week_table(diary, 200))
@@ -313,13 +295,6 @@ def test_the_articles_of_a_story_with_what_decided(diary: Diary) -> None:
     assert lines[0].startswith(DAYS[day(diary.entries[story.members[0]])][:3])
 
 
-def test_an_article_of_another_event_is_marked(diary: Diary) -> None:
-    story = replace(looked_into(diary), event=-1)
-    output = StringIO()
-    Console(file=output, width=250, highlight=False).print(article_table(diary, story, 250))
-    assert output.getvalue().count("(another event)") == ARTICLES
-
-
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_it_fits_every_width(diary: Diary, width: int) -> None:
     text, _, commands = shown(diary, width).partition("To go on")
@@ -330,20 +305,7 @@ def test_it_fits_every_width(diary: Diary, width: int) -> None:
     assert f"stream-lsh groups --state {diary.folder}/index\n" in commands
 
 
-def test_without_a_folder_it_tells_how_to_keep_one(diary: Diary) -> None:
-    assert "stream-lsh demo --stories --keep week" in shown(replace(diary, folder=None), 100)
-
-
 # The command.
-
-
-def test_the_command(tmp_path: Path) -> None:
-    result = CliRunner().invoke(
-        main, ["demo", "--stories", "--documents", "60", "--keep", str(tmp_path / "kept"), "--quiet"]
-    )
-    assert result.exit_code == 0, result.output
-    assert "60 articles tell of" in result.stdout
-    assert result.stderr == ""
 
 
 def test_what_it_suggests_works(diary: Diary) -> None:

@@ -38,6 +38,7 @@ from stream_lsh.settings_sources import PREFIX, is_secret
 SERVE = KUBERNETES / "serve"
 
 
+@pytest.mark.long  # the gate has the tool
 @pytest.mark.parametrize("folder", [KUBERNETES, SERVE], ids=lambda folder: folder.name)
 def test_kubernetes_takes_what_kustomize_builds(folder: Path) -> None:
     import kubernetes_validate

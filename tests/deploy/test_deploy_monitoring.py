@@ -83,6 +83,7 @@ def test_prometheus_looks_at_every_worker_of_compose() -> None:
     assert (names["port"], set(names["names"])) == (PORT, asked)
 
 
+@pytest.mark.long  # the gate has the tool
 def test_promtool_agrees_and_every_alert_is_tested(promtool: str) -> None:
     for words in (["check", "config", str(PROMETHEUS)], ["test", "rules", str(TESTS)]):
         result = subprocess.run([promtool, *words], capture_output=True, text=True, check=False)

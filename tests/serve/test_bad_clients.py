@@ -6,8 +6,8 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from math import inf
 from operator import gt
 from pathlib import Path
@@ -16,9 +16,7 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE
 
-from stream_lsh.serve import server
 from stream_lsh.serve.problems import Problem
-from stream_lsh.serve.server import Address
 from stream_lsh.serve.service import Limits, Service
 from stream_lsh.settings import Settings
 
@@ -36,29 +34,31 @@ def head(length: int | str, path: str = "/v1/documents", kind: str = "applicatio
     )
 
 
-def serve(
-    tmp_path: Path, work: Callable[[int, Service], Awaitable[None]], limits: Limits = LIMITS, **settings: Any
-) -> list[int]:
-    """Some work with a service, given its port; the numbers of the documents that are in the index afterwards."""
+@asynccontextmanager
+async def serving(folder: Path, limits: Limits = LIMITS, **settings: Any) -> AsyncIterator[tuple[int, Service]]:
+    """A service, and its port."""
+    from stream_lsh.serve import server  # here: it takes long to import
+
     services: list[Service] = []
 
     def service_of(failed: Callable[[BaseException], None]) -> Service:
-        services.append(Service(Settings(**settings), tmp_path / "index", limits=limits, failed=failed))
+        services.append(Service(Settings(**settings), folder / "index", limits=limits, failed=failed))
         return services[0]
 
-    async def go() -> None:
-        listening, stop, started = server._listen(Address(port=0)), asyncio.Event(), asyncio.Event()
-        serving = asyncio.create_task(server.run(service_of, Address(), listening, stop, lambda _: started.set()))
-        await started.wait()
-        try:
-            async with asyncio.timeout(2 * PATIENCE):
-                await work(listening.getsockname()[1], services[0])
-        finally:
-            stop.set()
-            await serving
+    listening, stop, started = server._listen(server.Address(port=0)), asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(server.run(service_of, server.Address(), listening, stop, lambda _: started.set()))
+    await started.wait()
+    try:
+        async with asyncio.timeout(2 * PATIENCE):
+            yield listening.getsockname()[1], services[0]
+    finally:
+        stop.set()
+        await running
 
-    asyncio.run(go())
-    return list(range(services[0].engine.seq))
+
+async def until(what: Callable[[], object]) -> None:
+    while not what():
+        await asyncio.sleep(0.01)
 
 
 async def say(port: int, *pieces: bytes, pause: float = 0.0) -> bytes:
@@ -90,52 +90,42 @@ async def added(port: int, name: str) -> bool:
     ],
     ids=["nothing", "half a line", "drops of headers", "half a body of lines", "half a document"],
 )  # fmt: skip
-def test_who_does_not_go_on_is_cut_off(
+async def test_who_does_not_go_on_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...]
 ) -> None:
-    monkeypatch.setattr(server, "HEADER_SECONDS", 0.3)
-    monkeypatch.setattr(server, "SILENT_SECONDS", 0.3)
-
-    async def work(port: int, service: Service) -> None:
+    monkeypatch.setattr("stream_lsh.serve.server.HEADER_SECONDS", 0.3)
+    monkeypatch.setattr("stream_lsh.serve.server.SILENT_SECONDS", 0.3)
+    async with serving(tmp_path) as (port, service):
         await say(port, *pieces, pause=0.15)  # comes to an end
         monkeypatch.undo()  # an honest one may be slow, as may the machine
         assert await added(port, "honest")
-        while service.intake.taken:
-            await asyncio.sleep(0.01)
-
-    serve(tmp_path, work)
+        await until(lambda: not service.intake.taken)
 
 
-def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "SILENT_SECONDS", 3)  # in which what was sent before is judged on, on a slow machine
-
-    async def work(port: int, service: Service) -> None:
+async def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # In which what was sent before is judged on, on a slow machine.
+    monkeypatch.setattr("stream_lsh.serve.server.SILENT_SECONDS", 3)
+    async with serving(tmp_path) as (port, service):
         body = b'{"id": "%b", "text": "some text"}\n' % (b"x" * 4000) * 4000  # its answers are more than sockets hold
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
         writer.write(head(len(body)) + body)
         await writer.drain()  # all was read, though no answer was taken
-        while service.intake.taken or service.engine.seq < 4000:
-            await asyncio.sleep(0.01)
+        await until(lambda: not service.intake.taken and service.engine.seq == 4000)
         assert await added(port, "honest")
         writer.close()
         assert service.engine.seq == 4001
 
-    serve(tmp_path, work)
 
-
-def test_what_was_sent_before_a_client_went_away_is_taken(tmp_path: Path) -> None:
-    async def work(port: int, service: Service) -> None:
+async def test_what_was_sent_before_a_client_went_away_is_taken(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (port, service):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head(100_000) + line("one") + line("two") + b'{"id": "thr')
         await writer.drain()
-        while service.engine.seq < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: service.engine.seq == 2)
         writer.transport.abort()
-        while service.intake.taken:
-            await asyncio.sleep(0.01)
+        await until(lambda: not service.intake.taken)
         assert await added(port, "honest")
-
-    assert serve(tmp_path, work) == [0, 1, 2]
+    assert service.engine.seq == 3
 
 
 @pytest.mark.parametrize(
@@ -154,22 +144,19 @@ def test_what_was_sent_before_a_client_went_away_is_taken(tmp_path: Path) -> Non
         (b"GET /page/%2e%2e/server.py HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
     ],
 )
-def test_nonsense_gets_an_answer(tmp_path: Path, request_: bytes, status: int) -> None:
-    async def work(port: int, service: Service) -> None:
+async def test_nonsense_gets_an_answer(tmp_path: Path, request_: bytes, status: int) -> None:
+    async with serving(tmp_path, Limits(request_documents=10)) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request_)
         assert (await reader.readline()).split(b" ")[1] == b"%d" % status
         writer.close()
         assert await added(port, "honest")
 
-    serve(tmp_path, work, Limits(request_documents=10))
-
 
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json"])
-def test_a_body_without_an_end_is_cut_off(tmp_path: Path, kind: str) -> None:
+async def test_a_body_without_an_end_is_cut_off(tmp_path: Path, kind: str) -> None:
     """It says no length, so only what came counts; of a million lines the whole ones of the beginning are taken."""
-
-    async def work(port: int, service: Service) -> None:
+    async with serving(tmp_path, Limits(body_bytes=1 << 20), max_document_bytes=1 << 19) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head(0, kind=kind).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked"))
         sent, block = 0, (b" " * 4095 + b"\n") * 16
@@ -184,10 +171,9 @@ def test_a_body_without_an_end_is_cut_off(tmp_path: Path, kind: str) -> None:
         writer.close()
         assert await added(port, "honest")
 
-    serve(tmp_path, work, Limits(body_bytes=1 << 20), max_document_bytes=1 << 19)
 
-
-def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
+@pytest.mark.long
+async def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
     """In the middle of lines, of a document, of headers, of events."""
     pieces = [
         head(100_000) + line("a") * 3 + b'{"id": "b', head(1000, kind="application/json") + b'{"id": "b',
@@ -207,15 +193,15 @@ def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
         files = len(list(Path("/proc/self/fd").iterdir()))
         return len(asyncio.all_tasks()), files, len(gc.get_objects()) - service.engine.seq
 
-    async def work(port: int, service: Service) -> None:
+    async with serving(tmp_path) as (port, service):
+
         async def crowd(n: int, most: Sequence[float]) -> tuple[int, int, int]:
             """What is held once no more than this is, or it does not get less any more."""
             for _ in range(n):
                 await asyncio.gather(*(leave(port, piece) for piece in pieces * 4))
             assert await added(port, "honest")
             end = time.monotonic() + PATIENCE
-            while service.intake.taken or service.writer.waiting or service.ring.listeners:
-                await asyncio.sleep(0.01)
+            await until(lambda: not (service.intake.taken or service.writer.waiting or service.ring.listeners))
             while any(map(gt, found := held(service), most)) and time.monotonic() < end:
                 await asyncio.sleep(0.1)
             return found
@@ -226,26 +212,23 @@ def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
         after = await crowd(50, most := (tasks, files + 2, objects + 1000))
         assert not any(map(gt, after, most)), (after, most)
 
-    serve(tmp_path, work)
 
-
-def test_too_many_who_wait_are_sent_away(tmp_path: Path) -> None:
-    async def work(port: int, service: Service) -> None:
+async def test_too_many_who_wait_are_sent_away(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(waiting_documents=5)) as (port, service):
         service.writer.waiting += 5
         answer = await say(port, head(len(line("a")), kind="application/json").replace(
             b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + line("a"))  # fmt: skip
         assert b" 429 " in answer and b"retry-after: 1" in answer.lower()
         service.writer.waiting -= 5
         assert await added(port, "a")
+    assert service.engine.seq == 1
 
-    assert serve(tmp_path, work, Limits(waiting_documents=5)) == [0]
 
-
-def test_nobody_waits_for_what_is_compiled_or_closed(tmp_path: Path) -> None:
+async def test_nobody_waits_for_what_is_compiled_or_closed(tmp_path: Path) -> None:
     service = Service(Settings(), tmp_path / "index")
     with pytest.raises(Problem, match="the service is starting") as problem:
         service.intake.admit()
     assert problem.value.status == 503
-    asyncio.run(service.stop())  # before it has started
+    await service.stop()  # before it has started
     with pytest.raises(Problem, match="the service is stopping"):
         service.intake.admit()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 from aiokafka import errors
@@ -22,7 +22,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lives, "PAUSES", (0.0, 0.0))
 
 
-def ended(*ends: BaseException | None, patience: float = 300) -> tuple[BaseException, list[bool]]:
+async def ended(*ends: BaseException | None, patience: float = 300) -> tuple[BaseException, list[bool]]:
     """What it ends with whose lives end so, one after the other (None: it was up to date before, and Kafka went away);
     and whether it was up to date, as that changed."""
     left, moved = list(ends), list[bool]()
@@ -34,41 +34,39 @@ def ended(*ends: BaseException | None, patience: float = 300) -> tuple[BaseExcep
             raise errors.NodeNotReadyError("away")
         raise end
 
-    async def run() -> BaseException:
-        found = Lives(KafkaSettings(give_up_seconds=patience), live, lambda: moved.append(found.up_to_date))
-        running: Awaitable[None] = found.run()
-        with pytest.raises(Exception) as error:  # which one is what is asked
-            await running
-        return error.value
-
-    return asyncio.run(run()), moved
+    found = Lives(KafkaSettings(give_up_seconds=patience), live, lambda: moved.append(found.up_to_date))
+    with pytest.raises(Exception) as error:  # which one is what is asked
+        await found.run()
+    return error.value, moved
 
 
-def test_what_may_pass_is_tried_again() -> None:
+async def test_what_may_pass_is_tried_again() -> None:
     last = StateError("for good")
-    error, moved = ended(Failed("once"), None, asyncio.CancelledError(), errors.NodeNotReadyError("away"), None, last)
+    error, moved = await ended(
+        Failed("once"), None, asyncio.CancelledError(), errors.NodeNotReadyError("away"), None, last
+    )
     assert error is last and moved == [True, False, True, False]
 
 
-def test_topics_that_are_not_there_are_an_error_at_the_first_start_only() -> None:
+async def test_topics_that_are_not_there_are_an_error_at_the_first_start_only() -> None:
     missing = BrokerError("Kafka does not have the topic x")
-    assert ended(missing)[0] is missing
-    assert ended(None, missing, last := StateError("for good"))[0] is last
+    assert (await ended(missing))[0] is missing
+    assert (await ended(None, missing, last := StateError("for good")))[0] is last
 
 
-def test_a_refused_login_is_an_error_at_once() -> None:
-    error, _ = ended(errors.TopicAuthorizationFailedError("x"))
+async def test_a_refused_login_is_an_error_at_once() -> None:
+    error, _ = await ended(errors.TopicAuthorizationFailedError("x"))
     assert isinstance(error, BrokerError) and "permission" in str(error)
 
 
-def test_a_broker_that_never_answers_is_an_error_after_a_while() -> None:
-    error, _ = ended(*[errors.NodeNotReadyError("away")] * 1000, patience=0.001)
+async def test_a_broker_that_never_answers_is_an_error_after_a_while() -> None:
+    error, _ = await ended(*[errors.NodeNotReadyError("away")] * 1000, patience=0.001)
     assert isinstance(error, BrokerError) and "cannot be reached" in str(error)
-    error, _ = ended(None, *[Failed("x")] * 50, last := StateError("for good"), patience=1e-9)
+    error, _ = await ended(None, *[Failed("x")] * 50, last := StateError("for good"), patience=1e-9)
     assert error is last
 
 
-def test_mistakes_of_ours_are_not_hidden() -> None:
+async def test_mistakes_of_ours_are_not_hidden() -> None:
     mistake = KeyError("x")
-    error, _ = ended(None, mistake)
+    error, _ = await ended(None, mistake)
     assert error is mistake and not isinstance(error, StreamLshError)

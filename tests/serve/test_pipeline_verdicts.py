@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -47,37 +46,31 @@ def test_an_heir_stands_for_its_group_in_whatever_order_the_partitions_are_read(
     assert found.of("a") is None
 
 
-def test_what_comes_again_is_answered_as_it_was_the_first_time() -> None:
-    async def asked() -> None:
-        again = verdict("a", 9, "redelivered", first_kind="unique", group=1)
-        found = fed(verdict("a", 1, "unique"), again)
-        answer = parsed(await found.wait((0, 9)))
-        assert (answer["seq"], answer["kind"], answer["redelivered"], answer["group"]) == (1, "unique", 9, 1)
-        assert "first_kind" not in answer
-        unknown = parsed(await fed(again).wait((0, 9)))  # its first verdict was too long ago
-        assert (unknown["seq"], unknown["kind"]) == (None, "unique")
-        undecided = {**again, "first_kind": None}
-        assert parsed(await fed(undecided).wait((0, 9))) == undecided
-
-    asyncio.run(asked())
+async def test_what_comes_again_is_answered_as_it_was_the_first_time() -> None:
+    again = verdict("a", 9, "redelivered", first_kind="unique", group=1)
+    found = fed(verdict("a", 1, "unique"), again)
+    answer = parsed(await found.wait((0, 9)))
+    assert (answer["seq"], answer["kind"], answer["redelivered"], answer["group"]) == (1, "unique", 9, 1)
+    assert "first_kind" not in answer
+    unknown = parsed(await fed(again).wait((0, 9)))  # its first verdict was too long ago
+    assert (unknown["seq"], unknown["kind"]) == (None, "unique")
+    undecided = {**again, "first_kind": None}
+    assert parsed(await fed(undecided).wait((0, 9))) == undecided
 
 
-def test_a_verdict_is_told_to_who_waits_and_to_who_comes_late() -> None:
-    async def asked() -> None:
-        found = Verdicts(10, keeps=True)
-        waiting = found.wait((1, 4))
-        for seq in range(6):
-            one = verdict(f"d{seq}", seq, "unique")
-            found.add(json.dumps(one).encode(), one)
-        assert parsed(await waiting)["id"] == "d4"
-        assert parsed(await found.wait((2, 5)))["id"] == "d5"
-        given_up = found.wait((0, 9))
-        found.give_up((0, 9))
-        one = verdict("d9", 9, "unique")
+async def test_a_verdict_is_told_to_who_waits_and_to_who_comes_late() -> None:
+    found = Verdicts(10, keeps=True)
+    waiting = found.wait((1, 4))
+    for seq in range(6):
+        one = verdict(f"d{seq}", seq, "unique")
         found.add(json.dumps(one).encode(), one)
-        assert not given_up.done()
-
-    asyncio.run(asked())
+    assert parsed(await waiting)["id"] == "d4"
+    assert parsed(await found.wait((2, 5)))["id"] == "d5"
+    given_up = found.wait((0, 9))
+    found.give_up((0, 9))
+    one = verdict("d9", 9, "unique")
+    found.add(json.dumps(one).encode(), one)
+    assert not given_up.done()
 
 
 def test_memory_has_a_bound() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,23 +127,3 @@ def test_what_an_index_holds_and_takes_is_said(vectors: Serving, bits: Serving) 
     for path in ("/v1/documents", "/v1/check"):
         for content in said["paths"][path]["post"]["requestBody"]["content"].values():
             assert {"vector_field", "bits_field"} <= set(content["schema"]["description"].replace("`", " ").split())
-
-
-def test_vectors_by_cosine(tmp_path: Path) -> None:
-    with Serving(tmp_path / "index", "--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9") as service:
-        vectors = {"a": [1, 2, 2], "b": [1, 2, 2.5], "c": [-1, 0, 0]}
-        said = [service.add({"id": id, "vector": vector}) for id, vector in vectors.items()]
-        assert [verdict["kind"] for verdict in said] == ["unique", "near_duplicate", "unique"]
-        assert said[1]["similarity"] == pytest.approx(10 / (9 * 11.25) ** 0.5, abs=1e-6)
-        why = [service.client.get("/v1/compare", params={"a": "a", "b": other}).json()["why"] for other in "bc"]
-        assert "is not below the threshold" in why[0] and "is below the threshold" in why[1]
-
-
-def test_short_texts(tmp_path: Path) -> None:
-    with Serving(tmp_path / "index", "--likeness", "edit", "--distance", "2") as service:
-        titles = {"a": "One title", "b": "one titel", "c": "one or two titles"}
-        said = [service.add({"id": id, "text": title}) for id, title in titles.items()]
-        assert [verdict["kind"] for verdict in said] == ["unique", "near_duplicate", "unique"]
-        assert (said[1]["of"], said[1]["similarity"]) == ("a", 1 / 3)
-        why = [service.client.get("/v1/compare", params={"a": "a", "b": other}).json()["why"] for other in "bc"]
-        assert why == ["a distance of 2 is not above that of 2", "a distance of 8 is above that of 2"]

@@ -3,7 +3,6 @@ line, with what matches rest on; two documents side by side."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.json_lines import read_lines, write_lines
+from support.long_form import rotating
 from support.serving import NDJSON, Serving, events
 
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query
-from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.serve.pipeline.service import PipelineService
 from stream_lsh.serve.problems import Problem
 from stream_lsh.settings import Settings
 
@@ -79,7 +78,7 @@ class Made:
         return {**dict(list(old.items())[self.chance.randrange(2) :]), self._some(1)[0]: 0.5}
 
 
-@pytest.fixture(scope="module", params=GIVEN)
+@pytest.fixture(scope="module", params=["stories", "sets", *rotating(("quotations", "edit"), 1)])
 def likeness(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -110,15 +109,6 @@ def answered(served: Serving, made: tuple[Feed, Feed]) -> list[dict[str, Any]]:
     return served.add_all(made[0])
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def written(path: Path, feed: Feed) -> str:
-    path.write_text("".join(json.dumps(document) + "\n" for document in feed))
-    return str(path)
-
-
 def told(answer: dict[str, Any]) -> dict[str, Any]:
     """As `dedup` writes it: without the reason, and what comes again under its number of now."""
     found = {name: value for name, value in answer.items() if name not in ("reason", "detail", "redelivered")}
@@ -131,9 +121,9 @@ def test_answers_and_pairs_are_those_of_dedup(
     served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], likeness: str, tmp_path: Path
 ) -> None:
     outputs = {name: str(tmp_path / name) for name in ("verdicts", "pairs")}
-    Job(settings_of(likeness), [written(tmp_path / "feed", made[0])], outputs, tmp_path / "index").run()
-    assert [told(answer) for answer in answered] == lines(tmp_path / "verdicts")
-    pairs = lines(tmp_path / "pairs")
+    Job(settings_of(likeness), [str(write_lines(tmp_path / "feed", made[0]))], outputs, tmp_path / "index").run()
+    assert [told(answer) for answer in answered] == read_lines(tmp_path / "verdicts")
+    pairs = read_lines(tmp_path / "pairs")
     evidence = {"stories": "terms", "quotations": "passages"}.get(likeness)
     assert len(pairs) > 30 and (evidence is None or all(pair[evidence] for pair in pairs))
     with served.client.stream("GET", "/v1/events?kinds=pair", headers={"Last-Event-ID": "0.0"}) as answer:
@@ -146,9 +136,9 @@ def test_what_is_only_asked_gets_the_answers_of_query(
 ) -> None:
     assert answered and served.state is not None
     found = served.add_all(made[1], "/v1/check")
-    query(Settings(), [written(tmp_path / "asked", made[1])], str(tmp_path / "said"), served.state)
+    query(Settings(), [str(write_lines(tmp_path / "asked", made[1]))], str(tmp_path / "said"), served.state)
     said = [{name: value for name, value in verdict.items() if name not in ("input", "line", "offset")}
-            for verdict in lines(tmp_path / "said")]  # fmt: skip
+            for verdict in read_lines(tmp_path / "said")]  # fmt: skip
     assert found == said
     assert sum(bool(verdict["matches"]) for verdict in found) > 5
 
@@ -200,16 +190,19 @@ def test_what_must_not_match_is_compared_and_does_not(served: Serving) -> None:
     assert [(near[side]["spans"], near[side]["shingles"]) for side in "ab"] == [([], None)] * 2
 
 
-def test_a_pipeline_says_why_it_compares_no_stories() -> None:
+async def test_a_pipeline_says_why_it_compares_no_stories() -> None:
+    from stream_lsh.kafka.settings import KafkaSettings
+    from stream_lsh.serve.pipeline.service import PipelineService
+
     service = PipelineService(KafkaSettings(likeness="stories"))
     with pytest.raises(Problem) as error:
-        asyncio.run(service.compared("a", "b"))
+        await service.compared("a", "b")
     said = json.loads(error.value.json)
     assert (said["status"], said["field"]) == (409, "likeness")
     assert "how rare their words are" in said["detail"]
 
 
-@pytest.mark.parametrize("likeness", ["quotations"], indirect=True)
+@pytest.mark.parametrize("likeness", ["stories"], indirect=True)
 def test_the_interface_describes_what_matches_rest_on(served: Serving) -> None:
     found = served.client.get("/v1/openapi.json").json()
     answer = found["paths"]["/v1/documents"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]

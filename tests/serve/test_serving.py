@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
+from support.commands import run
+from support.json_lines import read_lines, write_lines
 from support.serving import JSON, NDJSON, Serving, demo, entry, events, write
 from support.waiting import PATIENCE, until
 
@@ -85,7 +85,7 @@ def test_lines_are_answered_line_by_line(served: Serving) -> None:
     assert said[1]["reason"] == "missing_field" and said[1]["seq"] == said[0]["seq"] + 1
     body = b'\n{"id": "n4"\n  \n{"id": "n5", "ts": 1, "text": "\xff"}\n[1]\n"x"'
     answer = served.client.post("/v1/documents", headers=NDJSON, content=body)
-    assert [json.loads(line)["reason"] for line in answer.text.splitlines()] == [
+    assert [line["reason"] for line in read_lines(answer.text)] == [
         "not_json", "not_utf8", "not_json", "not_json"
     ]  # fmt: skip
     assert served.client.post("/v1/documents", headers=NDJSON, content=b"").text == ""
@@ -195,40 +195,37 @@ def test_the_counts_are_those_of_what_was_done(served: Serving) -> None:
 
 def test_the_command_line_deletes_through_the_service(served: Serving) -> None:
     served.add({"id": "l1", "text": text("l"), "ts": 1})
-    command = [sys.executable, "-m", "stream_lsh", "delete", "l1", "nobody", "--state", str(served.state)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert (done.returncode, done.stderr) == (0, "stream-lsh: 1 document deleted, 1 id not there\n")
-    assert [json.loads(line)["kind"] for line in done.stdout.splitlines()] == ["deleted", "deleted"]
+    command = ("delete", "l1", "nobody", "--state", served.state)
+    done = run(*command)
+    assert done.stderr == "stream-lsh: 1 document deleted, 1 id not there\n"
+    assert [verdict["kind"] for verdict in read_lines(done.stdout)] == ["deleted", "deleted"]
     problem(served.client.get("/v1/documents/l1"), 404)
-    done = subprocess.run([*command, "--unique", "x"], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 2 and "a service has the index" in done.stderr
+    assert "a service has the index" in run(*command, "--unique", "x", code=2).stderr
 
 
-@pytest.mark.parametrize("command", ["dedup", "pairs"])
+@pytest.mark.parametrize("command", ["dedup", pytest.param("pairs", marks=pytest.mark.long)])
 def test_an_index_is_served_as_it_was_made(tmp_path: Path, command: str) -> None:
     """By a command that keeps no groups: nothing has to be given; what only groups can do is refused."""
-    feed = tmp_path / "feed.jsonl"
-    feed.write_text(json.dumps({"id": 1, "text": BRIDGE}) + "\n")
-    state = str(tmp_path / "index")
-    assert CliRunner().invoke(main, [command, str(feed), "--state", state, "-q"]).exit_code == 0
-    with Serving(tmp_path / "index") as serving:
+    state = tmp_path / "index"
+    run(command, write_lines(tmp_path / "feed.jsonl", [{"id": 1, "text": BRIDGE}]), "--state", state, "-q")
+    with Serving(state) as serving:
         assert serving.add({"id": 2, "text": AGAIN})["of"] == 1
         problem(serving.client.get("/v1/groups"), 409)
     for option in ("--groups", "--source-field=from"):
-        refused = CliRunner().invoke(main, ["serve", "--state", state, "--port", "0", option])
+        refused = CliRunner().invoke(main, ["serve", "--state", str(state), "--port", "0", option])
         assert refused.exit_code in (2, 3) and "groups" in refused.stderr, refused.output
 
 
+@pytest.mark.long
 def test_an_index_with_updates_is_served_as_one(tmp_path: Path) -> None:
     """Nobody has to say it again for a field that deletes."""
-    feed, state = tmp_path / "feed.jsonl", tmp_path / "index"
-    feed.write_text(json.dumps({"id": 1, "text": BRIDGE}) + "\n")
-    updates = ["--on-same-id", "update", "--deleted-field", "gone"]
-    assert CliRunner().invoke(main, ["dedup", str(feed), "--state", str(state), *updates, "-q"]).exit_code == 0
+    state, feed = tmp_path / "index", write_lines(tmp_path / "feed.jsonl", [{"id": 1, "text": BRIDGE}])
+    run("dedup", feed, "--state", state, "--on-same-id", "update", "--deleted-field", "gone", "-q")
     with Serving(state, "--deleted-field", "gone") as serving:
         assert serving.add({"id": 1, "gone": True})["kind"] == "deleted"
 
 
+@pytest.mark.long
 def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
     """And what was answered at once, before it was on the disk, is there after SIGTERM."""
     serving = Serving(tmp_path / "index", "--against", "any", "--no-groups")
@@ -290,10 +287,10 @@ def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: tuple[str, ...], says: str) -> None:
-    done = CliRunner().invoke(main, ["serve", "--state", str(tmp_path / "index"), "--port", "0", *options])
-    assert (done.exit_code, says in done.stderr) == (2, True), done.stderr
+    assert says in run("serve", "--state", tmp_path / "index", "--port", "0", *options, code=2).stderr
 
 
+@pytest.mark.long
 def test_the_demo_flows_into_a_service() -> None:
     with demo("--documents", "60", "--rate", "400") as url:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import NoReturn
 
@@ -13,3 +14,9 @@ def missing(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def extra(module: str) -> None:
+    """What the extra `bench` brings: skip the test without it; where CI is set, fail."""
+    if importlib.util.find_spec(module) is None:
+        missing(f"there is no {module}: pip install 'stream-lsh[bench]'")
