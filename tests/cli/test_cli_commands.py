@@ -106,7 +106,8 @@ def test_what_is_wrong_is_named_before_anything_is_made(run: Run, feed: Path, tm
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
+    ("number", "code", "word"),
+    [(signal.SIGTERM, 143, b"terminated"), pytest.param(signal.SIGINT, 130, b"interrupted", marks=pytest.mark.long)],
 )
 def test_a_stopped_pipe_keeps_what_was_done(tmp_path: Path, number: int, code: int, word: bytes) -> None:
     unique = tmp_path / "unique.jsonl"
@@ -158,7 +159,7 @@ def test_files_of_others_are_replaced_only_if_asked(run: Run, feed: Path, tmp_pa
     assert b"later" in unique.read_bytes()
 
 
-@pytest.mark.parametrize("closed", [1, 0])
+@pytest.mark.parametrize("closed", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_closed_descriptor_is_no_place_for_documents(feed: Path, tmp_path: Path, closed: int) -> None:
     """With `>&-` the next file opened would be number 1, perhaps one of the index, and get the documents."""
     command = ["dedup", "-" if closed == 0 else str(feed), "--state", str(tmp_path / "state")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,14 @@ def likeness(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
-    """160 items, a quarter of them near to another; and how many pairs are alike, by the definition."""
+    """160 items and one that is none; and how many pairs are alike, by the definition."""
+    documents, pairs = items(likeness)
+    return write_lines(tmp_path / "feed.jsonl", [*documents, {"id": "x"}]), pairs
+
+
+@cache
+def items(likeness: str) -> tuple[list[dict[str, Any]], int]:
+    """Items of which a quarter are near to another, and how many pairs are alike."""
     chance = np.random.default_rng(5)
     values: list[Any]
     if likeness == "hamming":
@@ -65,8 +73,7 @@ def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
             alike = np.linalg.norm(items[:, None] - items[None], axis=2) <= 2
     field = {"hamming": "bits", "edit": "text", "sets": "set"}.get(likeness, "vector")
     documents = [{"id": i, field: value, "story": f"s{i % 7}"} for i, value in enumerate(values)]
-    path = write_lines(tmp_path / "feed.jsonl", [*documents, {"id": "x"}])
-    return path, int(np.tril(alike, -1).sum())
+    return documents, int(np.tril(alike, -1).sum())
 
 
 def test_evaluate_finds_what_there_is(likeness: str, feed: tuple[Path, int]) -> None:

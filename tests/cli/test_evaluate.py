@@ -155,6 +155,7 @@ def test_documents_without_a_label_are_left_out(feed: Path) -> None:
     evaluate(feed, "--labels", "story", "--truth", "pairs.tsv", code=2)
 
 
+@pytest.mark.long
 def test_a_pipe_and_the_first_documents(feed: Path) -> None:
     command = [sys.executable, "-m", "stream_lsh.cli", "evaluate", "-", "--limit", "11", "--json"]
     result = subprocess.run(command, input=feed.read_text(), capture_output=True, text=True, check=True)
