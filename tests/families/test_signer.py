@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from support.long_form import LONG
+from support.long_form import LONG, rotating
 from support.models.minhash import jaccard
 from support.models.signing import make_settings, normalise, pack, shingle_hashes, shingles, sign
 from support.models.siphash import siphash
@@ -218,7 +218,9 @@ def test_markup_and_compatibility_forms() -> None:
     assert np.array_equal(elements.signatures[0], elements.signatures[1])
 
 
-@pytest.mark.parametrize("piece", ["<!--", "<", "<a", "<script>", "<script", "</b", "&", "&#x", "<p><!--"])
+@pytest.mark.parametrize(
+    "piece", ["<!--", "<a", "&#x", *rotating(["<", "<script>", "<script", "</b", "&", "<p><!--"], 2)]
+)
 def test_markup_never_takes_quadratic_time(piece: str) -> None:
     """Quadratic, these would take hours."""
     assert sign([piece * (MB // len(piece))], make_settings(markup=True)).sizes[0] >= 0
@@ -241,24 +243,29 @@ def test_threads_share_a_signer() -> None:
 # Documents of 10 MB
 
 
+ONE_THING = [
+    ("漢", make_settings(), 1),  # one shingle of eight, again and again
+    ("\u200d", make_settings(), 1),  # no token: the whole text
+    ("İ", make_settings("chars", 2), 2),
+    ("a\x1f", make_settings("set"), 1),
+    ("a ", make_settings(bag=True), 5 * MB - 2),
+]
+OTHER_THINGS = [
+    ("a", make_settings(), 1),
+    ("a ", make_settings(), 1),
+    ("a\u200d", make_settings(), 1),
+    ("x" + "\u200d" * 1000 + " ", make_settings(), 1),
+    ("\u0301", make_settings(), 1),
+    (" ", make_settings(), 0),
+    ("Σ", make_settings(), 1),
+    ("ab", make_settings("chars", 9), 2),
+    ("\x1f", make_settings("set"), 0),
+]
+
+
 @pytest.mark.parametrize(
     ("piece", "settings", "size"),
-    [
-        ("a", make_settings(), 1),
-        ("漢", make_settings(), 1),  # one shingle of eight, again and again
-        ("a ", make_settings(), 1),
-        ("\u200d", make_settings(), 1),  # no token: the whole text
-        ("a\u200d", make_settings(), 1),
-        ("x" + "\u200d" * 1000 + " ", make_settings(), 1),
-        ("\u0301", make_settings(), 1),
-        (" ", make_settings(), 0),
-        ("Σ", make_settings(), 1),
-        ("İ", make_settings("chars", 2), 2),
-        ("ab", make_settings("chars", 9), 2),
-        ("a\x1f", make_settings("set"), 1),
-        ("\x1f", make_settings("set"), 0),
-        ("a ", make_settings(bag=True), 5 * MB - 2),
-    ],
+    [*ONE_THING, *rotating(OTHER_THINGS, 3)],
     ids=lambda value: ascii(value)[:12] if isinstance(value, str) else None,
 )
 def test_10_mb_of_one_thing(piece: str, settings: SigningSettings, size: int) -> None:

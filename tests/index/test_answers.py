@@ -43,7 +43,7 @@ def healthy(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("against", "shards"), cases(product(MODES, (1, 2, 3)), [("unique", 1), ("unique", 2), ("any", 1)], 1)
 )
-@hypothesis_settings(max_examples=100 if LONG else 30, deadline=None)
+@hypothesis_settings(max_examples=100 if LONG else 20, deadline=None)
 @given(
     short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
     st.integers(0),

@@ -35,7 +35,7 @@ def settings_of(shards: int) -> Settings:
     return Settings(memory_documents=16, generation_documents=90, **more)
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["1 shard", "3 shards"])
+@pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.long)], ids=["1 shard", "3 shards"])
 def whole(request: pytest.FixtureRequest) -> Whole:
     """Settings, and the verdicts of an index that nothing disturbs."""
     settings = settings_of(request.param)

@@ -41,7 +41,7 @@ def test_compatibility_forms_of_all_characters_are_those_of_the_shipped_version(
     unicodedata.unidata_version != unicode_data().version,
     reason="this Python has another version of Unicode than the shipped table",
 )
-@hypothesis_settings(max_examples=1500 if LONG else 400)
+@hypothesis_settings(max_examples=1500 if LONG else 150)
 @given(st.text(pieces, max_size=30))
 def test_compatibility_forms_are_pythons_where_the_versions_are_the_same(text: str) -> None:
     assert nfkc(text) == unicodedata.normalize("NFKC", text)
