@@ -233,6 +233,7 @@ def test_damaged_files_are_named_with_the_remedy(
     assert (whole / "unique.jsonl").read_bytes() == new
 
 
+@pytest.mark.long
 def test_a_run_killed_behind_its_last_commit_is_written_again(tmp_path: Path) -> None:
     """All is committed, but the process is killed while it closes: `>` empties the file, the next run fills it."""
     feed, state, target = tmp_path / "feed.jsonl", tmp_path / "state", tmp_path / "unique.jsonl"
