@@ -45,7 +45,7 @@ VARIANTS: list[tuple[str | None, int, str, tuple[str, ...]]] = [
     ("sets", 2, "any", ("updates",)),
     (None, 1, "unique", ("updates", "window", "groups")),
     (None, 2, "unique", ()),
-    (None, 2, "unique", ("updates", "at_least_once")),
+    (None, SHARDS, "any", ("at_least_once",)),
     (None, 1, "unique", ("updates",)),
     (None, 1, "unique", ()),
 ]
@@ -53,9 +53,16 @@ VARIANTS: list[tuple[str | None, int, str, tuple[str, ...]]] = [
 are made of texts wherever a shard begins again; how rare the words of stories are is in the changelog."""
 
 
+def variant_name(likeness: str | None, shards: int, against: str, given: tuple[str, ...]) -> str:
+    return "-".join([likeness or "copies", against, str(shards), *given])
+
+
 @pytest.mark.first
 @pytest.mark.limit(900)
-@pytest.mark.parametrize(("likeness", "shards", "against", "given"), rotating(VARIANTS, 1))
+@pytest.mark.parametrize(
+    ("likeness", "shards", "against", "given"),
+    rotating([pytest.param(*variant, id=variant_name(*variant)) for variant in VARIANTS], 1),
+)
 def test_chaos(
     proxied: Proxied, shared_data: Path, tmp_path: Path, likeness: str | None, shards: int, against: str,
     given: tuple[str, ...],

@@ -17,10 +17,8 @@ import orjson
 import pytest
 from support.kafka.feeding import POSTS, TERMS, changing, feed_of, lines, records_of
 from support.kafka.harness import Pipeline
-from support.kafka.item_feeds import ITEMS, items
+from support.kafka.measures import SETTINGS, feed
 from support.kafka.oracle import Outputs, json_of, places_of, renumbered, same, strip
-from support.kafka.quoting_feed import QUOTATIONS, quoting
-from support.kafka.telling_feed import STORIES, telling
 from support.long_form import LONG, rotating
 from support.models.dense import dense
 
@@ -46,9 +44,7 @@ def feeds(shared_data: Path) -> dict[str, list[bytes]]:
     found["langs"] = [
         orjson.dumps({"id": d.id, "text": d.text, "lang": langs[i % 5]}) for i, d in enumerate(dense(500))
     ]
-    found |= {name: items(name, 900, 1, 0.1) for name in ITEMS}
-    found["quoting"] = quoting(900, 1, 0.1)
-    found["telling"] = telling(900, 1, 0.1)
+    found |= {name: feed(name, 900, 1, 0.1) for name in SETTINGS}
     found["posts"] = feed_of(found["posts"], 5)
     found["timed"] = [  # each an hour after the one before
         orjson.dumps({**orjson.loads(line), "ts": 3_600_000 * i})
@@ -118,26 +114,26 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any], str]]] = {
         ("changing", "one", {**UPDATES, **KEPT, **SOON, "shards": 3}, "at_least_once"),
     ],
     "items": [
-        ("cosine", "groups", {**ITEMS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}, "exactly_once"),
-        ("hamming", "one", {**ITEMS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
-        ("euclidean", "one", {**ITEMS["euclidean"], **ANY, "shards": 2}, "exactly_once"),
-        ("edit", "one", {**ITEMS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
-        ("sets", "one", {**ITEMS["sets"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
-        ("edit", "one", {**ITEMS["edit"], **UPDATES, **CUT}, "exactly_once"),
+        ("cosine", "groups", {**SETTINGS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}, "exactly_once"),
+        ("hamming", "one", {**SETTINGS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
+        ("euclidean", "one", {**SETTINGS["euclidean"], **ANY, "shards": 2}, "exactly_once"),
+        ("edit", "one", {**SETTINGS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
+        ("sets", "one", {**SETTINGS["sets"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
+        ("edit", "one", {**SETTINGS["edit"], **UPDATES, **CUT}, "exactly_once"),
     ],
     "quotations": [
-        ("quoting", "one", {**QUOTATIONS, **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
-        ("quoting", "groups", {**QUOTATIONS, **ANY, "shards": 2}, "exactly_once"),
+        ("quotations", "one", {**SETTINGS["quotations"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
+        ("quotations", "groups", {**SETTINGS["quotations"], **ANY, "shards": 2}, "exactly_once"),
     ],
     "stories": [
-        ("telling", "one", {**STORIES, **UPDATES, **CUT, "erase_hours": 0}, "exactly_once"),
+        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT, "erase_hours": 0}, "exactly_once"),
         ("changing", "groups", {"likeness": "stories", **UPDATES, **CUT}, "exactly_once"),
         ("posts", "one", {"likeness": "stories"}, "at_least_once"),
         (
             "timed", "one", {"likeness": "stories", "threshold": 0.2, "time_field": "ts", "text_field": POSTS[1]},
             "exactly_once",
         ),
-        ("telling", "one", {**STORIES, **UPDATES, **CUT}, "exactly_once"),
+        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT}, "exactly_once"),
     ],
 }  # fmt: skip
 """What is alike -> cases; the gate runs one of each."""

@@ -27,16 +27,13 @@ from aiokafka.errors import KafkaError, for_code
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import wanted
 from stream_lsh.kafka.tools.broker import KafkaBroker
-from support.kafka import plain
+from support.kafka import measures, plain
 from support.kafka.feeding import POSTS, Feed, feed_of, lines, records_of
 from support.kafka.group_play import RULES
 from support.kafka.harness import Pipeline, Worker, until
-from support.kafka.item_feeds import ITEMS, items
 from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
 from support.kafka.proxy import Proxied, Proxy
-from support.kafka.quoting_feed import QUOTATIONS, quoting
-from support.kafka.telling_feed import STORIES, telling
 
 PARTITIONS, SHARDS, GENERATION = 4, 3, 700
 SESSION = 6.0  # seconds
@@ -344,15 +341,9 @@ def run(
     if modelled:
         records = plain.history(n, PARTITIONS, seed)
         given |= {**plain.SURE, "time_field": "ts"}
-    elif likeness == "quotations":
-        records = records_of(quoting(n, seed, changes), PARTITIONS, seed)
-        given |= {**QUOTATIONS, "text_field": ("text",)}
-    elif likeness == "stories":
-        records = records_of(telling(n, seed, changes), PARTITIONS, seed)
-        given |= {**STORIES, "text_field": ("text",)}
     elif likeness is not None:
-        records = records_of(items(likeness, n, seed, changes), PARTITIONS, seed)
-        given |= {**ITEMS[likeness], "text_field": ("text",)}
+        records = records_of(measures.feed(likeness, n, seed, changes), PARTITIONS, seed)
+        given |= {**measures.SETTINGS[likeness], "text_field": ("text",)}
     else:
         records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
     if window:  # so that generations go while things happen, and so do the answers that keep them: those of 301 frames
