@@ -28,7 +28,7 @@ from stream_lsh.kafka.sequence.order import Accepted
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)
-DOCUMENTS = 8000  # at least: more cost time, and meet with no other calamities
+DOCUMENTS = 4000  # at least: more cost time, and meet with no other calamities
 pytestmark = pytest.mark.long
 
 

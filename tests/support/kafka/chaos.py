@@ -35,7 +35,7 @@ from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
 from support.kafka.proxy import Proxied, Proxy
 
-PARTITIONS, SHARDS, GENERATION = 4, 3, 700
+PARTITIONS, SHARDS, GENERATION = 4, 3, 350
 SESSION = 6.0  # seconds
 WINDOW = "32m"  # 480 documents of a history are in it, a generation of 60
 MOST_WORKERS = 5
@@ -361,7 +361,7 @@ def run(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
         partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
-        memory_documents=2000, give_up_seconds=300, against=against,
+        memory_documents=1000, give_up_seconds=300, against=against,
         standbys=seed % 2, delivery="at_least_once" if at_least_once else "exactly_once", **given,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
