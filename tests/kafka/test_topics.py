@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import NewPartitions, NewTopic
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from support.kafka.brokers import settings_for
-from support.kafka.stages import commits, until_partitions
+from support.kafka.stages import until_partitions
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.connection import admin, explained
 from stream_lsh.kafka.names import Topics, largest_record, wanted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.topics import create, show
@@ -62,44 +61,41 @@ def test_what_is_wanted_follows_the_settings() -> None:
     assert wanted(KafkaSettings(replication_factor=3))[0].configs["min.insync.replicas"] == "2"
 
 
-def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, shards=2, partitions=3)
-    assert all(state.partitions == 0 and not state.done for state in asyncio.run(show(settings)))
-    first = asyncio.run(create(settings))
+    assert all(state.partitions == 0 and not state.done for state in await show(settings))
+    first = await create(settings)
     assert [state.done for state in first] == ["created"] * 9
     assert all(state.partitions == state.wanted.partitions and not state.differences for state in first)
-    second = asyncio.run(create(settings))
+    second = await create(settings)
     assert [state.done for state in second] == [""] * 9
-    asyncio.run(check(settings, ROLES))
+    await check(settings, ROLES)
 
 
-def test_several_may_create_at_once(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_several_may_create_at_once(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
 
-    async def all_at_once() -> list[list[TopicState]]:
-        return await asyncio.gather(*(create(settings) for _ in range(3)))
-
-    for states in asyncio.run(all_at_once()):
+    for states in await asyncio.gather(*(create(settings) for _ in range(3))):
         assert all(state.partitions == state.wanted.partitions for state in states)
 
 
-def test_outputs_follow_the_documents_topic_that_is_there(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_outputs_follow_the_documents_topic_that_is_there(broker: Any, prefix: str, tmp_path: Path) -> None:
     source = f"{prefix}-source"
     settings = settings_for(broker, prefix, tmp_path, documents_topic=source, partitions=2)
-    asyncio.run(add(settings, source, 5, max_message_bytes=str(2**25)))
-    states = by_name(asyncio.run(create(settings)))
+    await add(settings, source, 5, max_message_bytes=str(2**25))
+    states = by_name(await create(settings))
     assert states[source].done == ""
     assert states[source].differences == ("partitions: 5, not 2",)
     topics = Topics.of(settings)
     for name in (topics.verdicts, topics.pairs, topics.unique, topics.dead_letters):
         assert states[name].partitions == 5
     assert int(states[topics.unique].configs["max.message.bytes"]) > 2**25
-    asyncio.run(check(settings, ROLES))
+    await check(settings, ROLES)
 
 
-def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=2)
-    asyncio.run(create(settings))
+    await create(settings)
     topics = Topics.of(settings)
 
     async def grow(topic: str, partitions: int) -> None:
@@ -107,67 +103,67 @@ def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tm
             await client.create_partitions({topic: NewPartitions(partitions)})
         await until_partitions(settings, topic, partitions)
 
-    asyncio.run(grow(topics.documents, 4))
-    asyncio.run(check(settings, ROLES))  # until the outputs have them as well, sign leaves the new ones out
-    asyncio.run(grow(topics.verdicts, 3))
+    await grow(topics.documents, 4)
+    await check(settings, ROLES)  # until the outputs have them as well, sign leaves the new ones out
+    await grow(topics.verdicts, 3)
     with pytest.raises(BrokerError, match=rf"{prefix}.unique has 2 partitions and {prefix}.verdicts 3;.*create"):
-        asyncio.run(check(settings, ["forward"]))
-    asyncio.run(check(settings, ["sign", "sequence", "match"]))
-    states = by_name(asyncio.run(create(settings)))
+        await check(settings, ["forward"])
+    await check(settings, ["sign", "sequence", "match"])
+    states = by_name(await create(settings))
     assert states[topics.pairs].done == "2 partitions added"
     assert states[topics.verdicts].partitions == 4
-    asyncio.run(check(settings, ROLES))
-    asyncio.run(grow(topics.verdicts, 6))
+    await check(settings, ROLES)
+    await grow(topics.verdicts, 6)
     with pytest.raises(BrokerError, match=rf"verdicts has 6 partitions and {topics.documents} 4; add partitions to"):
-        asyncio.run(check(settings, ["judge"]))
+        await check(settings, ["judge"])
 
 
-def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-    asyncio.run(add(settings, f"{prefix}.documents"))
+    await add(settings, f"{prefix}.documents")
     with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.signatures. `stream-lsh topics create`"):
-        asyncio.run(check(settings, ["sign"]))
+        await check(settings, ["sign"])
     with pytest.raises(BrokerError, match=r"topics .*dead-letters, .*unique, .*verdicts"):
-        asyncio.run(check(settings, ["forward"]))
+        await check(settings, ["forward"])
 
 
-def test_another_number_of_shards_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
-    asyncio.run(create(settings_for(broker, prefix, tmp_path, shards=2)))
+async def test_another_number_of_shards_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+    await create(settings_for(broker, prefix, tmp_path, shards=2))
     with pytest.raises(BrokerError, match=r"frames has 2 partitions, but shards = 4.*topic_prefix"):
-        asyncio.run(check(settings_for(broker, prefix, tmp_path, shards=4), ["match"]))
+        await check(settings_for(broker, prefix, tmp_path, shards=4), ["match"])
 
 
-def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, shards=1)
-    asyncio.run(add(settings, f"{prefix}.match-shards-changelog", cleanup_policy="compact"))
-    asyncio.run(add(settings, f"{prefix}.matches", max_message_bytes="1048588"))
-    asyncio.run(add(settings, f"{prefix}.signatures", 2))
-    states = by_name(asyncio.run(create(settings)))
+    await add(settings, f"{prefix}.match-shards-changelog", cleanup_policy="compact")
+    await add(settings, f"{prefix}.matches", max_message_bytes="1048588")
+    await add(settings, f"{prefix}.signatures", 2)
+    states = by_name(await create(settings))
     assert "cleanup.policy: compact, not delete" in states[f"{prefix}.match-shards-changelog"].differences
     with pytest.raises(BrokerError, match=r"changelog has cleanup.policy = compact.*max.message.bytes = 1048588"):
-        asyncio.run(check(settings, ["match"]))
+        await check(settings, ["match"])
     with pytest.raises(BrokerError, match="signatures has 2 partitions, but it is one sequence"):
-        asyncio.run(check(settings, ["sign"]))
+        await check(settings, ["sign"])
 
 
-def test_how_documents_are_kept_is_their_owners_business(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_how_documents_are_kept_is_their_owners_business(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
-    asyncio.run(add(settings, f"{prefix}.documents", cleanup_policy="compact"))
-    states = by_name(asyncio.run(create(settings)))
+    await add(settings, f"{prefix}.documents", cleanup_policy="compact")
+    states = by_name(await create(settings))
     assert "cleanup.policy" not in " ".join(states[f"{prefix}.documents"].differences)
-    asyncio.run(check(settings, ROLES))
+    await check(settings, ROLES)
 
 
-def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     topics = Topics.of(settings)
-    asyncio.run(add(settings, topics.documents, 4, max_message_bytes=str(2**25)))
-    asyncio.run(add(settings, topics.verdicts, 4, max_message_bytes="1048588"))
-    asyncio.run(add(settings, topics.unique, 4, max_message_bytes=str(2**25)))
-    asyncio.run(add(settings, topics.matches, max_message_bytes=str(2**25)))
-    asyncio.run(create(settings))
+    await add(settings, topics.documents, 4, max_message_bytes=str(2**25))
+    await add(settings, topics.verdicts, 4, max_message_bytes="1048588")
+    await add(settings, topics.unique, 4, max_message_bytes=str(2**25))
+    await add(settings, topics.matches, max_message_bytes=str(2**25))
+    await create(settings)
     with pytest.raises(BrokerError) as caught:
-        asyncio.run(check(settings, ["judge", "forward"]))
+        await check(settings, ["judge", "forward"])
     said = sorted(str(caught.value).rstrip(".").split("; the topic "))
     assert "max_document_bytes" not in str(caught.value)
     assert f"{topics.verdicts} has max.message.bytes = 1048588, which is too small; set it to {2**24}" in str(
@@ -180,32 +176,7 @@ def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: Any, pre
     assert any(f"set it to {more}, so that it takes what {topics.documents} takes" in problem for problem in said)
 
 
-def test_committed_offsets_come_with_their_metadata(broker: Any, prefix: str, tmp_path: Path) -> None:
-    from aiokafka import AIOKafkaConsumer
-
-    settings = settings_for(broker, prefix, tmp_path)
-    asyncio.run(add(settings, f"{prefix}.signatures", 2))
-    topic, group = f"{prefix}.signatures", f"{prefix}.sequence"
-
-    async def commit() -> dict[int, tuple[int, str]]:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
-        )
-        await consumer.start()
-        consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
-        await consumer.commit({TopicPartition(topic, 1): OffsetAndMetadata(7, "what was accepted")})
-        await consumer.stop()
-        async with admin(settings) as client:
-            assert await commits(client, group, "another") == {}
-            assert await commits(client, f"{group}-unknown", topic) == {}
-            return await commits(client, group, topic)
-
-    assert asyncio.run(commit()) == {1: (7, "what was accepted")}
-
-
-def test_too_many_copies_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
-    from stream_lsh.kafka.client.connection import explained
-
+async def test_too_many_copies_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, replication_factor=7)
     with pytest.raises(BrokerError, match="replication_factor = 7"), explained(settings):
-        asyncio.run(create(settings))
+        await create(settings)

@@ -25,14 +25,13 @@ class _Connection:
     def __init__(self, proxy: Proxy, near: asyncio.StreamWriter, far: asyncio.StreamWriter) -> None:
         self._proxy = proxy
         self._ends = (near, far)
-        self.to_broker = self.to_client = 0  # bytes
 
     def cut(self) -> None:
         """Reset both sides; what was on its way is lost."""
         for end in self._ends:
             end.transport.abort()
 
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Bytes of one direction, each chunk as late as the proxy says when it comes."""
         loop = asyncio.get_running_loop()
         late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
@@ -54,10 +53,6 @@ class _Connection:
                 data = await reader.read(CHUNK)
                 if not data:
                     break
-                if up:
-                    self.to_broker += len(data)
-                else:
-                    self.to_client += len(data)
                 await late.put((loop.time() + self._proxy.latency(), data))
             await late.put((0.0, b""))
             await delivery
@@ -76,7 +71,6 @@ class Proxy:
         self.target = target
         self.port = port
         self.delay, self.jitter = delay, jitter
-        self.connections = 0  # made so far
         self._chance = random.Random(seed)
         self._refusing = False
         self._alive: dict[asyncio.Task[None], _Connection] = {}
@@ -158,10 +152,9 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._alive[task] = connection
-        self.connections += 1
         ways = [
-            asyncio.create_task(connection.carry(reader, far_writer, up=True)),
-            asyncio.create_task(connection.carry(far_reader, writer, up=False)),
+            asyncio.create_task(connection.carry(reader, far_writer)),
+            asyncio.create_task(connection.carry(far_reader, writer)),
         ]
         try:
             # One side's end is the end of both, as with Kafka's clients and brokers.
