@@ -28,7 +28,7 @@ from stream_lsh.kafka.sequence.order import Accepted
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)
-DOCUMENTS = 4000  # at least: more cost time, and meet with no other calamities
+DOCUMENTS = 3200  # at least: more cost time, and meet with no other calamities
 pytestmark = pytest.mark.long
 
 
@@ -68,7 +68,7 @@ def test_chaos(
     given: tuple[str, ...],
 ) -> None:  # fmt: skip
     counts = run(
-        shared_data, tmp_path, proxied, SEED, MINUTES * 60, max(DOCUMENTS, int(MINUTES * 6000)), likeness=likeness,
+        shared_data, tmp_path, proxied, SEED, MINUTES * 60, max(DOCUMENTS, int(MINUTES * 4000)), likeness=likeness,
         shards=shards, against=against, **dict.fromkeys(given, True),
     )  # fmt: skip
     assert len(counts) == 12  # kinds of events

@@ -347,7 +347,7 @@ def run(
     else:
         records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
     if window:  # so that generations go while things happen, and so do the answers that keep them: those of 301 frames
-        given |= {"decided_after": 300, "frame_documents": 10, "window": WINDOW}
+        given |= {"decided_after": 300, "frame_documents": 8, "window": WINDOW}
     if updates:
         given |= {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
     if erase:
