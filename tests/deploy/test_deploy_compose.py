@@ -25,6 +25,8 @@ from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
 from stream_lsh.settings import Settings
 from stream_lsh.settings_sources import PREFIX
 
+pytestmark = pytest.mark.long  # the gate has the tools
+
 
 def test_the_compose_file_has_the_form_of_its_specification() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]

@@ -6,7 +6,10 @@ import json
 import re
 import shlex
 
+import pytest
 from support.deploy_files import PORT, ROOT, UID, check_command, dockerfile, image_environment, last_stage, only
+
+pytestmark = pytest.mark.long  # the gate has the tools
 
 
 def test_the_image_does_not_run_as_root() -> None:

@@ -35,10 +35,11 @@ from stream_lsh.serve.tokens import read_tokens
 from stream_lsh.settings import Settings
 from stream_lsh.settings_sources import PREFIX, is_secret
 
+pytestmark = pytest.mark.long  # the gate has the tools
+
 SERVE = KUBERNETES / "serve"
 
 
-@pytest.mark.long  # the gate has the tool
 @pytest.mark.parametrize("folder", [KUBERNETES, SERVE], ids=lambda folder: folder.name)
 def test_kubernetes_takes_what_kustomize_builds(folder: Path) -> None:
     import kubernetes_validate

@@ -15,6 +15,8 @@ from support.exposition import exposition
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.settings import GROUP, ROLES
 
+pytestmark = pytest.mark.long  # the gate has the tools
+
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 PROMETHEUS = DEPLOY / "prometheus" / "prometheus.yml"
 TESTS = Path(__file__).with_name("alert_tests.yml")
@@ -83,7 +85,6 @@ def test_prometheus_looks_at_every_worker_of_compose() -> None:
     assert (names["port"], set(names["names"])) == (PORT, asked)
 
 
-@pytest.mark.long  # the gate has the tool
 def test_promtool_agrees_and_every_alert_is_tested(promtool: str) -> None:
     for words in (["check", "config", str(PROMETHEUS)], ["test", "rules", str(TESTS)]):
         result = subprocess.run([promtool, *words], capture_output=True, text=True, check=False)

@@ -11,8 +11,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 from support.missing import missing
 from support.serving import Serving, demo, entry
 
@@ -22,6 +20,9 @@ if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
 pytestmark = pytest.mark.long
+# WebDriver's words, as selenium.webdriver.common has them: only the gate installs it.
+XPATH, ID, CSS = "xpath", "id", "css selector"
+ESCAPE, TAB, SPACE, ENTER = "\ue00c", "\ue004", "\ue00d", "\ue007"
 WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 FIRST = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
 SECOND = FIRST.replace("two years", "ten winters")
@@ -93,29 +94,29 @@ def test_two_texts_are_shown_side_by_side_with_what_differs(page: Chrome, served
     served.add(document("old", in_town("Oldtown")))
     served.add(document("new", in_town("Oldtown", SECOND)))
     told(page, "new")
-    page.find_element(By.XPATH, "//button[starts-with(., 'new is like old')]").click()
+    page.find_element(XPATH, "//button[starts-with(., 'new is like old')]").click()
     value(page, "document.querySelectorAll('#dialog .sides mark').length === 2")
-    marks = [mark.text.strip() for mark in page.find_elements(By.CSS_SELECTOR, "#dialog .sides mark")]
+    marks = [mark.text.strip() for mark in page.find_elements(CSS, "#dialog .sides mark")]
     assert marks == ["two years", "ten winters"]
-    said = page.find_element(By.ID, "dialog").text
+    said = page.find_element(ID, "dialog").text
     assert "A match: similarity 0." in said and "is not below the threshold of 0.8" in said
-    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.switch_to.active_element.send_keys(ESCAPE)
     assert value(page, "!document.getElementById('dialog').open")
 
 
 def test_a_text_is_looked_up_by_the_keyboard_alone(page: Chrome, served: Serving) -> None:
     served.add(document("known", in_town("Keyham")))
-    page.find_element(By.ID, "text").send_keys(in_town("Keyham", SECOND), Keys.TAB)
+    page.find_element(ID, "text").send_keys(in_town("Keyham", SECOND), TAB)
     button = page.switch_to.active_element
     assert (button.tag_name, button.text) == ("button", "Look")
-    button.send_keys(Keys.SPACE)
+    button.send_keys(SPACE)
     value(page, "document.getElementById('found').textContent")
-    said = page.find_element(By.ID, "found").text
+    said = page.find_element(ID, "found").text
     assert said.startswith("It would be a near duplicate") and "known" in said
-    area = page.find_element(By.ID, "text")
+    area = page.find_element(ID, "text")
     area.clear()
     area.send_keys("Nobody has ever written anything that begins or goes on or ends like this one here.")
-    page.find_element(By.CSS_SELECTOR, "#check button").click()
+    page.find_element(CSS, "#check button").click()
     value(page, "document.getElementById('found').textContent.startsWith('Nothing in the index')")
 
 
@@ -129,19 +130,19 @@ def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> 
         vectors.add_all([{"id": "first", "at": where}, {"id": "second", "at": [*where[:-1], 17]}])
         told(chrome, "second")
         value(chrome, "document.getElementById('text-label').textContent.startsWith('A vector of 128 numbers')")
-        chrome.find_element(By.XPATH, "//button[starts-with(., 'second is like first')]").click()
+        chrome.find_element(XPATH, "//button[starts-with(., 'second is like first')]").click()
         value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
-        said = chrome.find_element(By.ID, "dialog").text
+        said = chrome.find_element(ID, "dialog").text
         assert "A match: a distance of 1.125 is not above that of 2." in said and "shingles" not in said
         assert said.count("… (684 characters)") == 2
-        chrome.switch_to.active_element.send_keys(Keys.ESCAPE)
-        chrome.find_element(By.ID, "text").send_keys(", ".join(map(str, where)), Keys.TAB, Keys.SPACE)
+        chrome.switch_to.active_element.send_keys(ESCAPE)
+        chrome.find_element(ID, "text").send_keys(", ".join(map(str, where)), TAB, SPACE)
         value(chrome, "document.getElementById('found').textContent")
-        said = chrome.find_element(By.ID, "found").text
+        said = chrome.find_element(ID, "found").text
         assert "exact duplicate" in said and "first" in said
-        area = chrome.find_element(By.ID, "text")
+        area = chrome.find_element(ID, "text")
         area.clear()
-        area.send_keys("1 2 3", Keys.TAB, Keys.SPACE)
+        area.send_keys("1 2 3", TAB, SPACE)
         value(chrome, "document.getElementById('found').textContent.includes('has 3 numbers, not 128')")
 
 
@@ -173,15 +174,15 @@ def test_what_matches_rest_on_is_shown_and_looked_up(
         second = json.loads(asked) if field == "set" else asked
         served.add_all([{"id": "first", field: first}, {"id": "second", field: second}])
         told(chrome, "second")
-        (item,) = chrome.find_elements(By.CSS_SELECTOR, "#pairs li")
+        (item,) = chrome.find_elements(CSS, "#pairs li")
         assert listed in item.text
-        chrome.find_element(By.XPATH, "//button[starts-with(., 'second is like first')]").click()
+        chrome.find_element(XPATH, "//button[starts-with(., 'second is like first')]").click()
         value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
-        assert opened in chrome.find_element(By.ID, "dialog").text
-        chrome.switch_to.active_element.send_keys(Keys.ESCAPE)
-        chrome.find_element(By.ID, "text").send_keys(asked.replace("again", "once more"), Keys.TAB, Keys.SPACE)
+        assert opened in chrome.find_element(ID, "dialog").text
+        chrome.switch_to.active_element.send_keys(ESCAPE)
+        chrome.find_element(ID, "text").send_keys(asked.replace("again", "once more"), TAB, SPACE)
         value(chrome, "document.getElementById('found').textContent")
-        said = chrome.find_element(By.ID, "found").text
+        said = chrome.find_element(ID, "found").text
         assert "first" in said and found in said
         # Requests may fail here: those of the page before, whose service is gone, and those of a busy machine.
         assert [entry for entry in chrome.get_log("browser") if entry.get("source") == "javascript"] == []
@@ -192,12 +193,12 @@ def test_groups_are_shown_with_their_sources_and_spread(page: Chrome, served: Se
     for n in range(5):
         served.add(document(f"g{n}" + "x" * n, in_town("Groupton", SECOND), f"paper-{n}"))
     for order in ("newest", "largest", "growing"):
-        page.find_element(By.CSS_SELECTOR, f"[data-order={order}]").click()
+        page.find_element(CSS, f"[data-order={order}]").click()
         value(page, "[...document.querySelectorAll('#groups button')].some((b) => b.textContent === 'g')")
     group = "[...document.querySelectorAll('#groups button')].find((b) => b.textContent === 'g')"
     page.execute_script(f"{group}.click()")  # at once: the table is made anew when groups have changed
     value(page, "document.querySelector('#dialog svg path')")
-    said = page.find_element(By.ID, "dialog").text
+    said = page.find_element(ID, "dialog").text
     assert said.count("paper-") >= 5 and "6 members, 6 sources" in said
 
 
@@ -211,7 +212,7 @@ def test_a_restart_is_survived_without_a_gap(page: Chrome, served: Serving) -> N
     served.add(document("after-1", in_town("Restart", SECOND)))  # perhaps before the page is back
     told(page, "after-1")
     live(page)
-    assert "lost" not in page.find_element(By.ID, "state").text
+    assert "lost" not in page.find_element(ID, "state").text
 
 
 def test_nobody_else_is_asked_and_nothing_is_refused(page: Chrome, served: Serving) -> None:
@@ -258,10 +259,10 @@ def test_nobody_is_kept_out(page: Chrome, served: Serving, axe: str, size: tuple
     page.execute_script("document.getAnimations().forEach((animation) => animation.finish())")
     assert violations(page, axe) == []
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
-    page.find_element(By.XPATH, f"//button[starts-with(., '{name}-1 is like')]").click()
+    page.find_element(XPATH, f"//button[starts-with(., '{name}-1 is like')]").click()
     value(page, "document.querySelectorAll('#dialog .sides mark').length === 2")
     assert violations(page, axe) == []
-    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.switch_to.active_element.send_keys(ESCAPE)
     page.execute_script("document.querySelector('#groups button').click()")
     value(page, "document.querySelector('#dialog td')")
     assert violations(page, axe) == []
@@ -277,9 +278,9 @@ def test_with_tokens_it_asks_for_one(chrome: Chrome, tmp_path: Path, axe: str) -
         chrome.get(serving.url)
         value(chrome, "!document.getElementById('login').hidden")
         assert violations(chrome, axe) == []
-        chrome.find_element(By.ID, "token").send_keys("another one", Keys.ENTER)
+        chrome.find_element(ID, "token").send_keys("another one", ENTER)
         value(chrome, "!document.getElementById('login').hidden")
-        chrome.find_element(By.ID, "token").send_keys("long and random", Keys.ENTER)
+        chrome.find_element(ID, "token").send_keys("long and random", ENTER)
         live(chrome)
         assert "long" not in chrome.current_url
         chrome.execute_script("sessionStorage.clear()")
