@@ -27,39 +27,33 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
 
 
-def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
     async def started(self: AIOKafkaAdminClient) -> None:
         """Answered, but without brokers: as for a moment after a broker's restart."""
 
     monkeypatch.setattr(AIOKafkaAdminClient, "start", started)
-
-    async def body() -> None:
+    with pytest.raises(errors.KafkaConnectionError, match="just started") as caught:
         async with admin(KafkaSettings()):
             raise AssertionError("it has no brokers")
-
-    with pytest.raises(errors.KafkaConnectionError, match="just started") as caught:
-        asyncio.run(body())
     assert may_pass(caught.value) and not isinstance(caught.value, FINAL)
 
 
-def test_a_producer_is_closed_without_what_it_cannot_deliver(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_a_producer_is_closed_without_what_it_cannot_deliver(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
-
-    async def body() -> None:
-        await create(settings)
-        async with producing(settings, "sign") as producer:
-            _cut(producer)
-            future = await producer.send(Topics.of(settings).signatures, b"x", partition=0)
-            await asyncio.sleep(0.5)
-            assert not future.done()
-            began = time.monotonic()
-        assert time.monotonic() - began < 3 * CLOSE_SECONDS
-
-    asyncio.run(body())
+    await create(settings)
+    async with producing(settings, "sign") as producer:
+        _cut(producer)
+        future = await producer.send(Topics.of(settings).signatures, b"x", partition=0)
+        await asyncio.sleep(0.5)
+        assert not future.done()
+        began = time.monotonic()
+    assert time.monotonic() - began < 3 * CLOSE_SECONDS
 
 
 @pytest.mark.parametrize("error", [None, errors.KafkaError("refused"), asyncio.CancelledError()])
-def test_a_producer_is_closed_whatever_happens(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> None:
+async def test_a_producer_is_closed_whatever_happens(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException | None
+) -> None:
     """aiokafka's own sender waits for the answer to what is under way, or ends with an error."""
     monkeypatch.setattr(clients, "CLOSE_SECONDS", 0.2)
     calls: list[str] = []
@@ -76,7 +70,7 @@ def test_a_producer_is_closed_whatever_happens(monkeypatch: pytest.MonkeyPatch, 
     producer: Any = SimpleNamespace(
         _closed=False, _sender=SimpleNamespace(close=closing), client=SimpleNamespace(close=closed)
     )
-    asyncio.run(asyncio.wait_for(clients.drop_producer(producer), 30))
+    await asyncio.wait_for(clients.drop_producer(producer), 30)
     assert calls == ["closing", "client closed"] and producer._closed
 
 
@@ -97,7 +91,7 @@ def mute() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("role", ["sign", "sequence", "judge", "forward"])
-def test_a_stop_does_not_wait_for_a_server_that_never_answers(role: str, mute: str) -> None:
+async def test_a_stop_does_not_wait_for_a_server_that_never_answers(role: str, mute: str) -> None:
     settings = KafkaSettings(bootstrap_servers=mute)
 
     async def body() -> float:
@@ -106,10 +100,10 @@ def test_a_stop_does_not_wait_for_a_server_that_never_answers(role: str, mute: s
             began = time.monotonic()
         return time.monotonic() - began
 
-    assert asyncio.run(body()) < 20  # and not until the request has timed out, or later
+    assert (await body()) < 20  # and not until the request has timed out, or later
 
 
-def test_work_is_done_unless_something_else_is_done_first() -> None:
+async def test_work_is_done_unless_something_else_is_done_first() -> None:
     ended = []
 
     async def work(seconds: float) -> str:
@@ -122,53 +116,44 @@ def test_work_is_done_unless_something_else_is_done_first() -> None:
             await asyncio.sleep(0)
             ended.append(seconds)
 
-    async def body() -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.create_future()
-        assert await unless(work(0), end) == "done"
-        with pytest.raises(ValueError):
-            await unless(work(0.01), end)
-        loop.call_later(0.01, end.set_result, None)
-        with pytest.raises(Stopped):
-            await unless(work(3600), end)
-        assert ended == [0, 0.01, 3600]
-        outer = asyncio.create_task(unless(work(1800)))
-        await asyncio.sleep(0.01)
-        outer.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await outer
-        assert ended[-1] == 1800
-
-    asyncio.run(body())
+    loop = asyncio.get_running_loop()
+    end = loop.create_future()
+    assert await unless(work(0), end) == "done"
+    with pytest.raises(ValueError):
+        await unless(work(0.01), end)
+    loop.call_later(0.01, end.set_result, None)
+    with pytest.raises(Stopped):
+        await unless(work(3600), end)
+    assert ended == [0, 0.01, 3600]
+    outer = asyncio.create_task(unless(work(1800)))
+    await asyncio.sleep(0.01)
+    outer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await outer
+    assert ended[-1] == 1800
 
 
-def test_work_that_cancels_itself_was_not_stopped() -> None:
+async def test_work_that_cancels_itself_was_not_stopped() -> None:
     """As aiokafka's does while the broker is away."""
 
     async def work() -> None:
         raise asyncio.CancelledError
 
-    async def body() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            await unless(work(), asyncio.get_running_loop().create_future())
-
-    asyncio.run(body())
+    with pytest.raises(asyncio.CancelledError):
+        await unless(work(), asyncio.get_running_loop().create_future())
 
 
-def test_an_error_that_was_asked_for_is_not_complained_of() -> None:
+async def test_an_error_that_was_asked_for_is_not_complained_of() -> None:
     said: list[Any] = []
 
     async def fail() -> None:
         raise ValueError
 
-    async def body() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
-        for callback in (seen, lambda _: None):
-            task = asyncio.create_task(fail())
-            task.add_done_callback(callback)
-            await asyncio.wait([task])
-            del task
-            said.append("next")
-
-    asyncio.run(body())
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+    for callback in (seen, lambda _: None):
+        task = asyncio.create_task(fail())
+        task.add_done_callback(callback)
+        await asyncio.wait([task])
+        del task
+        said.append("next")
     assert said == ["next", "Task exception was never retrieved", "next"]

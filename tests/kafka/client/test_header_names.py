@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -70,30 +69,28 @@ def test_what_is_damaged_stays_an_error() -> None:
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_such_documents_are_signed_like_others(broker: Any, prefix: str, tmp_path: Path, transactional: bool) -> None:
+async def test_such_documents_are_signed_like_others(
+    broker: Any, prefix: str, tmp_path: Path, transactional: bool
+) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
     topics = Topics.of(settings)
     headers = [(Name(b"\xff\xfe"), b"x"), ("traceparent", b"00-1")]
     options = {"transactional_id": f"{prefix}-feed"} if transactional else {}
-
-    async def body() -> None:
-        await create(settings)
-        await begun(settings)
-        await produce(settings, [line(0)], 1)
-        async with AIOKafkaProducer(**client_options(settings), **options) as producer:
-            if transactional:
-                await producer.begin_transaction()
-                await send(producer, topics.documents, [line(8), line(9)], headers)
-                await producer.abort_transaction()
-                await producer.begin_transaction()
-            await send(producer, topics.documents, [line(1), line(2)], headers)
-            if transactional:
-                await producer.commit_transaction()
-        await produce(settings, [line(3)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 8 if transactional else 4)
-        found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-        assert [id for frame in found for id in frame.source.ids] == [b'"d0"', b'"d1"', b'"d2"', b'"d3"']
-        assert [given for frame in found for given in frame.source.headers.values()] == [headers[1:]] * 2
-
-    asyncio.run(body())
+    await create(settings)
+    await begun(settings)
+    await produce(settings, [line(0)], 1)
+    async with AIOKafkaProducer(**client_options(settings), **options) as producer:
+        if transactional:
+            await producer.begin_transaction()
+            await send(producer, topics.documents, [line(8), line(9)], headers)
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+        await send(producer, topics.documents, [line(1), line(2)], headers)
+        if transactional:
+            await producer.commit_transaction()
+    await produce(settings, [line(3)], 1)
+    async with running(SignStage, settings):
+        await until_signed(settings, 8 if transactional else 4)
+    found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    assert [id for frame in found for id in frame.source.ids] == [b'"d0"', b'"d1"', b'"d2"', b'"d3"']
+    assert [given for frame in found for given in frame.source.headers.values()] == [headers[1:]] * 2

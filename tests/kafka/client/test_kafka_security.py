@@ -126,69 +126,61 @@ async def round_trip(settings: KafkaSettings) -> bytes | None:
     return value
 
 
-def refusal(values: dict[str, Any]) -> str:
+async def refusal(values: dict[str, Any]) -> str:
     """What is said where no connection comes about; the error must be one that is not retried."""
-
-    async def connect() -> None:
-        async with admin(settings):
-            pass
-
     settings = KafkaSettings(**values)
     with pytest.raises(BrokerError) as caught, explained(settings):
-        asyncio.run(connect())
+        async with admin(settings):
+            pass
     assert PASSWORD not in str(caught.value)
     assert isinstance(caught.value.__cause__, FINAL), repr(caught.value.__cause__)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "SCRAM", "LOGIN", "TOKEN"])
-def test_all_clients_get_in(secure: Any, certificates: Path, prefix: str, tmp_path: Path, listener: str) -> None:
+async def test_all_clients_get_in(secure: Any, certificates: Path, prefix: str, tmp_path: Path, listener: str) -> None:
     more: dict[str, Any] = {"topic_prefix": prefix}
     if listener == "TOKEN":
         (tmp_path / "token").write_text(token() + "\n")
         more["sasl_oauth_token_file"] = tmp_path / "token"
-    assert asyncio.run(round_trip(KafkaSettings(**given(secure, certificates, listener, **more)))) == b"a record"
+    assert (await round_trip(KafkaSettings(**given(secure, certificates, listener, **more)))) == b"a record"
 
 
-def test_the_other_scram(secure: Any, certificates: Path, prefix: str) -> None:
+async def test_the_other_scram(secure: Any, certificates: Path, prefix: str) -> None:
     values = given(secure, certificates, "SCRAM", topic_prefix=prefix, sasl_mechanism="SCRAM-SHA-512")
-    assert asyncio.run(round_trip(KafkaSettings(**values))) == b"a record"
+    assert (await round_trip(KafkaSettings(**values))) == b"a record"
 
 
 @pytest.mark.parametrize("listener", ["SCRAM", "LOGIN"])
-def test_a_wrong_password_is_named(secure: Any, certificates: Path, listener: str) -> None:
-    message = refusal(given(secure, certificates, listener, sasl_password="wrong"))
+async def test_a_wrong_password_is_named(secure: Any, certificates: Path, listener: str) -> None:
+    message = await refusal(given(secure, certificates, listener, sasl_password="wrong"))
     assert "refuses the login of user 'alice'" in message
     assert "sasl_username and sasl_password" in message
     assert "wrong" not in message
 
 
-def test_an_expired_token_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
+async def test_an_expired_token_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(token(-10))
-    message = refusal(given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
+    message = await refusal(given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
     assert "OAUTHBEARER" in message and "sasl_oauth_token_file" in message
 
 
-def test_another_mechanism_is_named_with_those_that_there_are(secure: Any, certificates: Path) -> None:
-    message = refusal(given(secure, certificates, "SCRAM", sasl_mechanism="PLAIN"))
+async def test_another_mechanism_is_named_with_those_that_there_are(secure: Any, certificates: Path) -> None:
+    message = await refusal(given(secure, certificates, "SCRAM", sasl_mechanism="PLAIN"))
     assert "sasl_mechanism = PLAIN" in message
 
 
-def test_a_certificate_of_an_unknown_authority_is_named(secure: Any, certificates: Path) -> None:
-    message = refusal(given(secure, certificates, "TLS", ssl_cafile=None))
+async def test_a_certificate_of_an_unknown_authority_is_named(secure: Any, certificates: Path) -> None:
+    message = await refusal(given(secure, certificates, "TLS", ssl_cafile=None))
     assert "not trusted" in message and "ssl_cafile" in message
 
 
-def test_a_certificate_for_another_name_is_named_and_may_be_allowed(secure: Any, certificates: Path) -> None:
+async def test_a_certificate_for_another_name_is_named_and_may_be_allowed(secure: Any, certificates: Path) -> None:
     values = given(secure, certificates, "TLS")
     values["bootstrap_servers"] = values["bootstrap_servers"].replace("localhost", "127.0.0.1")
-    assert "ssl_check_hostname" in refusal(values)
-
-    async def connect() -> list[str]:
-        async with admin(KafkaSettings(**values, ssl_check_hostname=False)) as client:
-            return [broker["host"] for broker in (await client.describe_cluster())["brokers"]]
-
-    assert asyncio.run(connect()) == ["localhost"]
+    assert "ssl_check_hostname" in await refusal(values)
+    async with admin(KafkaSettings(**values, ssl_check_hostname=False)) as client:
+        assert [broker["host"] for broker in (await client.describe_cluster())["brokers"]] == ["localhost"]
 
 
 def test_files_that_cannot_be_used_are_named(certificates: Path, tmp_path: Path) -> None:
@@ -209,17 +201,14 @@ def test_files_that_cannot_be_used_are_named(certificates: Path, tmp_path: Path)
     assert options["ssl_context"].check_hostname
 
 
-def test_a_token_file_that_is_missing_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
-    async def connect() -> None:
+async def test_a_token_file_that_is_missing_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
+    settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "none"))
+    with pytest.raises(UsageError, match="sasl_oauth_token_file"):
         async with admin(settings):
             pass
 
-    settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "none"))
-    with pytest.raises(UsageError, match="sasl_oauth_token_file"):
-        asyncio.run(connect())
 
-
-def test_a_token_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> None:
+async def test_a_token_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> None:
     """Empty or away for a moment: that is no error, and longer it is one that is tried again."""
     path = tmp_path / "token"
 
@@ -232,13 +221,13 @@ def test_a_token_file_that_is_being_replaced_is_waited_for(tmp_path: Path) -> No
         path.write_text("a token\n")
         return await waiting
 
-    assert asyncio.run(replaced()) == "a token"
+    assert await replaced() == "a token"
 
 
 @pytest.mark.parametrize(
     ("content", "why"), [(None, "No such file or directory"), (b" ", "is empty"), ("ü".encode(), "ASCII")]
 )
-def test_a_token_file_without_a_token_may_have_one_later(
+async def test_a_token_file_without_a_token_may_have_one_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
 ) -> None:
     monkeypatch.setattr(connection, "TOKEN_SECONDS", 0.0)
@@ -246,25 +235,21 @@ def test_a_token_file_without_a_token_may_have_one_later(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(NoToken) as caught:
-        asyncio.run(TokenFile(path).token())
+        await TokenFile(path).token()
     assert caught.value.retriable and may_pass(caught.value)
     message = str(explain(caught.value, KafkaSettings()))
     assert message.startswith(f"sasl_oauth_token_file {path}") and why in message and message.endswith(".")
 
 
-def test_an_empty_token_file_is_what_is_said_of_the_connection(
+async def test_an_empty_token_file_is_what_is_said_of_the_connection(
     secure: Any, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TOKEN_SECONDS", 0.0)
     (tmp_path / "token").touch()
     settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
-
-    async def connect() -> None:
+    with pytest.raises(BrokerError, match=r"^sasl_oauth_token_file .* is empty"), explained(settings):
         async with admin(settings):
             pass
-
-    with pytest.raises(BrokerError, match=r"^sasl_oauth_token_file .* is empty"), explained(settings):
-        asyncio.run(connect())
 
 
 @pytest.mark.parametrize(

@@ -133,19 +133,15 @@ def id_of(name: str, number: int) -> str:
         (Group(id_of("pod-0", 2), ours="", generation=-1), None),  # it joins: the other one is what was before
     ],
 )
-def test_whether_somebody_has_our_name(group: Group, looks: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whether_somebody_has_our_name(group: Group, looks: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def described(_: KafkaSettings) -> AsyncIterator[Group]:
         yield group
 
     monkeypatch.setattr(clients, "admin", described)
     monkeypatch.setattr(clients, "NAME_SECONDS", 0)
-
-    async def watch() -> None:
-        with suppress(asyncio.CancelledError):
-            await clients.watch_name(group, KafkaSettings(instance="pod-0"), "t.sign", "pod-0")
-
-    asyncio.run(watch())
+    with suppress(asyncio.CancelledError):
+        await clients.watch_name(group, KafkaSettings(instance="pod-0"), "t.sign", "pod-0")
     if looks is None:
         assert not group.pushed and group.looks == 6
     else:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewPartitions, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
+from support.kafka import header_play
+from support.kafka.brokers import Make
 from support.kafka.forward_play import (
     NOW,
+    OPTIONS,
     PARTITIONS,
     Written,
     check,
-    ended,
-    made,
     until_forwarded,
     write_documents,
+    write_plain,
     write_verdicts,
 )
-from support.kafka.header_play import Name, send
 from support.kafka.last_steps import DEATHS, Victim
-from support.kafka.stages import positions, records, running, until, until_partitions
+from support.kafka.stages import ended, grow, positions, records, running, send, until
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -38,41 +38,36 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.tools.topics import create
 
-Make = Callable[..., KafkaSettings]
 REJECTED = "stream_lsh_rejected_total"
 
 
 @pytest.fixture
-def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
-    return partial(made, broker, prefix, tmp_path)
+def make(make: Make) -> Make:
+    return partial(make, **OPTIONS)
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_unchanged_in_order_and_once_over_several_lives(make: Make, delivery: str) -> None:
-    settings, watch = make(delivery=delivery), Watch("forward")
-
-    async def body() -> None:
-        first = await write_documents(settings, 400)
-        await write_verdicts(settings, first, transactions=delivery == "exactly_once")
-        async with running(ForwardStage, settings, watch):
-            await until_forwarded(settings, first)
-        async with running(ForwardStage, settings, watch):
-            second = await write_documents(settings, 400, seed=2)
-            await write_verdicts(settings, second, transactions=delivery == "exactly_once")
-            await until_forwarded(settings, second)
-        await check(settings, first + second)
-        assert watch.registry.documents.labels("forward")._value.get() == len(first + second)
-        assert watch.commits > 0
-        told = watch.registry.exposition()[0].decode()
-        assert f'verdict_latency_seconds_count{{role="forward"}} {len(first + second)}.0' in told
-        rejected = sum(float(line.split()[-1]) for line in told.splitlines() if line.startswith(REJECTED))
-        assert rejected == sum(verdict.kind == "rejected" for verdict in first + second) > 0
-
-    asyncio.run(body())
+async def test_unchanged_in_order_and_once_over_several_lives(make: Make, delivery: str) -> None:
+    settings, watch = await make(delivery=delivery), Watch("forward")
+    first = await write_documents(settings, 400)
+    await write_verdicts(settings, first, transactions=delivery == "exactly_once")
+    async with running(ForwardStage, settings, watch):
+        await until_forwarded(settings, first)
+    async with running(ForwardStage, settings, watch):
+        second = await write_documents(settings, 400, seed=2)
+        await write_verdicts(settings, second, transactions=delivery == "exactly_once")
+        await until_forwarded(settings, second)
+    await check(settings, first + second)
+    assert watch.registry.documents.labels("forward")._value.get() == len(first + second)
+    assert watch.commits > 0
+    told = watch.registry.exposition()[0].decode()
+    assert f'verdict_latency_seconds_count{{role="forward"}} {len(first + second)}.0' in told
+    rejected = sum(float(line.split()[-1]) for line in told.splitlines() if line.startswith(REJECTED))
+    assert rejected == sum(verdict.kind == "rejected" for verdict in first + second) > 0
 
 
-def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = make()
+async def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = await make()
     monkeypatch.setattr(forward, "WAITING_BYTES", 30_000)
     monkeypatch.setattr(forward, "LEAST_BYTES", 10_000)
     monkeypatch.setattr(forward, "PARTITION_BYTES", 20_000)
@@ -88,242 +83,185 @@ def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(partition.SourcePartition, "offer", offered)
 
-    async def body() -> None:
-        documents = await write_documents(settings, 900)
-        async with running(ForwardStage, settings):
-            await until(lambda: _true(most[0] > 10_000), "documents wait")
-            await asyncio.sleep(1)
-            await write_verdicts(settings, documents)
-            await until_forwarded(settings, documents)
-        await check(settings, documents)
-        assert most[0] < 120_000 < sum(len(d.value or b"") for d in documents) / PARTITIONS
-        assert most[1] < 250
-
-    asyncio.run(body())
+    documents = await write_documents(settings, 900)
+    async with running(ForwardStage, settings):
+        await until(lambda: most[0] > 10_000, "documents wait")
+        await asyncio.sleep(1)
+        await write_verdicts(settings, documents)
+        await until_forwarded(settings, documents)
+    await check(settings, documents)
+    assert most[0] < 120_000 < sum(len(d.value or b"") for d in documents) / PARTITIONS
+    assert most[1] < 250
 
 
 @pytest.mark.parametrize(("moment", "number"), [("send", 4), ("commit", 5), ("after", 5)])
-def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> None:
-    settings = make(**DEATHS)
+async def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> None:
+    settings = await make(**DEATHS)
+    # Commits 1 to 3 are those of the beginnings.
+    victim = Victim("forward", settings, "die", moment, number)
+    documents = await write_documents(settings, 600)
+    await write_verdicts(settings, documents)
+    await asyncio.to_thread(victim.wait_until_dead)
+    async with running(ForwardStage, settings):
+        await until_forwarded(settings, documents)
+    await check(settings, documents)
 
-    async def body() -> None:
-        # Commits 1 to 3 are those of the beginnings.
-        victim = Victim("forward", settings, "die", moment, number)
-        documents = await write_documents(settings, 600)
-        await write_verdicts(settings, documents)
-        await asyncio.to_thread(victim.wait_until_dead)
+
+async def test_a_zombie_is_fenced(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = await make(**DEATHS)
+    zombie = Victim("forward", settings, "freeze", "commit", 5)
+    try:
+        first = await write_documents(settings, 300)
+        await write_verdicts(settings, first)
+        await asyncio.to_thread(zombie.wait_until_frozen)
         async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents)
-        await check(settings, documents)
-
-    asyncio.run(body())
-
-
-def test_a_zombie_is_fenced(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    settings = make(**DEATHS)
-
-    async def body() -> None:
-        zombie = Victim("forward", settings, "freeze", "commit", 5)
-        try:
-            first = await write_documents(settings, 300)
-            await write_verdicts(settings, first)
-            await asyncio.to_thread(zombie.wait_until_frozen)
-            async with running(ForwardStage, settings):
-                await until_forwarded(settings, first)
-                zombie.thaw()
-                second = await write_documents(settings, 300, seed=2)
-                await write_verdicts(settings, second)
-                await until_forwarded(settings, second)
-                await asyncio.sleep(2)
-            third = await write_documents(settings, 100, seed=3)
-            await write_verdicts(settings, third)
-            await until_forwarded(settings, third)  # by the zombie, which has joined again
-            assert await asyncio.to_thread(zombie.end) == 0
-            await check(settings, first + second + third)
-        finally:
-            zombie.kill()
-
-    asyncio.run(body())
+            await until_forwarded(settings, first)
+            zombie.thaw()
+            second = await write_documents(settings, 300, seed=2)
+            await write_verdicts(settings, second)
+            await until_forwarded(settings, second)
+            await asyncio.sleep(2)
+        third = await write_documents(settings, 100, seed=3)
+        await write_verdicts(settings, third)
+        await until_forwarded(settings, third)  # by the zombie, which has joined again
+        assert await asyncio.to_thread(zombie.end) == 0
+        await check(settings, first + second + third)
+    finally:
+        zombie.kill()
     assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_members_come_and_go(make: Make, delivery: str) -> None:
-    settings = make(delivery=delivery, **DEATHS)
+async def test_members_come_and_go(make: Make, delivery: str) -> None:
+    settings = await make(delivery=delivery, **DEATHS)
     chance = random.Random(5)
+    documents: list[Written] = []
 
-    async def body() -> None:
-        documents: list[Written] = []
+    async def feed() -> None:
+        for seed in range(12):
+            found = await write_documents(settings, 60, seed=seed)
+            documents.extend(found)
+            await write_verdicts(settings, found)
 
-        async def feed() -> None:
-            for seed in range(12):
-                found = await write_documents(settings, 60, seed=seed)
-                documents.extend(found)
-                await write_verdicts(settings, found)
-
-        feeding = asyncio.create_task(feed())
-        while not feeding.done():
+    feeding = asyncio.create_task(feed())
+    while not feeding.done():
+        async with running(ForwardStage, settings):
+            await asyncio.sleep(chance.uniform(0.3, 1.5))
             async with running(ForwardStage, settings):
                 await asyncio.sleep(chance.uniform(0.3, 1.5))
-                async with running(ForwardStage, settings):
-                    await asyncio.sleep(chance.uniform(0.3, 1.5))
-        await feeding
-        documents.sort(key=lambda document: (document.partition, document.offset))
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents)
-        await check(settings, documents, once=delivery == "exactly_once")
-
-    asyncio.run(body())
+    await feeding
+    documents.sort(key=lambda document: (document.partition, document.offset))
+    async with running(ForwardStage, settings):
+        await until_forwarded(settings, documents)
+    await check(settings, documents, once=delivery == "exactly_once")
 
 
-def test_repeats_and_holes_of_a_judge_without_transactions(make: Make) -> None:
-    settings = make(partitions=1, delivery="at_least_once")
-
-    async def body() -> None:
-        documents = await write_documents(settings, 40, partitions=1)
-        async with running(ForwardStage, settings):
-            for part in (documents[:10], documents[15:20], documents[5:12]):
-                await write_verdicts(settings, part, transactions=False)
-            await until_forwarded(settings, documents[:12])
-        assert (await positions(settings, "forward", Topics.of(settings).documents))[0] == documents[11].offset + 1
-        async with running(ForwardStage, settings):
-            await write_verdicts(settings, documents[12:], transactions=False)
-            await until_forwarded(settings, documents)
-        await check(settings, documents, 1)
-
-    asyncio.run(body())
+async def test_repeats_and_holes_of_a_judge_without_transactions(make: Make) -> None:
+    settings = await make(partitions=1, delivery="at_least_once")
+    documents = await write_documents(settings, 40, partitions=1)
+    async with running(ForwardStage, settings):
+        for part in (documents[:10], documents[15:20], documents[5:12]):
+            await write_verdicts(settings, part, transactions=False)
+        await until_forwarded(settings, documents[:12])
+    assert (await positions(settings, "forward", Topics.of(settings).documents))[0] == documents[11].offset + 1
+    async with running(ForwardStage, settings):
+        await write_verdicts(settings, documents[12:], transactions=False)
+        await until_forwarded(settings, documents)
+    await check(settings, documents, 1)
 
 
-def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention may empty it then, and nothing is missing."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
     monkeypatch.setattr(forward, "QUIET_SECONDS", 0.5)
 
-    async def body() -> None:
-        documents = await write_documents(settings, 100, partitions=1)
-        await write_verdicts(settings, documents)
-        places = [TopicPartition(topic, 0) for topic in (topics.documents, topics.verdicts)]
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents)
-            await until(lambda: at_the_end(places), "both positions stand at the end")
-        async with admin(settings) as client:
-            await client.delete_records({place: RecordsToDelete(before_offset=-1) for place in places})
-        more = await write_documents(settings, 20, seed=2, partitions=1)
-        await write_verdicts(settings, more)
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, more)
-        await check(settings, documents + more, 1)
-
     async def at_the_end(places: Sequence[TopicPartition]) -> bool:
-        consumer = AIOKafkaConsumer(**client_options(settings))
-        await consumer.start()
-        ends = await consumer.end_offsets(places)
-        await consumer.stop()
+        async with AIOKafkaConsumer(**client_options(settings)) as consumer:
+            ends = await consumer.end_offsets(places)
         return all([(await positions(settings, "forward", place.topic)).get(0) == ends[place] for place in places])
 
-    asyncio.run(body())
+    documents = await write_documents(settings, 100, partitions=1)
+    await write_verdicts(settings, documents)
+    places = [TopicPartition(topic, 0) for topic in (topics.documents, topics.verdicts)]
+    async with running(ForwardStage, settings):
+        await until_forwarded(settings, documents)
+        await until(lambda: at_the_end(places), "both positions stand at the end")
+    async with admin(settings) as client:
+        await client.delete_records({place: RecordsToDelete(before_offset=-1) for place in places})
+    more = await write_documents(settings, 20, seed=2, partitions=1)
+    await write_verdicts(settings, more)
+    async with running(ForwardStage, settings):
+        await until_forwarded(settings, more)
+    await check(settings, documents + more, 1)
 
 
 async def write(settings: KafkaSettings, *values: bytes | None) -> None:
     """Records among the verdicts."""
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    for value in values:
-        await producer.send_and_wait(Topics.of(settings).verdicts, value, key=b"k", partition=0)
-    await producer.stop()
+    await send(settings, Topics.of(settings).verdicts, values, key=b"k")
 
 
-def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> None:
-    settings = make(partitions=1)
+async def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> None:
+    settings = await make(partitions=1)
     watch = Watch("forward")
-
-    async def body() -> None:
-        documents = await write_documents(settings, 60, partitions=1)
-        await write(settings, b"x", b"{}", None, b'{"kind":"unique","source":7}', b"[]")
-        await write_verdicts(settings, documents[:30])
-        await write(settings, b"x")
-        await write_verdicts(settings, documents[30:])
-        async with running(ForwardStage, settings, watch):
-            await until_forwarded(settings, documents)
-        await check(settings, documents, 1)
-        assert watch.registry.ignored.labels("forward", "foreign")._value.get() == 6
-
-    asyncio.run(body())
+    documents = await write_documents(settings, 60, partitions=1)
+    await write(settings, b"x", b"{}", None, b'{"kind":"unique","source":7}', b"[]")
+    await write_verdicts(settings, documents[:30])
+    await write(settings, b"x")
+    await write_verdicts(settings, documents[30:])
+    async with running(ForwardStage, settings, watch):
+        await until_forwarded(settings, documents)
+    await check(settings, documents, 1)
+    assert watch.registry.ignored.labels("forward", "foreign")._value.get() == 6
     assert "verdicts, partition 0, offset 0 is passed over: a record is no verdict" in caplog.text
 
 
-def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make: Make) -> None:
+    settings = await make(partitions=1)
     watch = Watch("forward")
-
-    async def body() -> None:
-        documents = await write_documents(settings, 30, partitions=1)
-        await write(settings, b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}')
-        await write_verdicts(settings, documents)
-        where = "partition 0, offset 0: a verdict is on t, partition 0, not on .*documents"
-        with pytest.raises(StateError, match=rf"{where}.*stream-lsh skip verdicts 0 0"):
-            await ended(settings)
-        await skip(settings, await look(settings, "verdicts", 0, 0))
-        async with running(ForwardStage, settings, watch):
-            await until_forwarded(settings, documents)
-        await check(settings, documents, 1)
-        assert watch.registry.ignored.labels("forward", "skipped")._value.get() == 1
-
-    asyncio.run(body())
+    documents = await write_documents(settings, 30, partitions=1)
+    await write(settings, b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}')
+    await write_verdicts(settings, documents)
+    where = "partition 0, offset 0: a verdict is on t, partition 0, not on .*documents"
+    with pytest.raises(StateError, match=rf"{where}.*stream-lsh skip verdicts 0 0"):
+        await ended(ForwardStage, settings)
+    await skip(settings, await look(settings, "verdicts", 0, 0))
+    async with running(ForwardStage, settings, watch):
+        await until_forwarded(settings, documents)
+    await check(settings, documents, 1)
+    assert watch.registry.ignored.labels("forward", "skipped")._value.get() == 1
 
 
-def test_source_partitions_that_were_added_wait_for_verdicts_to_have_them(make: Make) -> None:
+async def test_source_partitions_that_were_added_wait_for_verdicts_to_have_them(make: Make) -> None:
     """The others go on, with as many members as there may be; nobody has to be started again."""
-    settings = make(partitions=2)
+    settings = await make(partitions=2)
     topics, watches = Topics.of(settings), [Watch("forward"), Watch("forward")]
     new = [Written(p, i, b"k", b"v", [], NOW, "unique") for p in (2, 3, 4) for i in range(5)]
-
-    async def body() -> None:
-        documents = await write_documents(settings, 60, partitions=2)
-        await write_verdicts(settings, documents[:20])
-        async with running(ForwardStage, settings, watches[0]), running(ForwardStage, settings, watches[1]):
-            async with admin(settings) as client:
-                await client.create_partitions({topics.documents: NewPartitions(5)})
-            await until_partitions(settings, topics.documents, 5)
-            producer = AIOKafkaProducer(**client_options(settings))
-            await producer.start()
-            for d in new:
-                await producer.send_and_wait(
-                    topics.documents, d.value, key=d.key, partition=d.partition, timestamp_ms=NOW
-                )
-            await producer.stop()
-            await asyncio.sleep(8)  # the members see it within five seconds
-            await write_verdicts(settings, documents[20:])
-            await until_forwarded(settings, documents)
-            await create(settings)
-            await write_verdicts(settings, new)
-            await until_forwarded(settings, new)
-        await check(settings, documents + new, 5)
-        assert all(watch.registry.restarts.labels("forward")._value.get() == 0 for watch in watches)
-
-    asyncio.run(body())
+    documents = await write_documents(settings, 60, partitions=2)
+    await write_verdicts(settings, documents[:20])
+    async with running(ForwardStage, settings, watches[0]), running(ForwardStage, settings, watches[1]):
+        await grow(settings, topics.documents, 5)
+        await write_plain(settings, new)
+        await asyncio.sleep(8)  # the members see it within five seconds
+        await write_verdicts(settings, documents[20:])
+        await until_forwarded(settings, documents)
+        await create(settings)
+        await write_verdicts(settings, new)
+        await until_forwarded(settings, new)
+    await check(settings, documents + new, 5)
+    assert all(watch.registry.restarts.labels("forward")._value.get() == 0 for watch in watches)
 
 
-def test_a_header_whose_name_is_not_utf8(make: Make) -> None:
+async def test_a_header_whose_name_is_not_utf8(make: Make) -> None:
     """It is passed on, the name in other letters: aiokafka cannot send it as it was."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topic = Topics.of(settings).documents
-
-    async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings))
-        await producer.start()
-        await send(producer, topic, [b"v"], [("h", b"1"), (Name(b"na\xffme"), b"2")])
-        await producer.stop()
-        (sent,) = await records(settings, topic)
-        documents = [Written(0, 0, None, b"v", [("h", b"1"), ("na\\xffme", b"2")], sent.timestamp, "unique")]
-        await write_verdicts(settings, documents)
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents)
-        await check(settings, documents, 1)
-
-    asyncio.run(body())
-
-
-async def _true(value: bool) -> bool:
-    return value
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
+        headers = [("h", b"1"), (header_play.Name(b"na\xffme"), b"2")]
+        await header_play.send(producer, topic, [b"v"], headers)
+    (sent,) = await records(settings, topic)
+    documents = [Written(0, 0, None, b"v", [("h", b"1"), ("na\\xffme", b"2")], sent.timestamp, "unique")]
+    await write_verdicts(settings, documents)
+    async with running(ForwardStage, settings):
+        await until_forwarded(settings, documents)
+    await check(settings, documents, 1)

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.admin import NewTopic
 from support.kafka.brokers import settings_for
-from support.kafka.forward_play import NOW, Written, check, made, until_forwarded, write_plain, write_verdicts
-from support.kafka.stages import positions, records, running, until
+from support.kafka.forward_play import NOW, OPTIONS, Written, check, until_forwarded, write_plain, write_verdicts
+from support.kafka.stages import COMPACTED, make_topics, positions, records, running, until
 
-from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.partition import SourcePartition
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.topics import create
 
 KEYS, NUMBER = 7, 40
-COMPACTED = {
-    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000", "delete.retention.ms": "0",
-}  # fmt: skip
 
 
 @pytest.fixture
-def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
+async def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
     """Of a pipeline whose documents topic, with one partition, is compacted."""
-    found = settings_for(broker, prefix, tmp_path)
-
-    async def make() -> None:
-        async with admin(found) as client:
-            topic = Topics.of(found).documents
-            await client.create_topics([NewTopic(topic, 1, 1, topic_configs=COMPACTED)])
-            while topic not in await client.list_topics():
-                await asyncio.sleep(0.05)
-
-    asyncio.run(make())
-    return made(broker, prefix, tmp_path, partitions=1)
+    found = settings_for(broker, prefix, tmp_path, **{**OPTIONS, "partitions": 1})
+    await make_topics(found, COMPACTED, Topics.of(found).documents)
+    await create(found)
+    return found
 
 
 def few_keys() -> list[Written]:
@@ -63,23 +51,19 @@ async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> li
     return [document for document in documents if document.offset in left]
 
 
-def test_documents_that_were_compacted_before_they_were_forwarded(settings: KafkaSettings) -> None:
+async def test_documents_that_were_compacted_before_they_were_forwarded(settings: KafkaSettings) -> None:
     watch, documents = Watch("forward"), few_keys()
-
-    async def body() -> None:
-        await write_plain(settings, documents)
-        await write_verdicts(settings, documents)
-        left = await compacted(settings, documents)
-        async with running(ForwardStage, settings, watch):
-            await until_forwarded(settings, documents)
-        await check(settings, left, 1)
-
-    asyncio.run(body())
+    await write_plain(settings, documents)
+    await write_verdicts(settings, documents)
+    left = await compacted(settings, documents)
+    async with running(ForwardStage, settings, watch):
+        await until_forwarded(settings, documents)
+    await check(settings, left, 1)
     assert watch.registry.ignored.labels("forward", "compacted")._value.get() == NUMBER - KEYS
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_documents_that_were_compacted_before_they_were_signed(
+async def test_documents_that_were_compacted_before_they_were_signed(
     settings: KafkaSettings, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forward had read them already, and waits for verdicts that will not come."""
@@ -95,19 +79,13 @@ def test_documents_that_were_compacted_before_they_were_signed(
     monkeypatch.setattr(SourcePartition, "offer", offering)
     chosen, documents = settings.model_copy(update={"delivery": delivery}), few_keys()
 
-    async def read() -> bool:
-        return offered == NUMBER
-
-    async def body() -> None:
-        await write_plain(chosen, documents[:-1])
-        async with running(ForwardStage, chosen):
-            await until(read, "forward has the documents")
-            await write_plain(chosen, documents[-1:])
-            left = await compacted(chosen, documents)
-            await write_verdicts(chosen, left, transactions=delivery == "exactly_once")
-            await until_forwarded(chosen, left)
-            found = await positions(chosen, "forward", Topics.of(chosen).verdicts)
-            assert found[0] >= len(left)
-        await check(chosen, left, 1)
-
-    asyncio.run(body())
+    await write_plain(chosen, documents[:-1])
+    async with running(ForwardStage, chosen):
+        await until(lambda: offered == NUMBER, "forward has the documents")
+        await write_plain(chosen, documents[-1:])
+        left = await compacted(chosen, documents)
+        await write_verdicts(chosen, left, transactions=delivery == "exactly_once")
+        await until_forwarded(chosen, left)
+        found = await positions(chosen, "forward", Topics.of(chosen).verdicts)
+        assert found[0] >= len(left)
+    await check(chosen, left, 1)

@@ -2,134 +2,96 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import RecordsToDelete
-from support.kafka.forward_play import NOW, Written, check, ended, made, until_forwarded, write_plain, write_verdicts
-from support.kafka.stages import commit, running
+from support.kafka.brokers import Make
+from support.kafka.forward_play import NOW, OPTIONS, Written, check, until_forwarded, write_plain, write_verdicts
+from support.kafka.stages import commit, delete_before, ended, running, send
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 
-Make = Callable[..., KafkaSettings]
-
 
 @pytest.fixture
-def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
-    return partial(made, broker, prefix, tmp_path)
-
-
-async def delete(settings: KafkaSettings, before: Mapping[str, int]) -> None:
-    async with admin(settings) as client:
-        await client.delete_records(
-            {TopicPartition(topic, 0): RecordsToDelete(before_offset=offset) for topic, offset in before.items()}
-        )
+def make(make: Make) -> Make:
+    return partial(make, **OPTIONS)
 
 
 def plain_documents(number: int) -> list[Written]:
     return [Written(0, i, b"k", b"%d" % i, [], NOW, "unique") for i in range(number)]
 
 
-def scene(make: Make, lost: str) -> tuple[KafkaSettings, list[Written], str]:
+async def scene(make: Make, lost: str) -> tuple[KafkaSettings, list[Written], str]:
     """Settings, documents, and the topic that loses some of its records."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     return settings, plain_documents(12), getattr(Topics.of(settings), lost)
 
 
 @pytest.mark.parametrize("lost", ["documents", "verdicts"])
-def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepted(
+async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepted(
     make: Make, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings, documents, place = scene(make, lost)
-
-    async def body() -> None:
-        await write_plain(settings, documents)
-        await write_verdicts(settings, documents[:3], transactions=False)
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents[:3])
-        await write_verdicts(settings, documents[3:], transactions=False)
-        await delete(settings, {place: 7})
-        with pytest.raises(StateError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
-            await ended(settings)
-        with caplog.at_level("WARNING", "stream_lsh.kafka"):
-            async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
-                await until_forwarded(settings, documents)
-        assert "4 documents of" in caplog.text
-        await check(settings, documents[:3] + documents[7:], 1)
-
-    asyncio.run(body())
+    settings, documents, place = await scene(make, lost)
+    await write_plain(settings, documents)
+    await write_verdicts(settings, documents[:3], transactions=False)
+    async with running(ForwardStage, settings):
+        await until_forwarded(settings, documents[:3])
+    await write_verdicts(settings, documents[3:], transactions=False)
+    await delete_before(settings, place, 7)
+    with pytest.raises(StateError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
+        await ended(ForwardStage, settings)
+    with caplog.at_level("WARNING", "stream_lsh.kafka"):
+        async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
+            await until_forwarded(settings, documents)
+    assert "4 documents of" in caplog.text
+    await check(settings, documents[:3] + documents[7:], 1)
 
 
 @pytest.mark.parametrize("lost", ["documents", "verdicts"])
-def test_what_was_deleted_before_the_first_start(make: Make, lost: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, caplog: pytest.LogCaptureFixture) -> None:
     """Every time, as long as the loss is not accepted: where it begins was committed by the first life."""
-    settings, documents, place = scene(make, lost)
-
-    async def body() -> None:
-        await write_plain(settings, documents)
-        await write_verdicts(settings, documents[:10], transactions=False)
-        await delete(settings, {place: 7})
-        for _ in range(2):
-            with pytest.raises(StateError, match=rf"partition 0: 7 {lost}.* were deleted.*--accept-loss"):
-                await ended(settings)
-        with caplog.at_level("WARNING", "stream_lsh.kafka"):
-            async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
-                await until_forwarded(settings, documents[:10])
-        assert "7 documents of" in caplog.text
-        async with running(ForwardStage, settings):
-            await write_verdicts(settings, documents[10:], transactions=False)
-            await until_forwarded(settings, documents)
-        await check(settings, documents[7:], 1)
-
-    asyncio.run(body())
+    settings, documents, place = await scene(make, lost)
+    await write_plain(settings, documents)
+    await write_verdicts(settings, documents[:10], transactions=False)
+    await delete_before(settings, place, 7)
+    for _ in range(2):
+        with pytest.raises(StateError, match=rf"partition 0: 7 {lost}.* were deleted.*--accept-loss"):
+            await ended(ForwardStage, settings)
+    with caplog.at_level("WARNING", "stream_lsh.kafka"):
+        async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
+            await until_forwarded(settings, documents[:10])
+    assert "7 documents of" in caplog.text
+    async with running(ForwardStage, settings):
+        await write_verdicts(settings, documents[10:], transactions=False)
+        await until_forwarded(settings, documents)
+    await check(settings, documents[7:], 1)
 
 
-def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None:
+    settings = await make(partitions=1)
     documents = plain_documents(5)
-
-    async def body() -> None:
-        await write_plain(settings, documents)
-        await delete(settings, {Topics.of(settings).documents: 3})
-        await write_verdicts(settings, documents[3:], transactions=False)
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, documents)
-        await check(settings, documents[3:], 1)
-
-    asyncio.run(body())
+    await write_plain(settings, documents)
+    await delete_before(settings, Topics.of(settings).documents, 3)
+    await write_verdicts(settings, documents[3:], transactions=False)
+    async with running(ForwardStage, settings):
+        await until_forwarded(settings, documents)
+    await check(settings, documents[3:], 1)
 
 
-def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
-    settings = make()
-
-    async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings))
-        await producer.start()
-        await producer.send_and_wait(Topics.of(settings).dead_letters, b"{}", partition=2)
-        await producer.stop()
-        with pytest.raises(StateError, match=r"no committed offset for partition 2.*reindex"):
-            await ended(settings)
-
-    asyncio.run(body())
+async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
+    settings = await make()
+    await send(settings, Topics.of(settings).dead_letters, [b"{}"], partition=2)
+    with pytest.raises(StateError, match=r"no committed offset for partition 2.*reindex"):
+        await ended(ForwardStage, settings)
 
 
-def test_a_topic_that_was_made_anew(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_a_topic_that_was_made_anew(make: Make) -> None:
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await commit(settings, "forward", topics.documents, 5)
-        await commit(settings, "forward", topics.verdicts, 0)
-        with pytest.raises(StateError, match=r"ends at offset 0, but has been forwarded up to 5.*reindex"):
-            await ended(settings)
-
-    asyncio.run(body())
+    await commit(settings, "forward", topics.documents, 5)
+    await commit(settings, "forward", topics.verdicts, 0)
+    with pytest.raises(StateError, match=r"ends at offset 0, but has been forwarded up to 5.*reindex"):
+        await ended(ForwardStage, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -12,7 +11,7 @@ from stream_lsh.kafka.group.position import LOOKS, bounds
 
 
 @pytest.mark.parametrize("late", [0, 1, LOOKS - 1, LOOKS])
-def test_an_end_that_is_told_late(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
+async def test_an_end_that_is_told_late(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
     monkeypatch.setattr(position, "PAUSE", 0)
     asked = 0
 
@@ -25,6 +24,6 @@ def test_an_end_that_is_told_late(monkeypatch: pytest.MonkeyPatch, late: int) ->
         asked += 1
         return {"known": 9 if asked > late else 4, "new": 0}
 
-    found = asyncio.run(bounds(begins, ends, {"known": 7, "new": 0}))
+    found = await bounds(begins, ends, {"known": 7, "new": 0})
     assert found == {"known": (3, 9 if late < LOOKS else 4), "new": (0, 0)}
     assert asked == min(late + 1, LOOKS)

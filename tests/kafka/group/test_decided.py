@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ async def begins(settings: KafkaSettings, log: DecisionLog) -> int:
     return found[place]
 
 
-def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(
         broker,
         prefix,
@@ -57,29 +56,25 @@ def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path) -> N
     )
     data = [decisions(frame).encode(settings) for frame in range(40)]
     repeats = [data[i] for i in range(30) for _ in range(1 + (i % 7 == 3))]  # some were written again
-
-    async def play() -> None:
-        await create(settings)
-        watch = Watch("sequence")
-        await write(settings, [*repeats, b"foreign", *data[28:]])
-        async with DecisionLog.open(settings, watch) as log, admin(settings) as client:
-            await log.read_to(39)
-            assert (log.decided.last, log.decided.documents) == (39, 2000)
-            assert [found.offset for found in log.decided.since(0)] == list(range(40))
-            await log.trim(client)
-            assert await begins(settings, log) > 30
-            with pytest.raises(StateError, match=r"decisions on documents from number 100 on"):
-                log.decided.since(100)
-        async with DecisionLog.open(settings, watch) as log:
-            await log.read_to(35)
-            place = 2000 - BEHIND * settings.decided_after + SIZE
-            known = log.decided.since(place)
-            assert [found.offset for found in known] == list(range(place // SIZE, 40))
-            assert [found.offset for found in log.decided.since(place, last=35)] == list(range(place // SIZE, 36))
-            with pytest.raises(StateError, match=r"decisions on the frame at offset 40 of signatures"):
-                await log.read_to(40)
-
-    asyncio.run(play())
+    await create(settings)
+    watch = Watch("sequence")
+    await write(settings, [*repeats, b"foreign", *data[28:]])
+    async with DecisionLog.open(settings, watch) as log, admin(settings) as client:
+        await log.read_to(39)
+        assert (log.decided.last, log.decided.documents) == (39, 2000)
+        assert [found.offset for found in log.decided.since(0)] == list(range(40))
+        await log.trim(client)
+        assert await begins(settings, log) > 30
+        with pytest.raises(StateError, match=r"decisions on documents from number 100 on"):
+            log.decided.since(100)
+    async with DecisionLog.open(settings, watch) as log:
+        await log.read_to(35)
+        place = 2000 - BEHIND * settings.decided_after + SIZE
+        known = log.decided.since(place)
+        assert [found.offset for found in known] == list(range(place // SIZE, 40))
+        assert [found.offset for found in log.decided.since(place, last=35)] == list(range(place // SIZE, 36))
+        with pytest.raises(StateError, match=r"decisions on the frame at offset 40 of signatures"):
+            await log.read_to(40)
 
 
 def test_the_topic_is_there_only_where_it_is_needed() -> None:

@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.sender import Sender
-from support.kafka.brokers import local_broker, settings_for
-from support.kafka.stages import PATIENCE, begun, line, records, running, until, until_sequenced, until_signed
+from support.kafka.brokers import Make, local_broker, settings_for
+from support.kafka.stages import PATIENCE, begun, line, records, running, send, until, until_sequenced, until_signed
 
 from stream_lsh.kafka.client import clients
-from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.group import member
 from stream_lsh.kafka.group.output import MOST_BYTES
 from stream_lsh.kafka.names import Topics
@@ -34,10 +32,9 @@ REQUEST_BYTES = MOST_BYTES + 2**22
 
 
 @pytest.fixture
-def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
-    made = settings_for(broker, prefix, tmp_path, partitions=2, session_timeout_ms=6000)
-    asyncio.run(create(made))
-    asyncio.run(begun(made))
+async def settings(make: Make) -> KafkaSettings:
+    made = await make(partitions=2, session_timeout_ms=6000)
+    await begun(made)
     return made
 
 
@@ -65,21 +62,14 @@ async def for_ever(*_: Any) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def has_idled(watch: Watch) -> bool:
-    return watch.last_idle is not None
-
-
 async def ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
-def ends_unanswered(stage: Callable[[], Stage], words: str) -> None:
-    async def body() -> None:
-        async with life(stage()) as task:
-            with pytest.raises((Unanswered, KafkaTimeoutError), match=words):
-                await ended(task)
-
-    asyncio.run(body())
+async def ends_unanswered(stage: Stage, words: str) -> None:
+    async with life(stage) as task:
+        with pytest.raises((Unanswered, KafkaTimeoutError), match=words):
+            await ended(task)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +80,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield broker
 
 
-def test_copies_of_a_large_document_for_many_shards_are_no_request_too_large(
+async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_large(
     narrow: Any, prefix: str, tmp_path: Path
 ) -> None:
     settings = settings_for(narrow, prefix, tmp_path, partitions=1, shards=8)
@@ -98,86 +88,71 @@ def test_copies_of_a_large_document_for_many_shards_are_no_request_too_large(
     chance = random.Random(1)
     text = " ".join(f"{chance.getrandbits(60):x}" for _ in range(900_000))
     large = b'{"id":"large","text":"%s"}' % text.encode()
-
-    async def body() -> None:
-        await create(settings)
-        await begun(settings)
-        async with AIOKafkaProducer(**client_options(settings), max_request_size=2**24) as producer:
-            for value in (line(0), large, line(1)):
-                await producer.send(topics.documents, value, partition=0)
-        async with running(SignStage, settings):
-            await until_signed(settings, 3)
-        frames = await records(settings, topics.signatures)
-        async with running(SequenceStage, settings):
-            await until_sequenced(settings, len(frames))
-        copies = [await records(settings, topics.frames, shard) for shard in range(8)]
-        assert max(len(record.value) for record in copies[0]) * 8 > REQUEST_BYTES
-        assert all([record.value for record in found] == [record.value for record in copies[0]] for found in copies)
-
-    asyncio.run(body())
+    await create(settings)
+    await begun(settings)
+    await send(settings, topics.documents, (line(0), large, line(1)))
+    async with running(SignStage, settings):
+        await until_signed(settings, 3)
+    frames = await records(settings, topics.signatures)
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, len(frames))
+    copies = [await records(settings, topics.frames, shard) for shard in range(8)]
+    assert max(len(record.value) for record in copies[0]) * 8 > REQUEST_BYTES
+    assert all([record.value for record in found] == [record.value for record in copies[0]] for found in copies)
 
 
-def test_a_reader_that_has_died_ends_the_life(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_has_died_ends_the_life(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch("sign")
 
     def broken(*_: Any) -> None:
         raise OverflowError("unforeseen")
 
-    async def body() -> None:
-        async with life(SignStage(settings, watch)) as task:
-            await until(lambda: has_idled(watch), "it is idle")
-            monkeypatch.setattr(Fetcher, "_get_actions_per_node", broken)
-            with pytest.raises(Failed, match=r"stopped reading .*documents: OverflowError\('unforeseen'\)"):
-                await ended(task)
-
-    asyncio.run(body())
+    async with life(SignStage(settings, watch)) as task:
+        await until(lambda: watch.last_idle is not None, "it is idle")
+        monkeypatch.setattr(Fetcher, "_get_actions_per_node", broken)
+        with pytest.raises(Failed, match=r"stopped reading .*documents: OverflowError\('unforeseen'\)"):
+            await ended(task)
 
 
-def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
+async def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Fetcher, "_proc_fetch_request", for_ever)
     monkeypatch.setattr(member, "SILENCE", 1.0)
     watch = Watch("sign")
-    ends_unanswered(lambda: SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
+    await ends_unanswered(SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
     assert watch.last_idle is None
 
 
-def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
+async def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", for_ever)
     monkeypatch.setattr(member, "SILENCE", 1.0)
     monkeypatch.setattr(member, "SESSIONS", 0.0)
     watch = Watch("sequence")
-    ends_unanswered(lambda: SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
+    await ends_unanswered(SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
     assert watch.last_idle is None
 
 
-def test_a_producer_that_gets_no_number_is_not_waited_for(
+async def test_a_producer_that_gets_no_number_is_not_waited_for(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sender, "_maybe_wait_for_pid", for_ever)
     monkeypatch.setattr(clients, "START_SECONDS", 1.0)
-    ends_unanswered(lambda: SignStage(settings, Watch("sign")), "no connection was ready for work within 1 s")
+    await ends_unanswered(SignStage(settings, Watch("sign")), "no connection was ready for work within 1 s")
 
 
 @pytest.mark.parametrize("stage", [SignStage, SequenceStage])
-def test_working_and_standing_by_are_both_idle(
+async def test_working_and_standing_by_are_both_idle(
     settings: KafkaSettings, stage: Callable[[KafkaSettings, Watch], Stage]
 ) -> None:
     watches = [Watch("one"), Watch("two"), Watch("three")]  # of two partitions, or one
 
-    async def all_idle() -> bool:
-        return all([await has_idled(watch) for watch in watches])
-
-    async def body() -> None:
-        async with (
-            life(stage(settings, watches[0])) as first,
-            life(stage(settings, watches[1])) as second,
-            life(stage(settings, watches[2])) as third,
-        ):
-            await until(all_idle, "all are idle")
-            assert not any(task.done() for task in (first, second, third))
-
-    asyncio.run(body())
+    async with (
+        life(stage(settings, watches[0])) as first,
+        life(stage(settings, watches[1])) as second,
+        life(stage(settings, watches[2])) as third,
+    ):
+        await until(lambda: all(watch.last_idle is not None for watch in watches), "all are idle")
+        assert not any(task.done() for task in (first, second, third))

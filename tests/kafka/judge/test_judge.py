@@ -6,17 +6,26 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import RecordsToDelete
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import Make
 from support.kafka.judge_play import PARTITIONS, Answered, answered, decoded, log_of
 from support.kafka.last_steps import DEATHS, Victim
-from support.kafka.stages import PATIENCE, commit, positions, running, settled, until
+from support.kafka.stages import (
+    commit,
+    ended,
+    records,
+    running,
+    send,
+    until,
+    until_committed,
+)
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -30,25 +39,16 @@ from stream_lsh.kafka.run import lives as stage
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.replies import head
 
-Make = Callable[..., KafkaSettings]
-
 
 @pytest.fixture
-def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
-    def made(**given: Any) -> KafkaSettings:
-        values = {
-            "partitions": PARTITIONS, "shards": 2, "verify": "signature", "session_timeout_ms": 30_000,
-            "transaction_timeout_ms": 30_000, "give_up_seconds": 300, **given,
-        }  # fmt: skip
-        settings = settings_for(broker, prefix, tmp_path, **values)
-        asyncio.run(create(settings))
-        return settings
-
-    return made
+def make(make: Make) -> Make:
+    return partial(
+        make, partitions=PARTITIONS, shards=2, verify="signature", session_timeout_ms=30_000,
+        transaction_timeout_ms=30_000, give_up_seconds=300,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -58,32 +58,12 @@ def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def reply(settings: KafkaSettings, log: Sequence[bytes]) -> None:
     """Write replies to the matches topic."""
-    producer = AIOKafkaProducer(**client_options(settings), max_request_size=4 << 20)
-    await producer.start()
-    try:
-        sent = [await producer.send(Topics.of(settings).matches, value, partition=0) for value in log]
-        await asyncio.gather(*sent)
-    finally:
-        await producer.stop()
+    await send(settings, Topics.of(settings).matches, log)
 
 
 async def committed_records(settings: KafkaSettings, topic: str) -> dict[int, list[ConsumerRecord]]:
     """What was committed, by partition."""
-    await settled(settings.bootstrap_servers, topic)
-    consumer = AIOKafkaConsumer(**client_options(settings), isolation_level="read_committed")
-    await consumer.start()
-    try:
-        places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-        consumer.assign(places)
-        await consumer.seek_to_beginning(*places)
-        ends = await consumer.end_offsets(places)
-        found: dict[int, list[ConsumerRecord]] = {place.partition: [] for place in places}
-        while any([await consumer.position(place) < ends[place] for place in places]):
-            for place, records in (await consumer.getmany(timeout_ms=500)).items():
-                found[place.partition] += records
-        return found
-    finally:
-        await consumer.stop()
+    return {partition: await records(settings, topic, partition, "read_committed") for partition in range(PARTITIONS)}
 
 
 def expected(settings: KafkaSettings, frames: Sequence[Answered]) -> Records:
@@ -98,8 +78,8 @@ async def check(settings: KafkaSettings, frames: Sequence[Answered]) -> None:
     topics, wanted = Topics.of(settings), expected(settings, frames)
     for topic, rows in ((topics.verdicts, wanted.verdicts), (topics.pairs, wanted.pairs)):
         found = await committed_records(settings, topic)
-        for partition, records in found.items():
-            got = [(record.key, record.value, list(record.headers), None) for record in records]
+        for partition, there in found.items():
+            got = [(record.key, record.value, list(record.headers), None) for record in there]
             assert got == rows.get(partition, []), (topic, partition)
 
 
@@ -114,14 +94,13 @@ def goal(settings: KafkaSettings, log: Sequence[bytes]) -> int:
     return gather.needed(end)
 
 
-async def until_judged(settings: KafkaSettings, log: Sequence[bytes], victim: Victim | None = None) -> None:
-    """Wait until the replies are judged, or until the victim, who should do it, is dead."""
-    position = goal(settings, log)
-
-    async def judged() -> bool:
-        return await is_committed(settings, position) or (victim is not None and victim.dead)
-
-    await until(judged, f"replies up to {position} are judged")
+async def until_judged(settings: KafkaSettings, log: Sequence[bytes] | int, victim: Victim | None = None) -> None:
+    """Wait until the replies, or those up to a position, are judged, or until the victim, who should do it, is dead."""
+    position = log if isinstance(log, int) else goal(settings, log)
+    await until_committed(
+        settings, "judge", Topics.of(settings).matches,
+        lambda found: found.get(0, -1) >= position or (victim is not None and victim.dead),
+    )  # fmt: skip
 
 
 async def feed_and_kill(settings: KafkaSettings, log: Sequence[bytes], victim: Victim) -> None:
@@ -132,295 +111,221 @@ async def feed_and_kill(settings: KafkaSettings, log: Sequence[bytes], victim: V
     await asyncio.to_thread(victim.wait_until_dead)
 
 
-async def until_committed(settings: KafkaSettings, position: int) -> None:
-    await until(lambda: is_committed(settings, position), f"replies up to {position} are judged")
-
-
-async def is_committed(settings: KafkaSettings, position: int) -> bool:
-    return (await positions(settings, "judge", Topics.of(settings).matches)).get(0, -1) >= position
-
-
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_verdicts_and_pairs_over_several_lives(
+async def test_verdicts_and_pairs_over_several_lives(
     make: Make, tmp_path: Path, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "BLOCKING_BYTES", 3000)
-    settings = make(delivery=delivery)
+    settings = await make(delivery=delivery)
     frames = answered(settings, tmp_path, 900)
     log, watch = log_of(frames), Watch("judge")
     half, wanted = len(log) // 2, expected(settings, frames)
 
-    async def body() -> None:
-        await reply(settings, log[:half])
-        async with running(JudgeStage, settings, watch):
-            await until(lambda: _true(watch.commits > 0), "something is judged")
-        async with running(JudgeStage, settings, watch):
-            await reply(settings, log[half:])
-            await until_judged(settings, log)
-            await until(lambda: _true(complete()), "all is judged")
-        await check(settings, frames)
-        assert _value(watch.registry.pairs.labels("judge")) == sum(map(len, wanted.pairs.values()))
-        for kind, number in wanted.kinds.items():
-            assert _value(watch.registry.verdicts.labels("judge", kind.label)) == number
-
     def complete() -> bool:
         return _value(watch.registry.documents.labels("judge")) == wanted.documents
 
-    asyncio.run(body())
+    await reply(settings, log[:half])
+    async with running(JudgeStage, settings, watch):
+        await until(lambda: watch.commits > 0, "something is judged")
+    async with running(JudgeStage, settings, watch):
+        await reply(settings, log[half:])
+        await until_judged(settings, log)
+        await until(lambda: complete(), "all is judged")
+    await check(settings, frames)
+    assert _value(watch.registry.pairs.labels("judge")) == sum(map(len, wanted.pairs.values()))
+    for kind, number in wanted.kinds.items():
+        assert _value(watch.registry.verdicts.labels("judge", kind.label)) == number
 
 
 @pytest.mark.usefixtures("small_rounds")
-def test_several_rounds_of_one_reading(make: Make, tmp_path: Path) -> None:
-    settings = make(shards=1)
+async def test_several_rounds_of_one_reading(make: Make, tmp_path: Path) -> None:
+    settings = await make(shards=1)
     frames = answered(settings, tmp_path, 300)
-
-    async def body() -> None:
-        await reply(settings, log_of(frames, repeats=0))
-        async with running(JudgeStage, settings):
-            await until_committed(settings, len(frames))
-        await check(settings, frames)
-
-    asyncio.run(body())
+    await reply(settings, log_of(frames, repeats=0))
+    async with running(JudgeStage, settings):
+        await until_judged(settings, len(frames))
+    await check(settings, frames)
 
 
 @pytest.mark.parametrize(("moment", "number"), [("send", 9), ("commit", 2), ("after", 2)])
-def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, number: int) -> None:
-    settings = make(**DEATHS)
+async def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, number: int) -> None:
+    settings = await make(**DEATHS)
     frames = answered(settings, tmp_path, 600)
     log = log_of(frames)
-
-    async def body() -> None:
-        victim = Victim("judge", settings, "die", moment, number)
-        # Commit 1 is that of the beginning.
-        await until_committed(settings, 0)
-        await feed_and_kill(settings, log, victim)
-        async with running(JudgeStage, settings):
-            await until_judged(settings, log)
-            await reply(settings, [frames[-1].replies[0]])  # a repeat changes nothing
-            await asyncio.sleep(0.5)
-        await check(settings, frames)
-
-    asyncio.run(body())
+    victim = Victim("judge", settings, "die", moment, number)
+    # Commit 1 is that of the beginning.
+    await until_judged(settings, 0)
+    await feed_and_kill(settings, log, victim)
+    async with running(JudgeStage, settings):
+        await until_judged(settings, log)
+        await reply(settings, [frames[-1].replies[0]])  # a repeat changes nothing
+        await asyncio.sleep(0.5)
+    await check(settings, frames)
 
 
 @pytest.mark.parametrize("moment", ["send", "commit"])
-def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, moment: str) -> None:
-    settings = make(**DEATHS)
+async def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, moment: str) -> None:
+    settings = await make(**DEATHS)
     frames = answered(settings, tmp_path, 600)
     log = log_of(frames)
     half = len(log) // 2
-
-    async def body() -> None:
-        zombie = Victim("judge", settings, "freeze", moment, 3 if moment == "send" else 2)
-        try:
-            await until_committed(settings, 0)
-            await reply(settings, log[:half])
-            await asyncio.to_thread(zombie.wait_until_frozen)
-            async with running(JudgeStage, settings):
-                await until_judged(settings, log[:half])
-                zombie.thaw()
-                await asyncio.sleep(2)  # it tries to commit now
-                await reply(settings, log[half:])
-                await until_judged(settings, log)
-            # The zombie has joined the group again, and takes over.
-            await reply(settings, [log[-1]] * 3)
-            await asyncio.sleep(1)
-            await check(settings, frames)
-            assert await asyncio.to_thread(zombie.end) == 0
-        finally:
-            zombie.kill()
-
-    asyncio.run(body())
+    zombie = Victim("judge", settings, "freeze", moment, 3 if moment == "send" else 2)
+    try:
+        await until_judged(settings, 0)
+        await reply(settings, log[:half])
+        await asyncio.to_thread(zombie.wait_until_frozen)
+        async with running(JudgeStage, settings):
+            await until_judged(settings, log[:half])
+            zombie.thaw()
+            await asyncio.sleep(2)  # it tries to commit now
+            await reply(settings, log[half:])
+            await until_judged(settings, log)
+        # The zombie has joined the group again, and takes over.
+        await reply(settings, [log[-1]] * 3)
+        await asyncio.sleep(1)
+        await check(settings, frames)
+        assert await asyncio.to_thread(zombie.end) == 0
+    finally:
+        zombie.kill()
 
 
-def test_at_least_once_after_a_kill_everything_is_there(make: Make, tmp_path: Path) -> None:
-    settings = make(delivery="at_least_once", **DEATHS)
+async def test_at_least_once_after_a_kill_everything_is_there(make: Make, tmp_path: Path) -> None:
+    settings = await make(delivery="at_least_once", **DEATHS)
     frames = answered(settings, tmp_path, 400)
     log = log_of(frames)
-
-    async def body() -> None:
-        victim = Victim("judge", settings, "die", "commit", 3)
-        await until_committed(settings, 0)
-        await feed_and_kill(settings, log, victim)
-        async with running(JudgeStage, settings):
-            await until_judged(settings, log)
-            await asyncio.sleep(0.5)
-        wanted = expected(settings, frames)
-        for partition, records in (await committed_records(settings, Topics.of(settings).verdicts)).items():
-            counts = Counter(record.value for record in records)
-            assert set(counts) == {value for _, value, *_ in wanted.verdicts[partition]}
-            assert list(dict.fromkeys(record.value for record in records)) == [
-                value for _, value, *_ in wanted.verdicts[partition]
-            ]
-
-    asyncio.run(body())
+    victim = Victim("judge", settings, "die", "commit", 3)
+    await until_judged(settings, 0)
+    await feed_and_kill(settings, log, victim)
+    async with running(JudgeStage, settings):
+        await until_judged(settings, log)
+        await asyncio.sleep(0.5)
+    wanted = expected(settings, frames)
+    for partition, there in (await committed_records(settings, Topics.of(settings).verdicts)).items():
+        counts = Counter(record.value for record in there)
+        assert set(counts) == {value for _, value, *_ in wanted.verdicts[partition]}
+        assert list(dict.fromkeys(record.value for record in there)) == [
+            value for _, value, *_ in wanted.verdicts[partition]
+        ]
 
 
-def test_members_come_and_go(make: Make, tmp_path: Path) -> None:
-    settings = make(**DEATHS)
+async def test_members_come_and_go(make: Make, tmp_path: Path) -> None:
+    settings = await make(**DEATHS)
     frames = answered(settings, tmp_path, 600)
     log, chance = log_of(frames), random.Random(3)
 
-    async def body() -> None:
-        async def feed() -> None:
-            for start in range(0, len(log), 5):
-                await reply(settings, log[start : start + 5])
+    async def feed() -> None:
+        for start in range(0, len(log), 5):
+            await reply(settings, log[start : start + 5])
 
-        feeding = asyncio.create_task(feed())
-        while not feeding.done():
-            watches = [Watch("judge"), Watch("judge")]
-            async with running(JudgeStage, settings, watches[0]), running(JudgeStage, settings, watches[1]):
-                await asyncio.sleep(chance.uniform(0.5, 2))
-        await feeding
-        async with running(JudgeStage, settings):
-            await until_judged(settings, log)
-            await asyncio.sleep(0.5)
-        await check(settings, frames)
-
-    asyncio.run(body())
-
-
-def test_who_stands_by_is_idle(make: Make) -> None:
-    settings = make()
-
-    async def body() -> None:
+    feeding = asyncio.create_task(feed())
+    while not feeding.done():
         watches = [Watch("judge"), Watch("judge")]
         async with running(JudgeStage, settings, watches[0]), running(JudgeStage, settings, watches[1]):
-            await until(lambda: _true(all(watch.last_idle for watch in watches)), "both are idle")
+            await asyncio.sleep(chance.uniform(0.5, 2))
+    await feeding
+    async with running(JudgeStage, settings):
+        await until_judged(settings, log)
+        await asyncio.sleep(0.5)
+    await check(settings, frames)
 
-    asyncio.run(body())
+
+async def test_who_stands_by_is_idle(make: Make) -> None:
+    settings = await make()
+    watches = [Watch("judge"), Watch("judge")]
+    async with running(JudgeStage, settings, watches[0]), running(JudgeStage, settings, watches[1]):
+        await until(lambda: all(watch.last_idle for watch in watches), "both are idle")
 
 
-def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp_path: Path) -> None:
-    settings = make()
+async def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp_path: Path) -> None:
+    settings = await make()
     frames = answered(settings, tmp_path, 300)
     watch = Watch("judge")
-
-    async def body() -> None:
-        async with running(JudgeStage, settings, watch):
-            await reply(settings, [frame.replies[1] for frame in frames])
-            await until(lambda: _true(watch.last_idle is not None), "it has read them")
-            assert not any((await committed_records(settings, Topics.of(settings).verdicts)).values())
-            # The sender of shard 0 fails: its first reply is lost, and then it begins again.
-            await reply(settings, [frame.replies[0] for frame in frames[1:4]])
-            await reply(settings, [frame.replies[0] for frame in frames])
-            await until_committed(settings, 2 * len(frames))
-        await check(settings, frames)
-        assert _value(watch.registry.ignored.labels("judge", "gap")) == 3
-
-    asyncio.run(body())
+    async with running(JudgeStage, settings, watch):
+        await reply(settings, [frame.replies[1] for frame in frames])
+        await until(lambda: watch.last_idle is not None, "it has read them")
+        assert not any((await committed_records(settings, Topics.of(settings).verdicts)).values())
+        # The sender of shard 0 fails: its first reply is lost, and then it begins again.
+        await reply(settings, [frame.replies[0] for frame in frames[1:4]])
+        await reply(settings, [frame.replies[0] for frame in frames])
+        await until_judged(settings, 2 * len(frames))
+    await check(settings, frames)
+    assert _value(watch.registry.ignored.labels("judge", "gap")) == 3
 
 
-async def ended(settings: KafkaSettings) -> None:
-    async with asyncio.timeout(PATIENCE):
-        async with running(JudgeStage, settings) as task:
-            await task
-
-
-def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
-    settings = make()
-
-    async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings))
-        await producer.start()
+async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
+    settings = await make()
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
         await producer.send_and_wait(Topics.of(settings).verdicts, b"{}", partition=2)
-        await producer.stop()
-        with pytest.raises(StateError, match=r"no committed offset.*reindex"):
-            await ended(settings)
-
-    asyncio.run(body())
+    with pytest.raises(StateError, match=r"no committed offset.*reindex"):
+        await ended(JudgeStage, settings)
 
 
-def test_a_commit_by_hand_is_refused(make: Make) -> None:
-    settings = make()
-
-    async def body() -> None:
-        await commit(settings, "judge", Topics.of(settings).matches, 0)
-        with pytest.raises(StateError, match="set by hand"):
-            await ended(settings)
-
-    asyncio.run(body())
+async def test_a_commit_by_hand_is_refused(make: Make) -> None:
+    settings = await make()
+    await commit(settings, "judge", Topics.of(settings).matches, 0)
+    with pytest.raises(StateError, match="set by hand"):
+        await ended(JudgeStage, settings)
 
 
-def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> None:
-    settings, watch = make(), Watch("judge")
+async def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> None:
+    settings, watch = await make(), Watch("judge")
     frames = answered(settings, tmp_path, 300)
     foreign = [b"hello", b"", b"SLS and what not", pack(b"F", 2, settings.fingerprint, [])]
     log = [value for part in log_of(frames) for value in (part, *foreign)]
-
-    async def body() -> None:
-        await reply(settings, log)
-        async with running(JudgeStage, settings, watch):
-            await until(lambda: _true(_value(watch.registry.documents.labels("judge")) == wanted), "all is judged")
-            ignored = watch.registry.ignored.labels("judge", "foreign")
-            await until(lambda: _true(_value(ignored) == len(log) // 5 * 4), "all is read")
-        await check(settings, frames)
-
     wanted = expected(settings, frames).documents
-    asyncio.run(body())
+    await reply(settings, log)
+    async with running(JudgeStage, settings, watch):
+        await until(lambda: _value(watch.registry.documents.labels("judge")) == wanted, "all is judged")
+        ignored = watch.registry.ignored.labels("judge", "foreign")
+        await until(lambda: _value(ignored) == len(log) // 5 * 4, "all is read")
+    await check(settings, frames)
 
 
-def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make: Make, tmp_path: Path) -> None:
-    settings, watch = make(), Watch("judge")
+async def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make: Make, tmp_path: Path) -> None:
+    settings, watch = await make(), Watch("judge")
     frames = answered(settings, tmp_path, 100)
     other = pack(b"R", 2, "00" * 8, [])
-
-    async def body() -> None:
-        await reply(settings, [other, *log_of(frames)])
-        where = "partition 0, offset 0: a reply was made with other settings"
-        with pytest.raises(FormatError, match=rf"{where}.*stream-lsh skip matches 0 0"):
-            await ended(settings)
-        await skip(settings, await look(settings, "matches", 0, 0))
-        async with running(JudgeStage, settings, watch):
-            await until_committed(settings, goal(settings, log_of(frames)) + 1)
-        await check(settings, frames)
-        assert _value(watch.registry.ignored.labels("judge", "skipped")) == 1
-
-    asyncio.run(body())
+    await reply(settings, [other, *log_of(frames)])
+    where = "partition 0, offset 0: a reply was made with other settings"
+    with pytest.raises(FormatError, match=rf"{where}.*stream-lsh skip matches 0 0"):
+        await ended(JudgeStage, settings)
+    await skip(settings, await look(settings, "matches", 0, 0))
+    async with running(JudgeStage, settings, watch):
+        await until_judged(settings, goal(settings, log_of(frames)) + 1)
+    await check(settings, frames)
+    assert _value(watch.registry.ignored.labels("judge", "skipped")) == 1
 
 
-def test_replies_that_were_deleted_are_no_gap_to_go_over(make: Make, tmp_path: Path) -> None:
-    settings = make()
+async def test_replies_that_were_deleted_are_no_gap_to_go_over(make: Make, tmp_path: Path) -> None:
+    settings = await make()
     frames = answered(settings, tmp_path, 60)
     place = TopicPartition(Topics.of(settings).matches, 0)
-
-    async def body() -> None:
-        await commit(settings, "judge", place.topic, 0, Judged(-1).metadata())
-        await reply(settings, log_of(frames))
-        async with admin(settings) as client:
-            await client.delete_records({place: RecordsToDelete(before_offset=2)})
-        with pytest.raises(StateError, match=r"deleted before they were judged.*reindex"):
-            await ended(settings)
-
-    asyncio.run(body())
+    await commit(settings, "judge", place.topic, 0, Judged(-1).metadata())
+    await reply(settings, log_of(frames))
+    async with admin(settings) as client:
+        await client.delete_records({place: RecordsToDelete(before_offset=2)})
+    with pytest.raises(StateError, match=r"deleted before they were judged.*reindex"):
+        await ended(JudgeStage, settings)
 
 
-def test_records_of_other_settings_are_refused(make: Make, tmp_path: Path) -> None:
-    settings = make()
+async def test_records_of_other_settings_are_refused(make: Make, tmp_path: Path) -> None:
+    settings = await make()
     frames = answered(settings, tmp_path, 20)
-
-    async def body() -> None:
-        await reply(settings, frames[0].replies)
-        other = KafkaSettings.model_validate(settings.model_dump() | {"threshold": 0.7})
-        with pytest.raises(FormatError, match=r"matches, partition 0, offset 0: .*other settings"):
-            await ended(other)
-
-    asyncio.run(body())
+    await reply(settings, frames[0].replies)
+    other = KafkaSettings.model_validate(settings.model_dump() | {"threshold": 0.7})
+    with pytest.raises(FormatError, match=r"matches, partition 0, offset 0: .*other settings"):
+        await ended(JudgeStage, other)
 
 
-def test_a_source_partition_that_the_outputs_do_not_have(
+async def test_a_source_partition_that_the_outputs_do_not_have(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     frames = answered(settings, tmp_path, 60)
     monkeypatch.setattr(stage, "PATIENCE", 1.0)
-
-    async def body() -> None:
-        await reply(settings, log_of(frames))
-        with pytest.raises(BrokerError, match=r"has 1 partitions.*topics create"):
-            await ended(settings)
-
-    asyncio.run(body())
+    await reply(settings, log_of(frames))
+    with pytest.raises(BrokerError, match=r"has 1 partitions.*topics create"):
+        await ended(JudgeStage, settings)
 
 
 def test_metadata_of_commits() -> None:
@@ -444,24 +349,16 @@ def test_a_judge_of_another_documents_topic_is_refused() -> None:
         Judged.of(text, "g", "crawl")
 
 
-def test_the_documents_topic_is_committed(make: Make, tmp_path: Path) -> None:
-    settings = make(shards=1)
+async def test_the_documents_topic_is_committed(make: Make, tmp_path: Path) -> None:
+    settings = await make(shards=1)
     frames = answered(settings, tmp_path, 100)
     log = log_of(frames)
-
-    async def body() -> None:
-        for part in (log[:0], log):  # at the very first start, and with each round
-            await reply(settings, part)
-            async with running(JudgeStage, settings):
-                await until_committed(settings, goal(settings, part))
-            with pytest.raises(StateError, match="one topic_prefix for one documents topic"):
-                await ended(settings.model_copy(update={"documents_topic": "crawl"}))
-
-    asyncio.run(body())
-
-
-async def _true(value: bool) -> bool:
-    return value
+    for part in (log[:0], log):  # at the very first start, and with each round
+        await reply(settings, part)
+        async with running(JudgeStage, settings):
+            await until_judged(settings, goal(settings, part))
+        with pytest.raises(StateError, match="one topic_prefix for one documents topic"):
+            await ended(JudgeStage, settings.model_copy(update={"documents_topic": "crawl"}))
 
 
 def _value(metric: Any) -> float:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import NotEnoughReplicasError
-from aiokafka.structs import TopicPartition
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import Make
 from support.kafka.sequence_play import frame
 from support.kafka.stages import (
     KEY,
@@ -24,18 +21,21 @@ from support.kafka.stages import (
     chained,
     commit,
     commits,
+    delete_before,
+    ended,
     line,
     positions,
     produce,
     records,
     running,
+    send,
     until,
     until_sequenced,
     until_signed,
 )
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.group.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
@@ -43,34 +43,25 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
-Make = Callable[..., KafkaSettings]
-
 
 @pytest.fixture
-def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
+def make(make: Make) -> Make:
     """Settings with topics that are there, and a sequencer that has begun."""
 
-    def made(*, begin: bool = True, **given: Any) -> KafkaSettings:
-        values = {"partitions": 2, "shards": 2, "against": "any", "session_timeout_ms": 6000, **given}
-        settings = settings_for(broker, prefix, tmp_path, **values)
-        asyncio.run(create(settings))
+    async def made(*, begin: bool = True, **given: Any) -> KafkaSettings:
+        settings = await make(**{"partitions": 2, "shards": 2, "session_timeout_ms": 6000, **given})
         if begin:
-            asyncio.run(begun(settings))
+            await begun(settings)
         return settings
 
     return made
 
 
-async def send(settings: KafkaSettings, frames: Sequence[bytes]) -> None:
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    for data in frames:
-        await producer.send(Topics.of(settings).signatures, data, partition=0)
-    await producer.stop()
+async def sign(settings: KafkaSettings, frames: Sequence[bytes]) -> None:
+    await send(settings, Topics.of(settings).signatures, frames)
 
 
 def offsets(settings: KafkaSettings, copies: Sequence[Any]) -> list[tuple[int, int]]:
@@ -83,8 +74,8 @@ def offsets(settings: KafkaSettings, copies: Sequence[Any]) -> list[tuple[int, i
     return found
 
 
-def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> None:
-    settings = make()
+async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> None:
+    settings = await make()
     topics, watch = Topics.of(settings), Watch("sequence")
     log = [
         frame(settings, (0, 3, 6, CONTINUES)),  # its first frame was lost
@@ -94,80 +85,68 @@ def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> Non
         frame(settings, (1, 5, 7, CONTINUES), (0, 5, 8, CONTINUES)),  # an overlap
         frame(settings, (1, 7, 9, CONTINUES)),
     ]
-
-    async def body() -> None:
-        await send(settings, log)
-        async with running(SequenceStage, settings, watch):
-            await until_sequenced(settings, len(log))
-        copies = [await records(settings, topics.frames, shard) for shard in (0, 1)]
-        assert [r.value for r in copies[0]] == [r.value for r in copies[1]]
-        found = [sequenced for sequenced, _ in chained(settings, copies[0])]
-        assert [(f.offset, f.predecessor, f.first) for f in found] == [(1, -1, 0), (2, 1, 3), (4, 2, 6), (5, 4, 10)]
-        assert {f.key for f in found} == {KEY}
-        assert [None if f.accepted is None else f.accepted.tolist() for f in found] == [
-            None,
-            [True] * 3 + [False] * 2,
-            [True] * 2 + [False] + [True] * 2,
-            None,
-        ]
-        assert [bytes(f.frame) for f in found] == [log[f.offset] for f in found]
-        order = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
-        assert offsets(settings, copies[1]) == order
-        assert watch.commits > 0
-
-    asyncio.run(body())
+    await sign(settings, log)
+    async with running(SequenceStage, settings, watch):
+        await until_sequenced(settings, len(log))
+    copies = [await records(settings, topics.frames, shard) for shard in (0, 1)]
+    assert [r.value for r in copies[0]] == [r.value for r in copies[1]]
+    found = [sequenced for sequenced, _ in chained(settings, copies[0])]
+    assert [(f.offset, f.predecessor, f.first) for f in found] == [(1, -1, 0), (2, 1, 3), (4, 2, 6), (5, 4, 10)]
+    assert {f.key for f in found} == {KEY}
+    assert [None if f.accepted is None else f.accepted.tolist() for f in found] == [
+        None,
+        [True] * 3 + [False] * 2,
+        [True] * 2 + [False] + [True] * 2,
+        None,
+    ]
+    assert [bytes(f.frame) for f in found] == [log[f.offset] for f in found]
+    order = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
+    assert offsets(settings, copies[1]) == order
+    assert watch.commits > 0
 
 
-def test_a_killed_sequencer_goes_on_from_its_commit(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_a_killed_sequencer_goes_on_from_its_commit(make: Make) -> None:
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
     log = [frame(settings, (0, 0, 3, STARTS))] + [frame(settings, (0, i, i + 3, CONTINUES)) for i in range(1, 400)]
-
-    async def body() -> None:
-        child = Child("sequence", settings)
-        try:
-            for part in range(8):
-                await send(settings, log[part * 50 : part * 50 + 50])
-                if part in (2, 5):
-                    await until_sequenced(settings, 1)
-                    child.kill()
-                    child = Child("sequence", settings)
-            await until_sequenced(settings, len(log))
-        finally:
-            code = child.terminate()
-        assert code == 0
-        for shard in (0, 1):
-            copies = await records(settings, topics.frames, shard)
-            assert offsets(settings, copies) == [(0, offset) for offset in range(402)]
-            assert len({record.value for record in copies}) == len(log)  # a repeat is the same to the byte
-
-    asyncio.run(body())
-
-
-def test_a_second_sequencer_stands_by_and_takes_over(make: Make) -> None:
-    settings = make(partitions=1)
-    topics = Topics.of(settings)
-
-    async def body() -> None:
-        first, second = Watch("sequence"), Watch("sequence")
-        async with running(SequenceStage, settings, second):
-            async with running(SequenceStage, settings, first):
-                await send(settings, [frame(settings, (0, 0, 2, STARTS))])
+    child = Child("sequence", settings)
+    try:
+        for part in range(8):
+            await sign(settings, log[part * 50 : part * 50 + 50])
+            if part in (2, 5):
                 await until_sequenced(settings, 1)
-                await asyncio.sleep(1)
-                await send(settings, [frame(settings, (0, 2, 4, CONTINUES))])
-                await until_sequenced(settings, 2)
-            await send(settings, [frame(settings, (0, 4, 6, CONTINUES))])
-            await until_sequenced(settings, 3)
-        copies = await records(settings, topics.frames)
-        assert offsets(settings, copies) == [(0, offset) for offset in range(6)]
-        assert [sequenced.predecessor for sequenced, _ in chained(settings, copies)] == [-1, 0, 1]
+                child.kill()
+                child = Child("sequence", settings)
+        await until_sequenced(settings, len(log))
+    finally:
+        code = child.terminate()
+    assert code == 0
+    for shard in (0, 1):
+        copies = await records(settings, topics.frames, shard)
+        assert offsets(settings, copies) == [(0, offset) for offset in range(402)]
+        assert len({record.value for record in copies}) == len(log)  # a repeat is the same to the byte
 
-    asyncio.run(body())
+
+async def test_a_second_sequencer_stands_by_and_takes_over(make: Make) -> None:
+    settings = await make(partitions=1)
+    topics = Topics.of(settings)
+    first, second = Watch("sequence"), Watch("sequence")
+    async with running(SequenceStage, settings, second):
+        async with running(SequenceStage, settings, first):
+            await sign(settings, [frame(settings, (0, 0, 2, STARTS))])
+            await until_sequenced(settings, 1)
+            await asyncio.sleep(1)
+            await sign(settings, [frame(settings, (0, 2, 4, CONTINUES))])
+            await until_sequenced(settings, 2)
+        await sign(settings, [frame(settings, (0, 4, 6, CONTINUES))])
+        await until_sequenced(settings, 3)
+    copies = await records(settings, topics.frames)
+    assert offsets(settings, copies) == [(0, offset) for offset in range(6)]
+    assert [sequenced.predecessor for sequenced, _ in chained(settings, copies)] == [-1, 0, 1]
 
 
-def test_it_waits_for_the_judge(make: Make) -> None:
-    settings = make(partitions=1, decided_after=6)
+async def test_it_waits_for_the_judge(make: Make) -> None:
+    settings = await make(partitions=1, decided_after=6)
     topics = Topics.of(settings)
     log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(19)]
     log.append(frame(settings, (0, 19, 40, CONTINUES)))  # more than may be under way: alone
@@ -175,31 +154,26 @@ def test_it_waits_for_the_judge(make: Make) -> None:
     async def passed() -> int:
         return len(chained(settings, await records(settings, topics.frames)))
 
-    async def body() -> None:
-        await send(settings, log)
-        for last, decided, expected in ((-1, None, 6), (3, 4, 10), (8, None, 10), (9, None, 16)):
-            if last >= 0:  # a judge of before does not say how many documents: all that was sent must be done first
-                await commit(settings, "judge", topics.matches, last + 1, Judged(last, documents=decided).metadata())
-            async with running(SequenceStage, settings):  # also in a life that finds it so
-                await until_sequenced(settings, expected)
-                await asyncio.sleep(0.7)
-                assert await passed() == expected
-        watch = Watch("sequence")
-        async with running(SequenceStage, settings, watch):
-            await until(lambda: _idle(watch), "it waits")  # what was judged before its life it would not send again
-            await commit(settings, "judge", topics.matches, 18, Judged(17).metadata())
-            await until_sequenced(settings, 19)
+    await sign(settings, log)
+    for last, decided, expected in ((-1, None, 6), (3, 4, 10), (8, None, 10), (9, None, 16)):
+        if last >= 0:  # a judge of before does not say how many documents: all that was sent must be done first
+            await commit(settings, "judge", topics.matches, last + 1, Judged(last, documents=decided).metadata())
+        async with running(SequenceStage, settings):  # also in a life that finds it so
+            await until_sequenced(settings, expected)
             await asyncio.sleep(0.7)
-            assert await passed() == 19
-            await commit(settings, "judge", topics.matches, 19, Judged(18).metadata())
-            await until_sequenced(settings, 20)
-        assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(40)]
-
-    asyncio.run(body())
-
-
-async def _idle(watch: Watch) -> bool:
-    return watch.last_idle is not None
+            assert await passed() == expected
+    watch = Watch("sequence")
+    async with running(SequenceStage, settings, watch):
+        await until(
+            lambda: watch.last_idle is not None, "it waits"
+        )  # what was judged before its life it would not send again
+        await commit(settings, "judge", topics.matches, 18, Judged(17).metadata())
+        await until_sequenced(settings, 19)
+        await asyncio.sleep(0.7)
+        assert await passed() == 19
+        await commit(settings, "judge", topics.matches, 19, Judged(18).metadata())
+        await until_sequenced(settings, 20)
+    assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(40)]
 
 
 def test_the_window_counts_documents() -> None:
@@ -217,63 +191,50 @@ def test_the_window_counts_documents() -> None:
     assert (window.half, window.documents) == (False, 10)
 
 
-def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
-    settings = make(decided_after=2)
-
-    async def body() -> None:
-        await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
-        with pytest.raises(StateError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
-            async with running(SequenceStage, settings) as task:
-                await asyncio.wait([task], timeout=PATIENCE)
-
-    asyncio.run(body())
+async def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
+    settings = await make(decided_after=2)
+    await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
+    with pytest.raises(StateError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
+        await ended(SequenceStage, settings)
 
 
-def test_frames_of_other_settings_end_it_with_their_place(make: Make) -> None:
-    settings = make()
+async def test_frames_of_other_settings_end_it_with_their_place(make: Make) -> None:
+    settings = await make()
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await send(settings, [frame(settings, (0, 0, 1, STARTS)), frame(KafkaSettings(threshold=0.7), (0, 1, 2, 0))])
-        where = rf"{topics.signatures}, partition 0, offset 1: "
-        with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip signatures 0 1"):
-            async with running(SequenceStage, settings) as task:
-                await asyncio.wait([task], timeout=PATIENCE)
-        assert len(await records(settings, topics.frames)) == 1
-
-    asyncio.run(body())
+    await sign(settings, [frame(settings, (0, 0, 1, STARTS)), frame(KafkaSettings(threshold=0.7), (0, 1, 2, 0))])
+    where = rf"{topics.signatures}, partition 0, offset 1: "
+    with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip signatures 0 1"):
+        await ended(SequenceStage, settings)
+    assert len(await records(settings, topics.frames)) == 1
 
 
-def test_what_is_no_frame_is_passed_over(make: Make, caplog: Any) -> None:
+async def test_what_is_no_frame_is_passed_over(make: Make, caplog: Any) -> None:
     """And whoever begins again passes it over as well, to the same bytes."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics, watch = Topics.of(settings), Watch("sequence")
     reply = pack(b"R", 2, settings.fingerprint, [])
     frames = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(3)]
     log = [b"hello", frames[0], reply, frames[1], b"", frames[2]]
 
-    async def body() -> None:
-        await send(settings, log)
-        for _ in range(2):
-            async with running(SequenceStage, settings, watch):
-                await until_sequenced(settings, len(log))
-            await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY).metadata())
-        for shard in (0, 1):
-            copies = await records(settings, topics.frames, shard)
-            assert [(f.offset, f.predecessor) for f, _ in chained(settings, copies)] == [(1, -1), (3, 1), (5, 3)]
-            assert offsets(settings, copies) == [(0, 0), (0, 1), (0, 2)]
-            assert len({record.value for record in copies}) == 3
-        assert watch.registry.ignored.labels("sequence", "foreign")._value.get() == 6
-
-    asyncio.run(body())
+    await sign(settings, log)
+    for _ in range(2):
+        async with running(SequenceStage, settings, watch):
+            await until_sequenced(settings, len(log))
+        await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY).metadata())
+    for shard in (0, 1):
+        copies = await records(settings, topics.frames, shard)
+        assert [(f.offset, f.predecessor) for f, _ in chained(settings, copies)] == [(1, -1), (3, 1), (5, 3)]
+        assert offsets(settings, copies) == [(0, 0), (0, 1), (0, 2)]
+        assert len({record.value for record in copies}) == 3
+    assert watch.registry.ignored.labels("sequence", "foreign")._value.get() == 6
     assert f"{topics.signatures}, partition 0, offset 0 is passed over: a record is no frame of" in caplog.text
     assert caplog.text.count("is passed over") == 2  # a line is enough for many
 
 
-def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
+async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics, watch = Topics.of(settings), Watch("sequence")
     log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(60)]
     whole, calls = AIOKafkaProducer.send, 0
@@ -289,71 +250,57 @@ def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
         future: asyncio.Future[Any] = await whole(self, topic, value, **given)
         return future
 
-    async def body() -> None:
-        await send(settings, log)
-        monkeypatch.setattr(AIOKafkaProducer, "send", faulty)
-        async with running(SequenceStage, settings, watch):
-            await until_sequenced(settings, len(log))
-        assert calls > 2 * len(log)
-        for shard in (0, 1):
-            copies = await records(settings, topics.frames, shard)
-            assert offsets(settings, copies) == [(0, offset) for offset in range(60)]
-
-    asyncio.run(body())
+    await sign(settings, log)
+    monkeypatch.setattr(AIOKafkaProducer, "send", faulty)
+    async with running(SequenceStage, settings, watch):
+        await until_sequenced(settings, len(log))
+    assert calls > 2 * len(log)
+    for shard in (0, 1):
+        copies = await records(settings, topics.frames, shard)
+        assert offsets(settings, copies) == [(0, offset) for offset in range(60)]
 
 
-def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_again(make: Make) -> None:
-    settings = make(partitions=1, frame_documents=5)
+async def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_again(make: Make) -> None:
+    settings = await make(partitions=1, frame_documents=5)
     topics = Topics.of(settings)
     careless = settings.model_copy(update={"accept_loss": True})
+    await produce(settings, [line(i) for i in range(10)], 1)
+    async with running(SignStage, settings), running(SequenceStage, settings):
+        await until_signed(settings, 10)
+        end = len(await records(settings, topics.signatures))
+        await until_sequenced(settings, end)
+    await produce(settings, [line(i) for i in range(10, 40)], 1)
+    async with running(SignStage, settings):
+        await until_signed(settings, 40)
+    await delete_before(settings, topics.signatures, end + 2)
+    with pytest.raises(StateError, match=rf"2 frames from offset {end} on .*--accept-loss"):
+        await ended(SequenceStage, settings)
+    async with running(SequenceStage, careless), running(SignStage, careless):
 
-    async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        async with running(SignStage, settings), running(SequenceStage, settings):
-            await until_signed(settings, 10)
-            end = len(await records(settings, topics.signatures))
-            await until_sequenced(settings, end)
-        await produce(settings, [line(i) for i in range(10, 40)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 40)
-        async with admin(settings) as client:
-            await client.delete_records({TopicPartition(topics.signatures, 0): RecordsToDelete(end + 2)})
-        with pytest.raises(StateError, match=rf"2 frames from offset {end} on .*--accept-loss"):
-            async with running(SequenceStage, settings) as task:
-                await asyncio.wait([task], timeout=PATIENCE)
-        async with running(SequenceStage, careless), running(SignStage, careless):
+        async def all_there() -> bool:
+            return len(offsets(settings, await records(settings, topics.frames))) == 40
 
-            async def all_there() -> bool:
-                return len(offsets(settings, await records(settings, topics.frames))) == 40
-
-            await until(all_there, "all documents are passed on")
-        found = offsets(settings, await records(settings, topics.frames))
-        assert found == [(0, offset) for offset in range(40)]
-
-    asyncio.run(body())
+        await until(all_there, "all documents are passed on")
+    found = offsets(settings, await records(settings, topics.frames))
+    assert found == [(0, offset) for offset in range(40)]
 
 
 @pytest.mark.parametrize("deleted", [0, 2])
-def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: Make, deleted: int) -> None:
-    settings = make(partitions=1, begin=False)
+async def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: Make, deleted: int) -> None:
+    settings = await make(partitions=1, begin=False)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await send(settings, [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(4)])
-        if deleted:
-            async with admin(settings) as client:
-                await client.delete_records({TopicPartition(topics.signatures, 0): RecordsToDelete(deleted)})
-        with pytest.raises(StateError, match=r"no committed offset any more.*key.*reindex"):
-            async with running(SequenceStage, settings.model_copy(update={"accept_loss": True})) as task:
-                await asyncio.wait([task], timeout=PATIENCE)
-        assert await positions(settings, "sequence", topics.signatures) == {}
-
-    asyncio.run(body())
+    await sign(settings, [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(4)])
+    if deleted:
+        await delete_before(settings, topics.signatures, deleted)
+    with pytest.raises(StateError, match=r"no committed offset any more.*key.*reindex"):
+        async with running(SequenceStage, settings.model_copy(update={"accept_loss": True})) as task:
+            await asyncio.wait([task], timeout=PATIENCE)
+    assert await positions(settings, "sequence", topics.signatures) == {}
 
 
-def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, caplog: Any) -> None:
+async def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, caplog: Any) -> None:
     """Whoever begins later keeps it, and every frame has it."""
-    settings = make(partitions=1, shards=1, begin=False)
+    settings = await make(partitions=1, shards=1, begin=False)
     topics = Topics.of(settings)
 
     async def key() -> bytes | None:
@@ -361,7 +308,7 @@ def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, caplog
             found = await commits(client, topics.group("sequence"), topics.signatures)
         return Accepted.of(found[0][1]).key if 0 in found else None
 
-    async def body() -> None:
+    with caplog.at_level(logging.INFO):
         await produce(settings, [line(i) for i in range(10)], 1)
         watch = Watch("sign")
         async with running(SignStage, settings, watch):
@@ -379,9 +326,6 @@ def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, caplog
         assert await key() == made
         found = [sequenced for sequenced, _ in chained(settings, await records(settings, topics.frames))]
         assert {sequenced.key for sequenced in found} == {made}
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(body())
     assert caplog.text.count("waiting for a sequencer") == 1
 
 
@@ -393,15 +337,10 @@ async def _passed_on(settings: KafkaSettings, number: int) -> bool:
     return len(offsets(settings, await records(settings, Topics.of(settings).frames))) == number
 
 
-def test_a_commit_of_the_version_before_is_refused_with_the_remedy(make: Make) -> None:
+async def test_a_commit_of_the_version_before_is_refused_with_the_remedy(make: Make) -> None:
     """By the sequencer, and by signers, who would wait for the key otherwise."""
-    settings = make(begin=False)
-
-    async def body() -> None:
-        await commit(settings, "sequence", Topics.of(settings).signatures, 3, "1:AQI=")
-        for stage in (SequenceStage, SignStage):
-            with pytest.raises(StateError, match=r"written by version 1, this is 2: start under a new topic_prefix"):
-                async with running(stage, settings) as task:
-                    await asyncio.wait([task], timeout=PATIENCE)
-
-    asyncio.run(body())
+    settings = await make(begin=False)
+    await commit(settings, "sequence", Topics.of(settings).signatures, 3, "1:AQI=")
+    for stage in (SequenceStage, SignStage):
+        with pytest.raises(StateError, match=r"written by version 1, this is 2: start under a new topic_prefix"):
+            await ended(stage, settings)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.structs import TopicPartition
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import Make
 from support.kafka.stages import (
     KEY,
     PATIENCE,
@@ -24,6 +22,9 @@ from support.kafka.stages import (
     begun,
     commit,
     commits,
+    delete_before,
+    ended,
+    grow,
     line,
     members,
     positions,
@@ -32,7 +33,7 @@ from support.kafka.stages import (
     running,
     settled,
     until,
-    until_partitions,
+    until_committed,
     until_signed,
 )
 
@@ -49,23 +50,18 @@ from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
 
-Make = Callable[..., KafkaSettings]
 DEATHS = {"session_timeout_ms": 6000}
 """Where somebody dies or freezes. On a slow machine others may seem dead then, too, and sign again what they signed."""
 
 
 @pytest.fixture
-def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
+def make(make: Make) -> Make:
     """Settings with topics that are there; small frames, so that there are several."""
 
-    def made(**given: Any) -> KafkaSettings:
-        values = {
-            "partitions": 2, "frame_documents": 50, "session_timeout_ms": 30_000, "transaction_timeout_ms": 30_000,
-            **given,
-        }  # fmt: skip
-        settings = settings_for(broker, prefix, tmp_path, **values)
-        asyncio.run(create(settings))
-        asyncio.run(begun(settings))
+    async def made(**given: Any) -> KafkaSettings:
+        timeouts = {"session_timeout_ms": 30_000, "transaction_timeout_ms": 30_000}
+        settings = await make(**{"partitions": 2, "frame_documents": 50, **timeouts, **given})
+        await begun(settings)
         return settings
 
     return made
@@ -78,180 +74,137 @@ def complete(settings: KafkaSettings, found: list[tuple[int, int]], counts: dict
     assert len(found) == sum(counts.values())
 
 
-def test_documents_become_frames_and_the_next_life_goes_on_behind_them(make: Make) -> None:
-    settings = make()
+async def test_documents_become_frames_and_the_next_life_goes_on_behind_them(make: Make) -> None:
+    settings = await make()
     topics, watch = Topics.of(settings), Watch("sign")
+    await produce(settings, [line(i) for i in range(300)] + [b"not json", b""], 2)
+    async with running(SignStage, settings, watch):
+        await until_signed(settings, 302)
+    before = await records(settings, topics.signatures)
+    found = [Frame.decode(record.value, settings) for record in before]
+    assert {p for frame in found for p, _, _, first in frame.segments.tolist() if first == STARTS} == {0, 1}
+    ids = [id for frame in found for id in frame.source.ids]
+    assert sorted(ids) == sorted([b'"d%d"' % i for i in range(300)] + [b"null"] * 2)
+    reasons = [why.reason for frame in found for why in frame.source.rejected.values()]
+    assert sorted(reasons) == ["no_value", "not_json"]
+    complete(settings, accepted_documents(settings, before), {0: 151, 1: 151})
+    assert watch.commits > 0
 
-    async def body() -> None:
-        await produce(settings, [line(i) for i in range(300)] + [b"not json", b""], 2)
-        async with running(SignStage, settings, watch):
-            await until_signed(settings, 302)
-        before = await records(settings, topics.signatures)
-        found = [Frame.decode(record.value, settings) for record in before]
-        assert {p for frame in found for p, _, _, first in frame.segments.tolist() if first == STARTS} == {0, 1}
-        ids = [id for frame in found for id in frame.source.ids]
-        assert sorted(ids) == sorted([b'"d%d"' % i for i in range(300)] + [b"null"] * 2)
-        reasons = [why.reason for frame in found for why in frame.source.rejected.values()]
-        assert sorted(reasons) == ["no_value", "not_json"]
-        complete(settings, accepted_documents(settings, before), {0: 151, 1: 151})
-        assert watch.commits > 0
-
-        await produce(settings, [line(i) for i in range(300, 400)], 2)
-        async with running(SignStage, settings):
-            await until_signed(settings, 402)
-        after = await records(settings, topics.signatures)
-        complete(settings, accepted_documents(settings, after), {0: 201, 1: 201})
-        new = [Frame.decode(record.value, settings) for record in after[len(before) :]]
-        assert sum(len(frame.source) for frame in new) == 100  # nothing is signed again
-        assert not any(frame.segments[:, FIRST].any() for frame in new)
-
-    asyncio.run(body())
+    await produce(settings, [line(i) for i in range(300, 400)], 2)
+    async with running(SignStage, settings):
+        await until_signed(settings, 402)
+    after = await records(settings, topics.signatures)
+    complete(settings, accepted_documents(settings, after), {0: 201, 1: 201})
+    new = [Frame.decode(record.value, settings) for record in after[len(before) :]]
+    assert sum(len(frame.source) for frame in new) == 100  # nothing is signed again
+    assert not any(frame.segments[:, FIRST].any() for frame in new)
 
 
-def test_a_partition_without_documents_is_committed_at_its_beginning(make: Make) -> None:
-    settings = make()
-
-    async def body() -> None:
-        async with running(SignStage, settings):
-
-            async def begun() -> bool:
-                return await positions(settings, "sign", Topics.of(settings).documents) == {0: 0, 1: 0}
-
-            await until(begun, "both beginnings are committed")
-
-    asyncio.run(body())
+async def test_a_partition_without_documents_is_committed_at_its_beginning(make: Make) -> None:
+    settings = await make()
+    async with running(SignStage, settings):
+        await until_committed(settings, "sign", Topics.of(settings).documents, lambda found: found == {0: 0, 1: 0})
 
 
-def test_raw_text_and_trace_headers(make: Make) -> None:
-    settings = make(document_format="text", partitions=1)
+async def test_raw_text_and_trace_headers(make: Make) -> None:
+    settings = await make(document_format="text", partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings))
-        await producer.start()
-        headers = [("traceparent", b"00-1"), ("mine", b"2")]
-        await producer.send_and_wait(topics.documents, b"some text", key=b"k1", timestamp_ms=77, headers=headers)
-        await producer.send_and_wait(topics.documents, None, key=b"k2", timestamp_ms=78)
-        await producer.stop()
-        async with running(SignStage, settings):
-            await until_signed(settings, 2)
-        found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-        assert [id for frame in found for id in frame.source.ids] == [b'"k1"', b'"k2"']
-        assert [time for frame in found for time in frame.source.times.tolist()] == [77, 78]
-        assert [h for frame in found for h in frame.source.headers.values()] == [[("traceparent", b"00-1")]]
-
-    asyncio.run(body())
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
+        headers, now = [("traceparent", b"00-1"), ("mine", b"2")], time.time_ns() // 10**6
+        await producer.send_and_wait(topics.documents, b"some text", key=b"k1", timestamp_ms=now, headers=headers)
+        await producer.send_and_wait(topics.documents, None, key=b"k2", timestamp_ms=now + 1)
+    async with running(SignStage, settings):
+        await until_signed(settings, 2)
+    found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    assert [id for frame in found for id in frame.source.ids] == [b'"k1"', b'"k2"']
+    assert [time for frame in found for time in frame.source.times.tolist()] == [now, now + 1]
+    assert [h for frame in found for h in frame.source.headers.values()] == [[("traceparent", b"00-1")]]
 
 
-def test_transactions_that_were_given_up_are_not_read_and_their_markers_are_passed(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_transactions_that_were_given_up_are_not_read_and_their_markers_are_passed(make: Make) -> None:
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}-feed")
-        await producer.start()
+    async with AIOKafkaProducer(
+        **client_options(settings), transactional_id=f"{settings.topic_prefix}-feed"
+    ) as producer:
         for number in range(6):
             await producer.begin_transaction()
             await producer.send_and_wait(topics.documents, line(number), partition=0)
             await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
-        await producer.stop()
-        async with running(SignStage, settings):
-            await until_signed(settings, 12)  # the last marker counts as read
-        found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-        assert [id for frame in found for id in frame.source.ids] == [b'"d0"', b'"d2"', b'"d4"']
-        accepted = accepted_documents(settings, await records(settings, topics.signatures))
-        assert accepted == [(0, 0), (0, 4), (0, 8)]
-
-    asyncio.run(body())
+    async with running(SignStage, settings):
+        await until_signed(settings, 12)  # the last marker counts as read
+    found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    assert [id for frame in found for id in frame.source.ids] == [b'"d0"', b'"d2"', b'"d4"']
+    accepted = accepted_documents(settings, await records(settings, topics.signatures))
+    assert accepted == [(0, 0), (0, 4), (0, 8)]
 
 
-def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
-    settings = make(frame_documents=20, **DEATHS)
+async def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
+    settings = await make(frame_documents=20, **DEATHS)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        child = Child("sign", settings)
-        try:
-            await until(lambda: _any(settings), "the signer has begun")
-            for part in range(10):
-                await produce(settings, [line(part * 500 + i) for i in range(500)], 2)
-                if part in (3, 6):
-                    child.kill()
-                    child = Child("sign", settings)
-            await until_signed(settings, 5000)
-        finally:
-            code = child.terminate()
-        assert code == 0
-        complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
-
-    asyncio.run(body())
+    child = Child("sign", settings)
+    try:
+        await until_committed(settings, "sign", topics.documents, bool)
+        for part in range(10):
+            await produce(settings, [line(part * 500 + i) for i in range(500)], 2)
+            if part in (3, 6):
+                child.kill()
+                child = Child("sign", settings)
+        await until_signed(settings, 5000)
+    finally:
+        code = child.terminate()
+    assert code == 0
+    complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
 
 
-def test_a_signer_that_was_frozen_comes_back_and_does_no_harm(make: Make) -> None:
-    settings = make(partitions=4, frame_documents=20, **DEATHS)
+async def test_a_signer_that_was_frozen_comes_back_and_does_no_harm(make: Make) -> None:
+    settings = await make(partitions=4, frame_documents=20, **DEATHS)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        frozen, other = Child("sign", settings), Child("sign", settings)
-        try:
-            await until(lambda: _any(settings), "the signers have begun")
-            await until(lambda: _two(settings), "both have partitions")
-            await produce(settings, [line(i) for i in range(1000)], 4)
-            frozen.signal(signal.SIGSTOP)
-            await produce(settings, [line(1000 + i) for i in range(1000)], 4)
-            # The other one takes over all partitions when the session is over.
-            await until_signed(settings, 2000)
-            feeding = asyncio.create_task(produce(settings, [line(2000 + i) for i in range(1000)], 4))
-            frozen.signal(signal.SIGCONT)
-            await feeding
-            await until_signed(settings, 3000)
-        finally:
-            frozen.signal(signal.SIGCONT)
-            codes = [frozen.terminate(), other.terminate()]
-        assert codes == [0, 0]
-        found = accepted_documents(settings, await records(settings, topics.signatures))
-        complete(settings, found, dict.fromkeys(range(4), 750))
-
-    asyncio.run(body())
+    frozen, other = Child("sign", settings), Child("sign", settings)
+    try:
+        await until_committed(settings, "sign", topics.documents, bool)
+        await until(lambda: _two(settings), "both have partitions")
+        await produce(settings, [line(i) for i in range(1000)], 4)
+        frozen.signal(signal.SIGSTOP)
+        await produce(settings, [line(1000 + i) for i in range(1000)], 4)
+        # The other one takes over all partitions when the session is over.
+        await until_signed(settings, 2000)
+        feeding = asyncio.create_task(produce(settings, [line(2000 + i) for i in range(1000)], 4))
+        frozen.signal(signal.SIGCONT)
+        await feeding
+        await until_signed(settings, 3000)
+    finally:
+        frozen.signal(signal.SIGCONT)
+        codes = [frozen.terminate(), other.terminate()]
+    assert codes == [0, 0]
+    found = accepted_documents(settings, await records(settings, topics.signatures))
+    complete(settings, found, dict.fromkeys(range(4), 750))
 
 
 async def _two(settings: KafkaSettings) -> bool:
     return await members(settings, "sign") == 2
 
 
-async def _any(settings: KafkaSettings) -> bool:
-    return bool(await positions(settings, "sign", Topics.of(settings).documents))
-
-
-def test_signers_come_and_go_while_documents_flow(make: Make) -> None:
-    settings = make(partitions=4, frame_documents=20, **DEATHS)
+async def test_signers_come_and_go_while_documents_flow(make: Make) -> None:
+    settings = await make(partitions=4, frame_documents=20, **DEATHS)
     topics = Topics.of(settings)
 
-    async def body() -> None:
-        async def feed() -> None:
-            for part in range(60):
-                await produce(settings, [line(part * 100 + i) for i in range(100)], 4)
+    async def feed() -> None:
+        for part in range(60):
+            await produce(settings, [line(part * 100 + i) for i in range(100)], 4)
 
-        feeding = asyncio.create_task(feed())
+    feeding = asyncio.create_task(feed())
+    async with running(SignStage, settings):
+        await asyncio.sleep(1.5)
         async with running(SignStage, settings):
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(2.5)
             async with running(SignStage, settings):
-                await asyncio.sleep(2.5)
-                async with running(SignStage, settings):
-                    await asyncio.sleep(2)
-        async with running(SignStage, settings):
-            await feeding
-            await until_signed(settings, 6000)
-        found = accepted_documents(settings, await records(settings, topics.signatures))
-        complete(settings, found, dict.fromkeys(range(4), 1500))
-
-    asyncio.run(body())
-
-
-async def grow(settings: KafkaSettings, topic: str, partitions: int) -> None:
-    async with admin(settings) as client:
-        await client.create_partitions({topic: NewPartitions(partitions)})
-    await until_partitions(settings, topic, partitions)
+                await asyncio.sleep(2)
+    async with running(SignStage, settings):
+        await feeding
+        await until_signed(settings, 6000)
+    found = accepted_documents(settings, await records(settings, topics.signatures))
+    complete(settings, found, dict.fromkeys(range(4), 1500))
 
 
 def told(watch: Watch) -> float:
@@ -260,91 +213,66 @@ def told(watch: Watch) -> float:
     return value
 
 
-def test_partitions_that_the_outputs_lack_are_left_out_until_they_have_them(make: Make, caplog: Any) -> None:
+async def test_partitions_that_the_outputs_lack_are_left_out_until_they_have_them(make: Make, caplog: Any) -> None:
     """All others go on, and nobody has to be started again."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics, watch = Topics.of(settings), Watch("sign")
-
-    async def body() -> None:
-        async with running(SignStage, settings, watch):
-            await produce(settings, [line(i) for i in range(10)], 1)
-            await until_signed(settings, 10)
-            await grow(settings, topics.documents, 3)
-            await until(lambda: _true(told(watch) == 2), "the new ones are left out")
-            await produce(settings, [line(10 + i) for i in range(90)], 3)
-            await until_signed(settings, 40)
-            await asyncio.sleep(3)
-            assert await positions(settings, "sign", topics.documents) == {0: 40, 1: 0, 2: 0}
-            await create(settings)
-            await until_signed(settings, 100)
-        assert told(watch) == 0 and watch.registry.restarts.labels("sign")._value.get() == 0
-        found = accepted_documents(settings, await records(settings, topics.signatures))
-        complete(settings, found, {0: 40, 1: 30, 2: 30})
-        assert all(partition == 0 for partition, _ in found[:40])
-
-    asyncio.run(body())
+    async with running(SignStage, settings, watch):
+        await produce(settings, [line(i) for i in range(10)], 1)
+        await until_signed(settings, 10)
+        await grow(settings, topics.documents, 3)
+        await until(lambda: told(watch) == 2, "the new ones are left out")
+        await produce(settings, [line(10 + i) for i in range(90)], 3)
+        await until_signed(settings, 40)
+        await asyncio.sleep(3)
+        assert await positions(settings, "sign", topics.documents) == {0: 40, 1: 0, 2: 0}
+        await create(settings)
+        await until_signed(settings, 100)
+    assert told(watch) == 0 and watch.registry.restarts.labels("sign")._value.get() == 0
+    found = accepted_documents(settings, await records(settings, topics.signatures))
+    complete(settings, found, {0: 40, 1: 30, 2: 30})
+    assert all(partition == 0 for partition, _ in found[:40])
     assert caplog.text.count(f"{topics.documents} has partitions 1, 2, which the outputs do not have") == 1
 
 
-def test_what_is_deleted_while_a_partition_is_left_out_is_lost_by_no_means_silently(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_what_is_deleted_while_a_partition_is_left_out_is_lost_by_no_means_silently(make: Make) -> None:
+    settings = await make(partitions=1)
     topics, watch = Topics.of(settings), Watch("sign")
-
-    async def body() -> None:
-        await grow(settings, topics.documents, 2)
-        async with running(SignStage, settings, watch):
-            await until(lambda: _true(told(watch) == 1), "the new one is left out")
-            await until(lambda: _begun(settings, 2), "its beginning is committed")
-        await produce(settings, [line(i) for i in range(20)], 2)
-        async with admin(settings) as client:
-            await client.delete_records({TopicPartition(topics.documents, 1): RecordsToDelete(before_offset=4)})
-        await create(settings)
-        with pytest.raises(StateError, match=r"partition 1: 4 documents from offset 0 on were deleted"):
-            async with running(SignStage, settings) as task:
-                await asyncio.wait([task], timeout=PATIENCE)
-
-    asyncio.run(body())
+    await grow(settings, topics.documents, 2)
+    async with running(SignStage, settings, watch):
+        await until(lambda: told(watch) == 1, "the new one is left out")
+        await until_committed(settings, "sign", topics.documents, lambda found: len(found) == 2)
+    await produce(settings, [line(i) for i in range(20)], 2)
+    await delete_before(settings, topics.documents, 4, 1)
+    await create(settings)
+    with pytest.raises(StateError, match=r"partition 1: 4 documents from offset 0 on were deleted"):
+        await ended(SignStage, settings)
 
 
-async def _true(value: bool) -> bool:
-    return value
-
-
-async def _begun(settings: KafkaSettings, partitions: int) -> bool:
-    return len(await positions(settings, "sign", Topics.of(settings).documents)) == partitions
-
-
-def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) -> None:
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await sign_ten(settings)
-        await produce(settings, [line(i) for i in range(10, 30)], 1)
-        async with admin(settings) as client:
-            await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(25)})
-        with pytest.raises(
-            StateError, match=rf"{topics.documents}, partition 0: 15 documents from offset 10 on.*--accept-loss"
-        ):
-            async with running(SignStage, settings) as task:
-                await asyncio.wait([task], timeout=PATIENCE)
-        async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
-            await until_signed(settings, 30)
-        async with running(SignStage, settings):  # once is enough
-            await produce(settings, [line(30)], 1)
-            await until_signed(settings, 31)
-        frames = await records(settings, topics.signatures)
-        assert accepted_documents(settings, frames) == [(0, offset) for offset in (*range(10), *range(25, 31))]
-        firsts = [first for record in frames for first in Frame.decode(record.value, settings).segments[:, FIRST]]
-        assert [int(first) for first in firsts if first] == [STARTS, JUMPS]
-
-    asyncio.run(body())
+    await sign_ten(settings)
+    await produce(settings, [line(i) for i in range(10, 30)], 1)
+    await delete_before(settings, topics.documents, 25)
+    with pytest.raises(
+        StateError, match=rf"{topics.documents}, partition 0: 15 documents from offset 10 on.*--accept-loss"
+    ):
+        await ended(SignStage, settings)
+    async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
+        await until_signed(settings, 30)
+    async with running(SignStage, settings):  # once is enough
+        await produce(settings, [line(30)], 1)
+        await until_signed(settings, 31)
+    frames = await records(settings, topics.signatures)
+    assert accepted_documents(settings, frames) == [(0, offset) for offset in (*range(10), *range(25, 31))]
+    firsts = [first for record in frames for first in Frame.decode(record.value, settings).segments[:, FIRST]]
+    assert [int(first) for first in firsts if first] == [STARTS, JUMPS]
 
 
 async def refused(settings: KafkaSettings, words: str) -> None:
     with pytest.raises(StateError, match=words):
-        async with running(SignStage, settings) as task:
-            await asyncio.wait([task], timeout=PATIENCE)
+        await ended(SignStage, settings)
 
 
 async def make_again(settings: KafkaSettings) -> None:
@@ -372,73 +300,57 @@ async def note(settings: KafkaSettings) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("documents", [5, 20])
-def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make, documents: int) -> None:
+async def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make, documents: int) -> None:
     """Whether it has fewer documents than were read of the old one, or more."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await sign_ten(settings)
-        await make_again(settings)
-        await produce(settings, [line(100 + i) for i in range(documents)], 1)
-        # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
-        await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
-        await refused(
-            settings, rf"{topics.documents}, partition 0, .*up to offset 10.*made again.*another topic_prefix"
-        )
-
-    asyncio.run(body())
+    await sign_ten(settings)
+    await make_again(settings)
+    await produce(settings, [line(100 + i) for i in range(documents)], 1)
+    # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
+    await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
+    await refused(settings, rf"{topics.documents}, partition 0, .*up to offset 10.*made again.*another topic_prefix")
 
 
 @pytest.mark.parametrize("documents", [10, 20])
-def test_other_records_in_the_places_of_those_that_were_read(make: Make, documents: int) -> None:
+async def test_other_records_in_the_places_of_those_that_were_read(make: Make, documents: int) -> None:
     """As brokers leave it that have lost the end of a topic, and take other documents afterwards."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await sign_ten(settings)
-        position, metadata = await note(settings)
-        async with running(SignStage, settings):  # the record is the one that it was
-            await asyncio.sleep(1)
-        assert await note(settings) == (position, metadata)
-        await make_again(settings)
-        await produce(settings, [line(100 + i) for i in range(documents)], 1)
-        await commit(settings, "sign", topics.documents, position, settings.fingerprint)
-        await commit(settings, NOTES, topics.documents, position, metadata)
-        await refused(settings, rf"{topics.documents}, partition 0, has another record at offset 9, .*topic_prefix")
-        assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 10
-
-    asyncio.run(body())
+    await sign_ten(settings)
+    position, metadata = await note(settings)
+    async with running(SignStage, settings):  # the record is the one that it was
+        await asyncio.sleep(1)
+    assert await note(settings) == (position, metadata)
+    await make_again(settings)
+    await produce(settings, [line(100 + i) for i in range(documents)], 1)
+    await commit(settings, "sign", topics.documents, position, settings.fingerprint)
+    await commit(settings, NOTES, topics.documents, position, metadata)
+    await refused(settings, rf"{topics.documents}, partition 0, has another record at offset 9, .*topic_prefix")
+    assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 10
 
 
 @pytest.mark.parametrize("before", [9, 10])
-def test_a_last_record_that_retention_has_taken_is_not_missed(make: Make, before: int) -> None:
-    settings = make(partitions=1)
+async def test_a_last_record_that_retention_has_taken_is_not_missed(make: Make, before: int) -> None:
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await sign_ten(settings)
-        async with admin(settings) as client:
-            await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(before_offset=before)})
-        await produce(settings, [line(i) for i in range(10, 20)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 20)
-        assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 20
-
-    asyncio.run(body())
+    await sign_ten(settings)
+    await delete_before(settings, topics.documents, before)
+    await produce(settings, [line(i) for i in range(10, 20)], 1)
+    async with running(SignStage, settings):
+        await until_signed(settings, 20)
+    assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 20
 
 
-def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplog: Any) -> None:
-    settings = make(partitions=1)
+async def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplog: Any) -> None:
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        producer = AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}-feed")
-        await producer.start()
-        async with producer.transaction():
+    with caplog.at_level("INFO", "stream_lsh.kafka"):
+        async with (
+            AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}-feed") as producer,
+            producer.transaction(),
+        ):
             await producer.send_and_wait(topics.documents, line(0), partition=0)
-        await producer.stop()
         await settled(settings.bootstrap_servers, topics.documents)  # brokers write the marker a little later
         await produce(settings, [line(i) for i in range(1, 5)], 1)
         # What the marker of the transaction, which is no record, leaves where it stands, compaction leaves as well.
@@ -455,99 +367,80 @@ def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplo
         assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == [2, 3, 4, 5]
         assert "compacted" in caplog.text
 
-    with caplog.at_level("INFO", "stream_lsh.kafka"):
-        asyncio.run(body())
 
-
-def test_another_documents_topic_is_not_read_from_the_positions_of_the_first(make: Make, prefix: str) -> None:
-    settings = make(partitions=1)
+async def test_another_documents_topic_is_not_read_from_the_positions_of_the_first(make: Make, prefix: str) -> None:
+    settings = await make(partitions=1)
     other = settings.model_copy(update={"documents_topic": f"{prefix}.others"})
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await sign_ten(settings)
-        await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
-        await create(other)
-        await produce(other, [line(100 + i) for i in range(20)], 1)
-        signed = len(await records(settings, topics.signatures))
-        await refused(other, rf"has read {topics.documents} so far.*topic is {prefix}.others now.*one topic_prefix")
-        assert len(await records(settings, topics.signatures)) == signed
-
-    asyncio.run(body())
+    await sign_ten(settings)
+    await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
+    await create(other)
+    await produce(other, [line(100 + i) for i in range(20)], 1)
+    signed = len(await records(settings, topics.signatures))
+    await refused(other, rf"has read {topics.documents} so far.*topic is {prefix}.others now.*one topic_prefix")
+    assert len(await records(settings, topics.signatures)) == signed
 
 
-def test_another_format_of_the_documents_is_refused(make: Make) -> None:
-    settings = make(partitions=1)
-
-    async def body() -> None:
-        await sign_ten(settings)
-        await refused(settings.model_copy(update={"document_format": "text"}), r"document_format = json so far.*text")
-
-    asyncio.run(body())
+async def test_another_format_of_the_documents_is_refused(make: Make) -> None:
+    settings = await make(partitions=1)
+    await sign_ten(settings)
+    await refused(settings.model_copy(update={"document_format": "text"}), r"document_format = json so far.*text")
 
 
-def test_what_version_0_1_has_committed_is_gone_on_with(make: Make) -> None:
-    settings = make(partitions=1)
+async def test_what_version_0_1_has_committed_is_gone_on_with(make: Make) -> None:
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await produce(settings, [line(i) for i in range(10)], 1)
-        await commit(settings, "sign", topics.documents, 4, settings.fingerprint)
-        async with running(SignStage, settings):
-            await until_signed(settings, 10)
-        frames = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-        assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(4, 10))
-        found = Note.of((await note(settings))[1], "g")
-        assert found.last is not None and found.last.offset == 9 and found.format == "json"
-        other = KafkaSettings(threshold=0.7).fingerprint
-        await commit(settings, "sign", topics.documents, 10, other)
-        await refused(settings, rf"other settings.*{other}")
-
-    asyncio.run(body())
+    await produce(settings, [line(i) for i in range(10)], 1)
+    await commit(settings, "sign", topics.documents, 4, settings.fingerprint)
+    async with running(SignStage, settings):
+        await until_signed(settings, 10)
+    frames = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(4, 10))
+    found = Note.of((await note(settings))[1], "g")
+    assert found.last is not None and found.last.offset == 9 and found.format == "json"
+    other = KafkaSettings(threshold=0.7).fingerprint
+    await commit(settings, "sign", topics.documents, 10, other)
+    await refused(settings, rf"other settings.*{other}")
 
 
-def test_a_group_whose_offsets_are_gone_goes_on_where_the_sequencer_is_if_told_to(make: Make) -> None:
+async def test_a_group_whose_offsets_are_gone_goes_on_where_the_sequencer_is_if_told_to(make: Make) -> None:
     """Kafka forgets them after a long silence; and with a topic that is deleted, which may have been made again."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
-
-    async def body() -> None:
-        await produce(settings, [line(i) for i in range(20)], 1)
-        await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, {0: 12}).metadata())
-        await refused(settings, r"partition 0, .*up to offset 12.*offsets.retention.minutes.*--accept-loss once")
-        async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
-            await until_signed(settings, 20)
-        [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-        assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(12, 20))
-        assert not any(frame.segments[:, FIRST].any() for frame in frames)
-
-    asyncio.run(body())
+    await produce(settings, [line(i) for i in range(20)], 1)
+    await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, {0: 12}).metadata())
+    await refused(settings, r"partition 0, .*up to offset 12.*offsets.retention.minutes.*--accept-loss once")
+    async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
+        await until_signed(settings, 20)
+    [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(12, 20))
+    assert not any(frame.segments[:, FIRST].any() for frame in frames)
 
 
 @pytest.mark.parametrize("sequenced", [None, 12])
-def test_a_first_life_that_ended_between_its_first_frame_and_its_commit(make: Make, sequenced: int | None) -> None:
+async def test_a_first_life_that_ended_between_its_first_frame_and_its_commit(
+    make: Make, sequenced: int | None
+) -> None:
     """It has committed before it sent anything that it has begun: so a commit that is missing is one that is gone."""
-    settings = make(partitions=1)
+    settings = await make(partitions=1)
     topics = Topics.of(settings)
     accepted = {} if sequenced is None else {0: sequenced}
-
-    async def body() -> None:
-        await produce(settings, [line(i) for i in range(20)], 1)
-        await commit(settings, NOTES, topics.documents, 0, Note(settings.fingerprint, "json", begun=True).text())
-        await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, accepted).metadata())
-        async with running(SignStage, settings):
-            await until_signed(settings, 20)
-        [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-        offsets = [offset for frame in frames for offset in frame.source.offsets.tolist()]
-        assert offsets == list(range(sequenced or 0, 20))
-        firsts = [int(first) for frame in frames for first in frame.segments[:, FIRST] if first]
-        assert firsts == ([STARTS] if sequenced is None else [])
-
-    asyncio.run(body())
+    await produce(settings, [line(i) for i in range(20)], 1)
+    await commit(settings, NOTES, topics.documents, 0, Note(settings.fingerprint, "json", begun=True).text())
+    await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, accepted).metadata())
+    async with running(SignStage, settings):
+        await until_signed(settings, 20)
+    [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
+    offsets = [offset for frame in frames for offset in frame.source.offsets.tolist()]
+    assert offsets == list(range(sequenced or 0, 20))
+    firsts = [int(first) for frame in frames for first in frame.segments[:, FIRST] if first]
+    assert firsts == ([STARTS] if sequenced is None else [])
 
 
-def test_that_it_has_begun_is_committed_before_anything_is_sent(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = make(partitions=1)
+async def test_that_it_has_begun_is_committed_before_anything_is_sent(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = await make(partitions=1)
     sent: list[str] = []
     send = Link.send
 
@@ -555,44 +448,36 @@ def test_that_it_has_begun_is_committed_before_anything_is_sent(make: Make, monk
         sent.append((await note(settings))[1])
         await send(self, *given)
 
-    async def body() -> None:
-        monkeypatch.setattr(Link, "send", sending)
-        await produce(settings, [line(i) for i in range(20)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 20)
-        assert Note.of(sent[0], "g").begun
-        assert not Note.of((await note(settings))[1], "g").begun
-
-    asyncio.run(body())
+    monkeypatch.setattr(Link, "send", sending)
+    await produce(settings, [line(i) for i in range(20)], 1)
+    async with running(SignStage, settings):
+        await until_signed(settings, 20)
+    assert Note.of(sent[0], "g").begun
+    assert not Note.of((await note(settings))[1], "g").begun
 
 
-def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_its_beginning(make: Make) -> None:
+async def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_its_beginning(make: Make) -> None:
     """Its first frame had the mark without which the sequencer takes nothing of a partition."""
-    settings = make(partitions=2)
+    settings = await make(partitions=2)
     topics = Topics.of(settings)
     careless = settings.model_copy(update={"accept_loss": True})
-
-    async def body() -> None:
-        await produce(settings, [line(i) for i in range(20)], 1)
-        async with running(SignStage, settings):
-            await until_signed(settings, 20)
-        lost = len(await records(settings, topics.signatures))
-        # As a sequencer leaves it that has gone over the frames, but for partition 1.
-        await commit(settings, "sequence", topics.signatures, lost, Accepted(KEY, {1: 0}).metadata())
-        await produce(settings, [line(i) for i in range(20, 30)], 1)
-        async with admin(settings) as client:
-            await client.delete_records({TopicPartition(topics.documents, 0): RecordsToDelete(before_offset=5)})
-        async with running(SignStage, careless):
-            await until_signed(settings, 30)
-        frames = (await records(settings, topics.signatures))[lost:]
-        assert accepted_documents(settings, frames) == [(0, offset) for offset in range(5, 30)]
-        firsts = [row for record in frames for row in Frame.decode(record.value, settings).segments.tolist() if row[3]]
-        assert firsts == [[0, 5, firsts[0][2], JUMPS]]
-
-    asyncio.run(body())
+    await produce(settings, [line(i) for i in range(20)], 1)
+    async with running(SignStage, settings):
+        await until_signed(settings, 20)
+    lost = len(await records(settings, topics.signatures))
+    # As a sequencer leaves it that has gone over the frames, but for partition 1.
+    await commit(settings, "sequence", topics.signatures, lost, Accepted(KEY, {1: 0}).metadata())
+    await produce(settings, [line(i) for i in range(20, 30)], 1)
+    await delete_before(settings, topics.documents, 5)
+    async with running(SignStage, careless):
+        await until_signed(settings, 30)
+    frames = (await records(settings, topics.signatures))[lost:]
+    assert accepted_documents(settings, frames) == [(0, offset) for offset in range(5, 30)]
+    firsts = [row for record in frames for row in Frame.decode(record.value, settings).segments.tolist() if row[3]]
+    assert firsts == [[0, 5, firsts[0][2], JUMPS]]
 
 
-def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
+async def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
     """Else the event loop would stand still, and the other roles of the process with it."""
     began, free, done = threading.Event(), threading.Event(), threading.Event()
 
@@ -602,17 +487,14 @@ def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> None:
         done.set()
         return []
 
-    async def body() -> None:
-        stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
-        stage._framer = SimpleNamespace(frames=frames)
-        stage._pending.add(Chunk(0, (), 0, 1))
-        stage._wake()
-        working = asyncio.create_task(stage._sign())
-        assert await asyncio.to_thread(began.wait, PATIENCE)
-        working.cancel()
-        await asyncio.wait([working])
-        assert not done.is_set()
-        free.set()
-        assert await asyncio.to_thread(done.wait, PATIENCE)
-
-    asyncio.run(body())
+    stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
+    stage._framer = SimpleNamespace(frames=frames)
+    stage._pending.add(Chunk(0, (), 0, 1))
+    stage._wake()
+    working = asyncio.create_task(stage._sign())
+    assert await asyncio.to_thread(began.wait, PATIENCE)
+    working.cancel()
+    await asyncio.wait([working])
+    assert not done.is_set()
+    free.set()
+    assert await asyncio.to_thread(done.wait, PATIENCE)

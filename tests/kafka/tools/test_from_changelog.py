@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import RecordsToDelete
 from support.kafka.brokers import settings_for
 from support.kafka.feeding import feed_of, lines, records_of
 from support.kafka.harness import PATIENCE, Pipeline, until
 from support.kafka.oracle import Outputs, json_of, strip
-from support.kafka.stages import KEY, commit, positions
-from support.kafka.stages import until as until_true
+from support.kafka.stages import KEY, commit, delete_before, send, until_committed
 
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.kafka.client.connection import admin
@@ -40,19 +38,14 @@ GIVEN: dict[str, Any] = {
 
 async def empty(pipeline: Pipeline) -> None:
     """Delete all documents."""
-    async with admin(pipeline.settings) as client:
-        places = [TopicPartition(pipeline.topics.documents, partition) for partition in range(3)]
-        await client.delete_records({place: RecordsToDelete(-1) for place in places})
+    for partition in range(3):
+        await delete_before(pipeline.settings, pipeline.topics.documents, -1, partition)
 
 
 async def end_of(pipeline: Pipeline, topic: str) -> int:
-    consumer = AIOKafkaConsumer(bootstrap_servers=pipeline.settings.bootstrap_servers)
-    await consumer.start()
-    try:
+    async with AIOKafkaConsumer(bootstrap_servers=pipeline.settings.bootstrap_servers) as consumer:
         place = TopicPartition(topic, 0)
         return int((await consumer.end_offsets([place]))[place])
-    finally:
-        await consumer.stop()
 
 
 def start(config: Path, folder: Path, *words: str) -> subprocess.Popen[str]:
@@ -160,66 +153,53 @@ async def _forwarded(pipeline: Pipeline) -> None:
     consumer = await pipeline.consumer([topic])
     ends = {place.partition: end for place, end in (await consumer.end_offsets(consumer.assignment())).items()}
     await consumer.stop()
-
-    async def done() -> bool:
-        found = await positions(pipeline.settings, "forward", topic)
-        return all(found.get(partition, 0) >= end for partition, end in ends.items())
-
-    await until_true(done, "all documents are forwarded")
+    await until_committed(
+        pipeline.settings, "forward", topic,
+        lambda found: all(found.get(partition, 0) >= end for partition, end in ends.items()),
+    )  # fmt: skip
 
 
-def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) -> None:
     old = settings_for(broker, prefix, tmp_path, partitions=1, shards=2)
     topics = Topics.of(old)
 
-    def refused(settings: Any = old) -> Any:
-        return asyncio.run(look(settings, target(settings, f"{prefix}-2")))
+    async def refused(settings: Any = old) -> Any:
+        return await look(settings, target(settings, f"{prefix}-2"))
 
     with pytest.raises(StateError, match=f"no topic {topics.changelog}; --topic-prefix names"):
-        refused()
-    asyncio.run(create(old))
+        await refused()
+    await create(old)
     with pytest.raises(UsageError, match="verify = exact"):
-        refused(settings_for(broker, prefix, tmp_path, verify="signature"))
+        await refused(settings_for(broker, prefix, tmp_path, verify="signature"))
     with pytest.raises(StateError, match="is empty: there is nothing to rebuild"):
-        refused()
-    asyncio.run(write(old, topics.changelog, [b"a", b"b"]))
-    asyncio.run(create(target(old, f"{prefix}-2")))
-    asyncio.run(commit(target(old, f"{prefix}-2"), "sequence", f"{prefix}-2.signatures", 0, "by somebody"))
+        await refused()
+    await send(old, topics.changelog, [b"a", b"b"])
+    await create(target(old, f"{prefix}-2"))
+    await commit(target(old, f"{prefix}-2"), "sequence", f"{prefix}-2.signatures", 0, "by somebody")
     with pytest.raises(StateError, match=f"the prefix {prefix}-2 is in use, or was rebuilt already"):
-        refused()
-    asyncio.run(trim(old, topics.changelog))
+        await refused()
+    await delete_before(old, topics.changelog, 1)
     with pytest.raises(StateError, match="shard 0 begins at offset 1: it was trimmed"):
-        refused()
+        await refused()
 
 
-async def write(settings: Any, topic: str, values: list[bytes]) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-        for value in values:
-            await producer.send_and_wait(topic, value, partition=0)
-
-
-async def trim(settings: Any, topic: str) -> None:
-    async with admin(settings) as client:
-        await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(1)})
-
-
-def test_other_settings_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_other_settings_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     """A change of other settings than those that are given: nothing is made of it."""
     old = settings_for(broker, prefix, tmp_path, partitions=1)
     other = KafkaSettings(threshold=0.7)
     change = Change(0, 0, -1, 0, 0, KEY, {}, b"").encode(other)
-    asyncio.run(create(old))
-    asyncio.run(write(old, Topics.of(old).changelog, [change]))
+    await create(old)
+    await send(old, Topics.of(old).changelog, [change])
 
     async def read() -> None:
         async with reading(old) as consumer:
             await Chains(consumer, old, {0: 1}).following(asyncio.Event())
 
     with pytest.raises(StateError, match=r"offset 0: .*\. --from-changelog changes the number of shards and"):
-        asyncio.run(read())
+        await read()
 
 
-def test_the_chain_rule_decides_what_counts(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_the_chain_rule_decides_what_counts(broker: Any, prefix: str, tmp_path: Path) -> None:
     """Repeats, what came too early, and what is no change at all; and two shards that do not belong together."""
     old = settings_for(broker, prefix, tmp_path, partitions=1, shards=2)
     topic = Topics.of(old).changelog
@@ -227,28 +207,25 @@ def test_the_chain_rule_decides_what_counts(broker: Any, prefix: str, tmp_path: 
     def change(shard: int, offset: int, predecessor: int) -> bytes:
         return Change(shard, offset, predecessor, 0, 0, KEY, {}, b"").encode(old)
 
-    async def run() -> None:
-        await create(old)
-        async with AIOKafkaProducer(bootstrap_servers=old.bootstrap_servers) as producer:
-            chains = [
-                [change(0, 2, -1), change(0, 9, 5), b"hello", change(0, 2, -1), change(0, 5, 2), change(0, 9, 5)],
-                [change(1, 2, -1), change(1, 5, 2), change(1, 8, 5), change(1, 10, 8)],
-            ]
-            for shard, values in enumerate(chains):
-                for value in values:
-                    await producer.send_and_wait(topic, value, partition=shard)
-        stop = asyncio.Event()
-        async with reading(old) as consumer:
-            found = Chains(consumer, old, {0: 6, 1: 3})
-            assert [change.offset for change in await found.following(stop)] == [2, 2]
-            assert [change.offset for change in await found.following(stop)] == [5, 5]
-            with pytest.raises(StateError, match="shard 0 after that frame 9, shard 1 after that frame 8"):
-                await found.following(stop)
-        async with reading(old) as consumer:
-            found = Chains(consumer, old, {0: 5, 1: 4})
-            assert len(await found.following(stop)) == len(await found.following(stop)) == 2
-            assert await found.following(stop) == []
-            stop.set()
-            assert await Chains(consumer, old, {0: 5, 1: 4}).following(stop) == []
-
-    asyncio.run(run())
+    await create(old)
+    async with AIOKafkaProducer(bootstrap_servers=old.bootstrap_servers) as producer:
+        chains = [
+            [change(0, 2, -1), change(0, 9, 5), b"hello", change(0, 2, -1), change(0, 5, 2), change(0, 9, 5)],
+            [change(1, 2, -1), change(1, 5, 2), change(1, 8, 5), change(1, 10, 8)],
+        ]
+        for shard, values in enumerate(chains):
+            for value in values:
+                await producer.send_and_wait(topic, value, partition=shard)
+    stop = asyncio.Event()
+    async with reading(old) as consumer:
+        found = Chains(consumer, old, {0: 6, 1: 3})
+        assert [change.offset for change in await found.following(stop)] == [2, 2]
+        assert [change.offset for change in await found.following(stop)] == [5, 5]
+        with pytest.raises(StateError, match="shard 0 after that frame 9, shard 1 after that frame 8"):
+            await found.following(stop)
+    async with reading(old) as consumer:
+        found = Chains(consumer, old, {0: 5, 1: 4})
+        assert len(await found.following(stop)) == len(await found.following(stop)) == 2
+        assert await found.following(stop) == []
+        stop.set()
+        assert await Chains(consumer, old, {0: 5, 1: 4}).following(stop) == []

@@ -17,30 +17,25 @@ from typing import Any
 import pytest
 import zstandard
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import NewTopic
 from aiokafka.structs import TopicPartition
-from support.kafka.brokers import settings_for
-from support.kafka.stages import PATIENCE, settled
+from support.kafka.brokers import Make, settings_for
+from support.kafka.stages import PATIENCE, make_topics, send, settled
 
 from stream_lsh.errors import BrokerError, InputError
-from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Feeder, Sent
 from stream_lsh.kafka.tools.tail import tail
-from stream_lsh.kafka.tools.topics import create
 
 
 @pytest.fixture
-def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
-    found = settings_for(broker, prefix, tmp_path, partitions=3)
-    asyncio.run(create(found))
-    return found
+async def settings(make: Make) -> KafkaSettings:
+    return await make(partitions=3)
 
 
-def feed(settings: KafkaSettings, *names: Path, **options: Any) -> tuple[Sent, Feeder]:
+async def feed(settings: KafkaSettings, *names: Path, **options: Any) -> tuple[Sent, Feeder]:
     feeder = Feeder(settings, [str(name) for name in names], **options)
-    return asyncio.run(feeder.run()), feeder
+    return await feeder.run(), feeder
 
 
 async def records(settings: KafkaSettings, count: int | None) -> list[Any]:
@@ -64,17 +59,17 @@ def lines(first: int, count: int) -> list[bytes]:
     return [json.dumps({"id": f"d{n}", "text": f"text {n}"}).encode() for n in range(first, first + count)]
 
 
-def test_lines_become_records_with_their_ids_as_keys_in_order(settings: KafkaSettings, tmp_path: Path) -> None:
+async def test_lines_become_records_with_their_ids_as_keys_in_order(settings: KafkaSettings, tmp_path: Path) -> None:
     plain, packed, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz", tmp_path / "c.jsonl.zst"
     plain.write_bytes(b"\n".join(lines(0, 1000)))
     packed.write_bytes(gzip.compress(b"\n".join(lines(1000, 1000)) + b"\n"))
     other.write_bytes(zstandard.compress(b"\n\n".join(lines(2000, 1000)) + b"\n"))
     reports: list[Sent] = []
-    sent, feeder = feed(settings, plain, packed, other, report=reports.append)
+    sent, feeder = await feed(settings, plain, packed, other, report=reports.append)
     assert (sent.documents, feeder.sent, feeder.left_out.count) == (3000, 3000, 0)
     assert sent.bytes_read == sent.bytes_total == sum(path.stat().st_size for path in (plain, packed, other))
     assert reports[-1].documents == 3000
-    found = asyncio.run(records(settings, 3000))
+    found = await records(settings, 3000)
     assert {record.value for record in found} == set(lines(0, 3000))
     numbers: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for record in found:
@@ -84,89 +79,74 @@ def test_lines_become_records_with_their_ids_as_keys_in_order(settings: KafkaSet
     assert all(placed == sorted(placed) and len(placed) > 900 for placed in numbers.values())
 
 
-def test_what_is_no_document_is_sent_without_a_key(settings: KafkaSettings, tmp_path: Path) -> None:
+async def test_what_is_no_document_is_sent_without_a_key(settings: KafkaSettings, tmp_path: Path) -> None:
     source = tmp_path / "a.jsonl"
     source.write_bytes(b'{"id": 17, "text": "x"}\nnonsense\n[1]\n{"text": "y"}\n{"id": [1]}\n\xff\n{"id": "\\ud800"}')
-    sent, _ = feed(settings, source)
+    sent, _ = await feed(settings, source)
     assert sent.documents == 7
-    keys = {record.value: record.key for record in asyncio.run(records(settings, 7))}
+    keys = {record.value: record.key for record in await records(settings, 7)}
     assert keys.pop(b'{"id": 17, "text": "x"}') == b"17"
     assert keys.pop(b'{"id": "\\ud800"}') == b"\xed\xa0\x80"  # an id that the engine takes; only the text is missing
     assert set(keys.values()) == {None}
 
 
-def test_the_key_may_be_another_field(settings: KafkaSettings, tmp_path: Path) -> None:
+async def test_the_key_may_be_another_field(settings: KafkaSettings, tmp_path: Path) -> None:
     source = tmp_path / "a.jsonl"
     source.write_bytes(b'{"id": "a", "text": "x", "page": {"url": "u"}}\n')
-    feed(settings, source, key_field="page.url")
-    assert [record.key for record in asyncio.run(records(settings, 1))] == [b"u"]
+    await feed(settings, source, key_field="page.url")
+    assert [record.key for record in await records(settings, 1)] == [b"u"]
 
 
-def test_as_text_the_value_is_the_text(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(
-        broker, prefix, tmp_path, partitions=3, document_format="text", text_field=("title", "text")
-    )
-    asyncio.run(create(settings))
+async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None:
+    settings = await make(partitions=3, document_format="text", text_field=("title", "text"))
     source = tmp_path / "a.jsonl"
     source.write_text('{"id": "a", "title": "Über", "text": "x\\ny"}\n{"id": "b", "title": "t"}\nnonsense\n')
-    sent, feeder = feed(settings, source)
+    sent, feeder = await feed(settings, source)
     assert sent.documents == 1
-    assert [(record.key, record.value) for record in asyncio.run(records(settings, 1))] == [
-        (b"a", "Über x\ny".encode())
-    ]
+    assert [(record.key, record.value) for record in await records(settings, 1)] == [(b"a", "Über x\ny".encode())]
     assert feeder.left_out.count == 2
     assert feeder.left_out.messages[0] == f'{source}, line 2: there is no field "text"'
     assert feeder.left_out.messages[1].startswith(f"{source}, line 3: ")
 
 
-def test_large_documents_and_lines_that_are_too_large(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path, partitions=3, max_document_bytes=3_000_000)
-    asyncio.run(create(settings))
+async def test_large_documents_and_lines_that_are_too_large(make: Make, tmp_path: Path) -> None:
+    settings = await make(partitions=3, max_document_bytes=3_000_000)
     source = tmp_path / "a.jsonl"
     large = json.dumps({"id": "large", "text": "x" * 2_900_000}).encode()
     source.write_bytes(b"\n".join([*lines(0, 3), large, b'{"id": "' + b"y" * 4_000_000 + b'"}', *lines(3, 3)]))
-    sent, feeder = feed(settings, source)
+    sent, feeder = await feed(settings, source)
     assert (sent.documents, feeder.left_out.count) == (7, 1)
     assert "line 5: the line has 4000010 bytes, more than 3000000" in feeder.left_out.messages[0]
-    assert large in {record.value for record in asyncio.run(records(settings, 7))}
+    assert large in {record.value for record in await records(settings, 7)}
 
 
-def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-
-    async def small_topic() -> None:
-        async with admin(settings) as client:
-            await client.create_topics(
-                [NewTopic(f"{prefix}.documents", 1, 1, topic_configs={"max.message.bytes": "2000"})]
-            )
-            while f"{prefix}.documents" not in await client.list_topics():  # brokers learn of it a little later
-                await asyncio.sleep(0.05)
-
-    asyncio.run(small_topic())
+    await make_topics(settings, {"max.message.bytes": "2000"}, f"{prefix}.documents")
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"\n".join([*lines(0, 2), b'{"id": "' + b"y" * 4000 + b'"}', *lines(3, 3), b""]))
     with pytest.raises(BrokerError, match=r"a.jsonl, lines 1 to 6 .* were not accepted: a record is larger than"):
-        feed(settings, source)
+        await feed(settings, source)
 
 
-def test_a_rate_is_kept(settings: KafkaSettings, tmp_path: Path) -> None:
+async def test_a_rate_is_kept(settings: KafkaSettings, tmp_path: Path) -> None:
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"\n".join(lines(0, 300)))
-    sent, _ = feed(settings, source, rate=200)
+    sent, _ = await feed(settings, source, rate=200)
     assert sent.documents == 300
     assert sent.seconds >= 300 / 200 - 0.1 - 0.05  # faster than that it must never be
 
 
-def test_without_the_topic_or_the_file_it_says_so(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_without_the_topic_or_the_file_it_says_so(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     with pytest.raises(InputError, match=r"none\.jsonl"):
-        feed(settings, tmp_path / "none.jsonl")
+        await feed(settings, tmp_path / "none.jsonl")
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"\n".join(lines(0, 3)))
     with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.documents. `stream-lsh topics create`"):
-        feed(settings, source)
+        await feed(settings, source)
     with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.pairs"):
-        asyncio.run(collect(settings, "pairs"))
+        await collect(settings, "pairs")
 
 
 async def collect(settings: KafkaSettings, output: str) -> list[bytes]:
@@ -198,17 +178,17 @@ async def put(settings: KafkaSettings) -> None:
     await settled(settings.bootstrap_servers, topics.verdicts, topics.unique, topics.dead_letters)
 
 
-def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
-    assert asyncio.run(collect(settings, "verdicts")) == []
-    asyncio.run(put(settings))
-    assert sorted(asyncio.run(collect(settings, "verdicts"))) == [b'{"id":"a"}', b'{"id":"b"}']
-    unique = asyncio.run(collect(settings, "unique"))
+async def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
+    assert await collect(settings, "verdicts") == []
+    await put(settings)
+    assert sorted(await collect(settings, "verdicts")) == [b'{"id":"a"}', b'{"id":"b"}']
+    unique = await collect(settings, "unique")
     assert unique[0] == b"as it came"
     assert list(map(json.loads, unique[1:])) == [
         {"id": "a", "deleted": True, "heir": None, "at": None},
         {"id": "a", "deleted": True, "heir": 17, "at": {"topic": "t", "partition": 3, "offset": 70}},
     ]
-    letters = [json.loads(line) for line in asyncio.run(collect(settings, "dead-letters"))]
+    letters = [json.loads(line) for line in await collect(settings, "dead-letters")]
     assert [letter["offset"] for letter in letters] == [0, 1, 2]
     assert letters[0]["headers"] == {"reason": "not_json", "stream-lsh.offset": "17"}
     assert (letters[0]["key"], letters[0]["original"], letters[0]["partition"]) == ("k", "text", 0)
@@ -216,23 +196,15 @@ def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
     assert letters[2]["original"] is None
 
 
-def test_without_from_beginning_only_what_comes(settings: KafkaSettings) -> None:
-    asyncio.run(put(settings))
-
-    async def first_line() -> bytes:
-        found = tail(settings, "pairs")
-        waiting = asyncio.ensure_future(anext(found))
-        topic = Topics.of(settings).pairs
-        async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-            number = 0
-            while not waiting.done():  # until it listens
-                await producer.send_and_wait(topic, b"%d" % number, partition=0)
-                await asyncio.sleep(0.1)
-                number += 1
-        await found.aclose()
-        return waiting.result()
-
-    assert asyncio.run(asyncio.wait_for(first_line(), PATIENCE)).isdigit()
+async def test_without_from_beginning_only_what_comes(settings: KafkaSettings) -> None:
+    await put(settings)
+    found, topic = tail(settings, "pairs"), Topics.of(settings).pairs
+    waiting = asyncio.ensure_future(anext(found))
+    async with asyncio.timeout(PATIENCE):
+        while not waiting.done():  # until it listens
+            await send(settings, topic, [b"17"])
+    await found.aclose()
+    assert waiting.result() == b"17"
 
 
 def command(*arguments: str, settings: KafkaSettings, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:

@@ -25,18 +25,16 @@ FIELDS = ["--text-field", "title", "--text-field", "text"]
 
 
 async def send(settings: KafkaSettings, lines: list[bytes]) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers)
-    await producer.start()
-    topic = Topics.of(settings).documents
-    await asyncio.gather(*[await producer.send(topic, line, partition=n % 2) for n, line in enumerate(lines)])
-    await producer.stop()
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        topic = Topics.of(settings).documents
+        await asyncio.gather(*[await producer.send(topic, line, partition=n % 2) for n, line in enumerate(lines)])
 
 
 async def read(settings: KafkaSettings, topic: str, number: int) -> list[dict[str, Any]]:
     """Committed records from the beginning, when there are so many; a little later, so that more would be seen."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers, isolation_level="read_committed")
-    await consumer.start()
-    try:
+    async with AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, isolation_level="read_committed"
+    ) as consumer:
         consumer.assign([TopicPartition(topic, partition) for partition in range(2)])
         await consumer.seek_to_beginning()
         found: list[dict[str, Any]] = []
@@ -48,8 +46,6 @@ async def read(settings: KafkaSettings, topic: str, number: int) -> list[dict[st
         for records in (await consumer.getmany(timeout_ms=1000)).values():
             found += [json.loads(record.value) for record in records]
         return found
-    finally:
-        await consumer.stop()
 
 
 def sources(verdicts: list[dict[str, Any]]) -> Counter[tuple[int, int]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from click.testing import CliRunner, Result
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import Make
 from support.kafka.feeding import Record, records_of
 from support.kafka.harness import Pipeline, until
 from support.kafka.oracle import json_of
@@ -26,7 +26,6 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import replay as tool
 from stream_lsh.kafka.tools.replay import HEADER, Counts, Letter, Reached, Wanted, replay
-from stream_lsh.kafka.tools.topics import create
 
 NOW = time.time_ns() // 1_000_000
 Run = Callable[..., Result]
@@ -92,10 +91,8 @@ def test_how_far_it_is() -> None:
 
 
 @pytest.fixture
-def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
-    made = settings_for(broker, prefix, tmp_path, partitions=2)
-    asyncio.run(create(made))
-    return made
+async def settings(make: Make) -> KafkaSettings:
+    return await make(partitions=2)
 
 
 @pytest.fixture

@@ -5,33 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.admin import RecordsToDelete
-from aiokafka.structs import TopicPartition
 from click.testing import CliRunner, Result
-from support.kafka.brokers import settings_for
-from support.kafka.stages import running, until
+from support.kafka import stages
+from support.kafka.brokers import Make
 from support.receivers import receiving
 
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier
 from stream_lsh.embedded.webhook import Webhook
-from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.sending import SendStage
-from stream_lsh.kafka.tools.topics import create
 
 
 @pytest.fixture
-def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
-    made = settings_for(broker, prefix, tmp_path, groups=True, partitions=1)
-    asyncio.run(create(made))
-    return made
+async def settings(make: Make) -> KafkaSettings:
+    return await make(groups=True, partitions=1)
 
 
 def alert(number: int) -> bytes:
@@ -42,14 +34,8 @@ def keys(*numbers: int) -> list[str]:
     return [f"{number:032x}" for number in numbers]
 
 
-async def tell(settings: KafkaSettings, *values: bytes) -> None:
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    try:
-        for value in values:
-            await producer.send_and_wait(Topics.of(settings).alerts, value, partition=0)
-    finally:
-        await producer.stop()
+def tell(settings: KafkaSettings, *values: bytes) -> None:
+    asyncio.run(stages.send(settings, Topics.of(settings).alerts, values))
 
 
 def send(settings: KafkaSettings, folder: Path, url: str, *words: str) -> Result:
@@ -61,7 +47,7 @@ def send(settings: KafkaSettings, folder: Path, url: str, *words: str) -> Result
 
 
 def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
-    asyncio.run(tell(settings, alert(0), alert(1), b"foreign", alert(2)))
+    tell(settings, alert(0), alert(1), b"foreign", alert(2))
     with receiving(lambda n: {1: 500, 3: 400}.get(n, 204)) as receiver:
         first = send(settings, tmp_path, receiver.url)
         assert first.exit_code == 0, first.output
@@ -70,18 +56,14 @@ def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp
         assert "2 alerts sent" in first.output and "1 dead letter" in first.output
         (letter,) = [json.loads(line) for line in (tmp_path / "dead").read_text().splitlines()]
         assert (letter["key"], letter["reason"], letter["alert"]["rule"]) == (keys(2)[0], "status 400", "r")
-        asyncio.run(tell(settings, alert(3)))
+        tell(settings, alert(3))
         assert send(settings, tmp_path, receiver.url).exit_code == 0
         assert receiver.keys[4:] == keys(3)
         assert send(settings, tmp_path, receiver.url, "--receiver", "another").exit_code == 0
         assert receiver.keys[5:] == keys(0, 1, 2, 3)
 
-        async def delete() -> None:
-            async with admin(settings) as client:
-                await tell(settings, alert(4), alert(5))
-                await client.delete_records({TopicPartition(Topics.of(settings).alerts, 0): RecordsToDelete(6)})
-
-        asyncio.run(delete())
+        tell(settings, alert(4), alert(5))
+        asyncio.run(stages.delete_before(settings, Topics.of(settings).alerts, 6))
         lost = send(settings, tmp_path, receiver.url)
         assert lost.exit_code != 0 and "1 alerts from offset 5 on were deleted before they were sent" in lost.output
         assert send(settings, tmp_path, receiver.url, "--receiver", "third").exit_code == 0
@@ -89,25 +71,19 @@ def test_what_is_sent_is_done_with_for_its_receiver(settings: KafkaSettings, tmp
 
 
 def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettings, tmp_path: Path) -> None:
+    tell(settings, alert(0), alert(1))
     with receiving(lambda n: 503 if n else 204) as receiver:
+        courier = Courier(Webhook(receiver.url, None, 60), tmp_path / "dead", 100, [].append)
 
-        async def body() -> None:
-            await tell(settings, alert(0), alert(1))
-            told: list[str] = []
-            courier = Courier(Webhook(receiver.url, None, 60), tmp_path / "dead", 100, told.append)
-            watch = Watch("send")
+        class Sender(SendStage):
+            def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+                super().__init__(settings, watch, "desk", courier)
 
-            class Sender(SendStage):
-                def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
-                    super().__init__(settings, watch, "desk", courier)
+        async def asked_to_stop() -> None:
+            async with stages.running(Sender, settings, Watch("send")):
+                await stages.until(lambda: len(receiver.got) > 2, "it is tried again")
 
-            async def refused() -> bool:
-                return len(receiver.got) > 2
-
-            async with running(Sender, settings, watch):
-                await until(refused, "it is tried again")
-
-        asyncio.run(body())
+        asyncio.run(asked_to_stop())
         tried = len(receiver.got)
         assert receiver.keys == keys(0, *[1] * (tried - 1)) and not (tmp_path / "dead").exists()
         receiver.answer = lambda _: 204

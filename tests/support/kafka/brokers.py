@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from stream_lsh.kafka.tools.broker import PROPERTIES, KafkaBroker, free_port
 from stream_lsh.kafka.tools.libraries import VERSIONS, java, libraries
 from support.missing import missing
 
+Make = Callable[..., Awaitable[KafkaSettings]]  # of the fixture `make`
 VERSION = os.environ.get("STREAM_LSH_TEST_KAFKA_VERSION") or VERSIONS[0]
 
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
 from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.topics import create
-from support.kafka.brokers import settings_for
-from support.kafka.stages import PATIENCE, positions, records, running, until
+from support.kafka.stages import records, until_committed
 
 PARTITIONS = 3
 NOW = int(time.time() * 1000)  # retention goes by the documents' own timestamps: older ones may be deleted at any time
+OPTIONS: dict[str, Any] = {
+    "partitions": PARTITIONS, "session_timeout_ms": 30_000, "transaction_timeout_ms": 30_000, "give_up_seconds": 300,
+}  # fmt: skip
 KINDS = ("unique", "unique", "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected")
 
 
@@ -39,27 +37,15 @@ class Written:
     kind: str
 
 
-def made(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> KafkaSettings:
-    """Settings of a test of forward, and the topics."""
-    values = {
-        "partitions": PARTITIONS, "session_timeout_ms": 30_000, "transaction_timeout_ms": 30_000,
-        "give_up_seconds": 300, **given,
-    }  # fmt: skip
-    settings = settings_for(broker, prefix, tmp_path, **values)
-    asyncio.run(create(settings))
-    return settings
-
-
 async def write_documents(
     settings: KafkaSettings, number: int, seed: int = 1, partitions: int = PARTITIONS
 ) -> list[Written]:
     """Documents of all sorts, some in transactions that are committed or aborted."""
     chance, found = random.Random(seed), []
-    plain = AIOKafkaProducer(**client_options(settings))
-    transactional = AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}.feed")
-    await plain.start()
-    await transactional.start()
-    try:
+    async with (
+        AIOKafkaProducer(**client_options(settings)) as plain,
+        AIOKafkaProducer(**client_options(settings), transactional_id=f"{settings.topic_prefix}.feed") as transactional,
+    ):
         made = 0
         while made < number:
             n = chance.randint(1, 30)
@@ -91,9 +77,6 @@ async def write_documents(
             if producer is transactional:
                 await (producer.abort_transaction() if aborted else producer.commit_transaction())
             made += n
-    finally:
-        await plain.stop()
-        await transactional.stop()
     return sorted(found, key=lambda written: (written.partition, written.offset))
 
 
@@ -109,21 +92,17 @@ def verdict(settings: KafkaSettings, document: Written) -> bytes:
 
 async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> None:
     """The documents one after the other, not in a transaction."""
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    for d in documents:
-        await producer.send_and_wait(
-            Topics.of(settings).documents, d.value, key=d.key, partition=0, timestamp_ms=d.timestamp
-        )
-    await producer.stop()
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
+        for d in documents:
+            await producer.send_and_wait(
+                Topics.of(settings).documents, d.value, key=d.key, partition=d.partition, timestamp_ms=d.timestamp
+            )
 
 
 async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written], *, transactions: bool = True) -> None:
     """Verdicts as a judge writes them: by partition in order, in rounds."""
     options = {"transactional_id": f"{settings.topic_prefix}.play"} if transactions else {}
-    producer = AIOKafkaProducer(**client_options(settings), **options)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(**client_options(settings), **options) as producer:
         for start in range(0, len(documents), 50):
             if transactions:
                 await producer.begin_transaction()
@@ -134,8 +113,6 @@ async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written], 
                 await producer.commit_transaction()
             else:
                 await producer.flush()
-    finally:
-        await producer.stop()
 
 
 async def committed_records(settings: KafkaSettings, topic: str, partition: int) -> list[ConsumerRecord]:
@@ -176,16 +153,7 @@ async def until_forwarded(settings: KafkaSettings, documents: Sequence[Written])
     ends: dict[int, int] = {}
     for document in documents:
         ends[document.partition] = document.offset + 1
-
-    async def forwarded() -> bool:
-        found = await positions(settings, "forward", Topics.of(settings).documents)
-        return all(found.get(partition, -1) >= end for partition, end in ends.items())
-
-    await until(forwarded, f"documents up to {ends} are forwarded")
-
-
-async def ended(settings: KafkaSettings) -> None:
-    """Wait until forward ends by itself, and raise why."""
-    async with asyncio.timeout(PATIENCE):
-        async with running(ForwardStage, settings) as task:
-            await task
+    await until_committed(
+        settings, "forward", Topics.of(settings).documents,
+        lambda found: all(found.get(partition, -1) >= end for partition, end in ends.items()),
+    )  # fmt: skip

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -42,16 +43,25 @@ def line(number: int, words: int = 6) -> bytes:
     return b'{"id":"d%d","text":"%s"}' % (number, text.encode())
 
 
+async def send(settings: KafkaSettings, topic: str, values: Sequence[bytes | None], **place: Any) -> None:
+    """Records in their order, one after the other; place: their partition (0) and key."""
+    async with AIOKafkaProducer(**client_options(settings), max_request_size=80 << 20) as producer:
+        sent = [await producer.send(topic, value, **{"partition": 0, **place}) for value in values]
+        await asyncio.gather(*sent)
+
+
 async def produce(settings: KafkaSettings, values: Sequence[bytes], partitions: int, first: int = 0) -> None:
     """Documents, one after the other to each partition, beginning with that of `first`."""
-    producer = AIOKafkaProducer(**client_options(settings))
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
         topic = Topics.of(settings).documents
         sent = [await producer.send(topic, value, partition=(first + i) % partitions) for i, value in enumerate(values)]
         await asyncio.gather(*sent)
-    finally:
-        await producer.stop()
+
+
+async def delete_before(settings: KafkaSettings, topic: str, offset: int, partition: int = 0) -> None:
+    """Delete the records before an offset, as retention does; -1: all."""
+    async with admin(settings) as client:
+        await client.delete_records({TopicPartition(topic, partition): RecordsToDelete(before_offset=offset)})
 
 
 async def records(
@@ -61,11 +71,9 @@ async def records(
     place = TopicPartition(topic, partition)
     if isolation == "read_committed":
         await settled(settings.bootstrap_servers, topic)
-    consumer = AIOKafkaConsumer(
+    async with AIOKafkaConsumer(
         **client_options(settings), max_partition_fetch_bytes=8 << 20, isolation_level=isolation
-    )
-    await consumer.start()
-    try:
+    ) as consumer:
         consumer.assign([place])
         await consumer.seek_to_beginning(place)
         end = (await consumer.end_offsets([place]))[place]
@@ -73,8 +81,6 @@ async def records(
         while await consumer.position(place) < end:
             found += (await consumer.getmany(timeout_ms=1000)).get(place, [])
         return found
-    finally:
-        await consumer.stop()
 
 
 async def partitions_of(client: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
@@ -95,19 +101,27 @@ async def settled(bootstrap: str, *topics: str) -> None:
 
     What was committed is seen only when the brokers have written that; what a killed process has left open, they end.
     """
-    everything = AIOKafkaConsumer(bootstrap_servers=bootstrap)
-    visible = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
-    await everything.start()
-    try:
-        await visible.start()
+    async with (
+        AIOKafkaConsumer(bootstrap_servers=bootstrap) as everything,
+        AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as visible,
+    ):
         places = [place for topic in topics for place in await partitions_of(visible, topic)]
-        end = time.monotonic() + PATIENCE
-        while await visible.end_offsets(places) != await everything.end_offsets(places):
-            assert time.monotonic() < end, f"a transaction stays open on one of {topics}"
-            await asyncio.sleep(0.1)
-    finally:
-        await everything.stop()
-        await visible.stop()
+
+        async def seen() -> bool:
+            return bool(await visible.end_offsets(places) == await everything.end_offsets(places))
+
+        await until(seen, f"no transaction is open on {topics}")
+
+
+async def make_topics(settings: KafkaSettings, config: dict[str, str], *names: str) -> None:
+    """Topics of one partition with a configuration of their own; brokers learn of them a little later."""
+    async with admin(settings) as client:
+        await client.create_topics([NewTopic(name, 1, 1, topic_configs=config) for name in names])
+
+        async def known() -> bool:
+            return set(names) <= set(await client.list_topics())
+
+        await until(known, f"{names} are known")
 
 
 async def until_partitions(settings: KafkaSettings, topic: str, number: int) -> None:
@@ -119,6 +133,13 @@ async def until_partitions(settings: KafkaSettings, topic: str, number: int) -> 
             return len(found["partitions"]) >= number
 
         await until(known, f"{topic} has {number} partitions")
+
+
+async def grow(settings: KafkaSettings, topic: str, partitions: int) -> None:
+    """Give a topic more partitions."""
+    async with admin(settings) as client:
+        await client.create_partitions({topic: NewPartitions(partitions)})
+    await until_partitions(settings, topic, partitions)
 
 
 async def commits(client: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, tuple[int, str]]:
@@ -155,16 +176,11 @@ async def members(settings: KafkaSettings, role: str) -> int:
 
 async def commit(settings: KafkaSettings, role: str, topic: str, offset: int, metadata: str = "") -> None:
     """Commit for a role whose members are not there, partition 0."""
-    consumer = AIOKafkaConsumer(
-        **client_options(settings), group_id=Topics.of(settings).group(role), enable_auto_commit=False
-    )
-    await consumer.start()
-    try:
+    group = Topics.of(settings).group(role)
+    async with AIOKafkaConsumer(**client_options(settings), group_id=group, enable_auto_commit=False) as consumer:
         place = TopicPartition(topic, 0)
         consumer.assign([place])
         await consumer.commit({place: OffsetAndMetadata(offset, metadata)})
-    finally:
-        await consumer.stop()
 
 
 async def begun(settings: KafkaSettings) -> None:
@@ -172,30 +188,41 @@ async def begun(settings: KafkaSettings) -> None:
     await commit(settings, "sequence", Topics.of(settings).signatures, 0, Accepted(KEY).metadata())
 
 
-async def until(true: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait for something that has to come."""
+async def until(true: Callable[[], object], what: str) -> None:
+    """Wait for something that has to come; it may be awaited, too."""
     began = time.monotonic()
-    while not await true():
+    while True:
+        found = true()
+        if await found if inspect.isawaitable(found) else found:
+            return
         assert time.monotonic() - began < PATIENCE, f"waited in vain until {what}"
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
+
+
+async def until_committed(
+    settings: KafkaSettings, role: str, topic: str, enough: Callable[[dict[int, int]], object]
+) -> None:
+    """Wait until the positions that the group of a role has committed, by partition, are enough."""
+    group = Topics.of(settings).group(role)
+    async with admin(settings) as client:
+
+        async def reached() -> object:
+            found = await commits(client, group, topic)
+            return enough({partition: offset for partition, (offset, _) in found.items()})
+
+        await until(reached, f"{role} has come far enough in {topic}")
 
 
 async def until_signed(settings: KafkaSettings, documents: int) -> None:
     """Wait until the signers have committed so many documents."""
-
-    async def signed() -> bool:
-        return sum((await positions(settings, "sign", Topics.of(settings).documents)).values()) >= documents
-
-    await until(signed, f"{documents} documents are signed")
+    topic = Topics.of(settings).documents
+    await until_committed(settings, "sign", topic, lambda found: sum(found.values()) >= documents)
 
 
 async def until_sequenced(settings: KafkaSettings, offset: int) -> None:
     """Wait until the sequencer has committed an offset of the signatures."""
-
-    async def sequenced() -> bool:
-        return (await positions(settings, "sequence", Topics.of(settings).signatures)).get(0, 0) >= offset
-
-    await until(sequenced, f"offset {offset} is sequenced")
+    topic = Topics.of(settings).signatures
+    await until_committed(settings, "sequence", topic, lambda found: found.get(0, 0) >= offset)
 
 
 def accepted_documents(settings: KafkaSettings, frames: Sequence[ConsumerRecord]) -> list[tuple[int, int]]:
@@ -235,6 +262,19 @@ async def running(
     finally:
         stop.set()
         await asyncio.wait_for(task, PATIENCE)
+
+
+async def ended(stage: type[Stage], settings: KafkaSettings) -> None:
+    """Wait until a stage ends by itself, and raise why."""
+    async with asyncio.timeout(PATIENCE):
+        async with running(stage, settings) as task:
+            await task
+
+
+COMPACTED = {
+    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000", "delete.retention.ms": "0",
+}  # fmt: skip
+"""A topic's configuration: compacted as soon as can be."""
 
 
 class Child:
