@@ -3,7 +3,6 @@ no answer is another."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import shutil
@@ -16,16 +15,28 @@ from typing import Any
 import numpy as np
 import pytest
 from support.contents import contents, unpacked_from
-from test_replica import KEY, changing, frames, marks, reply_of, settings_of, stream
+from support.kafka import match_play
+from support.kafka.replica_play import (
+    UPDATES,
+    answer,
+    change_of,
+    changing,
+    frames,
+    marks,
+    reply_of,
+    settings_of,
+    stream,
+    undisturbed,
+)
+from support.long_form import pairwise, rotating
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StateError
-from stream_lsh.families.family import signer_of
 from stream_lsh.index.rarity import Counted, Rarity
 from stream_lsh.index.store import RARE
 from stream_lsh.index.waiting import waiting
-from stream_lsh.kafka.match import cleaning, kept_answers
+from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.held import Held
@@ -35,22 +46,16 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark
 from stream_lsh.wire.changes import Change
-from stream_lsh.wire.frames import Frame
-from stream_lsh.wire.sequenced import Sequenced
-from stream_lsh.wire.source import Source
 
-UPDATES = {"on_same_id": "update", "time_field": "ts", "generation_documents": 90}
 NOW = 10**6  # seconds since 1970: long behind all signing
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(short_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cycles have many records; answers are kept for five frames."""
     monkeypatch.setattr(cleaning, "RECORD_ROWS", 40)
     monkeypatch.setattr(cleaning, "RECORD_BYTES", 4000)
     monkeypatch.setattr(cleaning, "LOOK_SECONDS", 0)
-    monkeypatch.setattr(kept_answers, "KEPT_FRAMES", 5)
-    monkeypatch.setattr(kept_answers, "MOST_ROWS", 0)
 
 
 class Changelog:
@@ -86,9 +91,8 @@ class Owner:
         self.replica.activate()
 
     def match(self, data: bytes) -> bytes:
-        found = self.replica.match(data)
-        assert found is not None and found.change is not None
-        self.replica.confirmed(found.offset, self.log.add(found.change))
+        found = answer(self.replica, data)
+        self.replica.confirmed(found.offset, self.log.add(change_of(found)))
         return reply_of(found)
 
     def clean(self, steps: int, now: float = NOW) -> list[Mark]:
@@ -134,10 +138,8 @@ def followed(settings: Settings, folder: Path, log: Changelog, after: int | None
     return replica
 
 
-def undisturbed(settings: Settings, log: Sequence[bytes], folder: Path) -> list[bytes]:
-    with closing(Replica(settings, 0, folder)) as replica:
-        replica.activate()
-        return [reply_of(found) for data in log if (found := replica.match(data)) is not None]
+def replies_of(settings: Settings, log: Sequence[bytes], folder: Path) -> list[bytes]:
+    return [reply_of(found) for found in undisturbed(settings, log, folder)]
 
 
 def text_of(name: str) -> str:
@@ -148,21 +150,9 @@ VICTIM, OLD, NEW = (Document(f"{name}-name", text_of(name), time=5) for name in 
 LIKE_VICTIM = Document("like-victim", VICTIM.text.removeprefix("victim0 "), time=7)
 
 
-def frames_of(settings: Settings, given: Sequence[Document], size: int = 20) -> list[bytes]:
-    """Sequenced frames of all these documents."""
-    signer, out = signer_of(settings.signing, KEY), []
-    for number, at in enumerate(range(0, len(given), size)):
-        part = columns(list(given[at : at + size]))
-        n = len(part.ids)
-        source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
-        frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)
-        place = number, number - 1, at, KEY
-        out.append(Sequenced(*place, None, memoryview(frame.encode(settings))).encode(settings))
-    return out
-
-
-@pytest.mark.parametrize("verify", ["exact", "signature"])
-@pytest.mark.parametrize("memory", [64, 65536])
+@pytest.mark.parametrize(
+    ("memory", "verify"), [(64, "exact"), (65536, "signature"), *pairwise((64, 65536), ("signature", "exact"))]
+)
 def test_what_went_is_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
     """Neither in the owner's folder, nor in a copy's, nor in one that was active, nor in the changelog; and `info
     --check` says so."""
@@ -170,7 +160,7 @@ def test_what_went_is_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
     given = [replace(document, time=10 + i) for i, document in enumerate(stream(8, 300))]
     given = [VICTIM, OLD, *given[:30], LIKE_VICTIM, *given[30:]]
     given += [Document("victim-name", time=900, deleted=True), replace(NEW, id=OLD.id, time=901)]
-    data = frames_of(settings, given)
+    data = match_play.frames(settings, given, 20)
     log = Changelog()
     owner = Owner(settings, tmp_path / "owner", log)
     was_active = tmp_path / "was-active"
@@ -218,15 +208,22 @@ def left(found: Sequence[bytes], needles: dict[str, bytes]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "likeness"), [*((seed, "copies") for seed in range(6)), (6, "stories"), (7, "stories")]
+    ("seed", "likeness", "n"),
+    [
+        (0, "copies", 350),
+        (6, "stories", 350),
+        *rotating([*((seed, "copies", 900) for seed in range(6)), (6, "stories", 900), (7, "stories", 900)], 2),
+    ],
 )
-def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(tmp_path: Path, seed: int, likeness: str) -> None:
+def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
+    tmp_path: Path, seed: int, likeness: str, n: int
+) -> None:
     """Owners that are killed and closed anywhere, copies that take over, new ones that begin with a cycle or in the
     midst of one, changelogs that are trimmed: the same replies, the same rows dead."""
     chance = random.Random(seed)
     settings = settings_of(**UPDATES, memory_documents=chance.choice((64, 200, 65536)), likeness=likeness)
-    data = frames(settings, changing(900), seed)
-    wanted = undisturbed(settings, data, tmp_path / "undisturbed")
+    data = frames(settings, changing(n), seed)
+    wanted = replies_of(settings, data, tmp_path / "undisturbed")
     log, folders, number = Changelog(), names(tmp_path), 0
     owner = Owner(settings, next(folders), log)
     copies = [Replica(settings, 0, next(folders), erase_after=0)]
@@ -299,7 +296,8 @@ def test_of_what_went_no_words_are_left(tmp_path: Path) -> None:
     given = [VICTIM, *(replace(document, time=10 + i) for i, document in enumerate(stream(8, 40)))]
     log, folders = Changelog(), [tmp_path / name for name in ("owner", "copy", "newest")]
     owner = Owner(settings, folders[0], log)
-    for frame in frames_of(settings, [*given, Document("victim-name", time=900, deleted=True), *stream(9, 20)], 1):
+    given += [Document("victim-name", time=900, deleted=True), *stream(9, 20)]
+    for frame in match_play.frames(settings, given, 1):
         owner.match(frame)
     copy = followed(settings, folders[1], log)
     first = Change.decode(log.values[0], settings).values
@@ -387,16 +385,18 @@ async def life(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) -
         await held.close()
 
 
-@pytest.mark.parametrize("likeness", ["copies", "stories"])
-@pytest.mark.parametrize("disk", ["none", "damaged", "behind", "followed"])
-def test_a_cleaned_changelog_is_enough(
+@pytest.mark.parametrize(
+    ("disk", "likeness"),
+    [(disk, "copies") for disk in ("none", "damaged", "behind", "followed")] + [("none", "stories")],
+)
+async def test_a_cleaned_changelog_is_enough(
     tmp_path: Path, disk: str, likeness: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A folder that is of no use is deleted without leave; so nothing is lost, and nothing said of a loss."""
     given = {**UPDATES, "max_matches": 0}
     settings = KafkaSettings(data_folder=tmp_path / "data", **given, erase_hours=0, likeness=likeness)
-    data = frames(settings, changing(600))
-    wanted, half = undisturbed(settings, data, tmp_path / "undisturbed"), len(data) // 2
+    data = frames(settings, changing(300))
+    wanted, half = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
     log, folder = Changelog(), settings.data_folder / "shard-0"
     owner = Owner(settings, tmp_path / "owner", log)
     for number, frame in enumerate(data[:half]):
@@ -412,19 +412,19 @@ def test_a_cleaned_changelog_is_enough(
             copy.apply(list(enumerate(log.values))[(copy.changelog_offset or 0) + 1 :])
     if disk == "behind":
         with pytest.raises(Failed, match="begins again from its changelog"):
-            asyncio.run(life(settings, log, []))
+            await life(settings, log, [])
     with caplog.at_level(logging.WARNING):
-        assert asyncio.run(life(settings, log, data[half:])) == wanted[half:]
+        assert await life(settings, log, data[half:]) == wanted[half:]
     assert "knows nothing of" not in caplog.text
     owner.replica.close()
 
 
-@pytest.mark.parametrize("cleaned", [False, True])
-def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(tmp_path: Path, cleaned: bool) -> None:
+@pytest.mark.parametrize("cleaned", [True, pytest.param(False, marks=pytest.mark.long)])
+async def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(tmp_path: Path, cleaned: bool) -> None:
     """It was away when it had half of one: that goes on; or there is another one by now."""
     settings = KafkaSettings(data_folder=tmp_path / "data", **{**UPDATES, "max_matches": 0}, erase_hours=0)
     data = frames(settings, changing(600))
-    wanted, half = undisturbed(settings, data, tmp_path / "undisturbed"), len(data) // 2
+    wanted, half = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
     log, number = Changelog(), half
     owner = Owner(settings, tmp_path / "owner", log)
     for frame in data[:half]:
@@ -444,22 +444,22 @@ def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(tmp_path: Pa
         owner.cycle()
         assert log.start > start
         with pytest.raises(Failed, match="begins again from its changelog"):
-            asyncio.run(life(settings, log, []))
-    assert asyncio.run(life(settings, log, data[number:])) == wanted[number:]
+            await life(settings, log, [])
+    assert await life(settings, log, data[number:]) == wanted[number:]
     owner.replica.close()
 
 
-def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
+async def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
     settings = KafkaSettings(data_folder=tmp_path / "data", **UPDATES, erase_hours=0)
     log = Changelog()
     owner = Owner(settings, tmp_path / "owner", log)
-    for frame in frames(settings, changing(300)):
+    for frame in frames(settings, changing(200)):
         owner.match(frame)
     owner.cycle()
     owner.replica.close()
     log.values.pop()
     with pytest.raises(StateError, match=r"with a cleaning cycle that has no end.*disk of another worker.*reindex"):
-        asyncio.run(life(settings, log, []))
+        await life(settings, log, [])
 
 
 def test_what_others_have_written_meanwhile_has_to_be_read(tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ def test_what_others_have_written_meanwhile_has_to_be_read(tmp_path: Path) -> No
     settings = settings_of(**UPDATES)
     log = Changelog()
     owner = Owner(settings, tmp_path / "owner", log)
-    for frame in frames(settings, changing(300)):
+    for frame in frames(settings, changing(200)):
         owner.match(frame)
     while not (sent := owner.clean(1)):
         assert list(waiting(owner.replica.store))
@@ -487,7 +487,7 @@ def test_without_erase_hours_all_is_as_it_was(tmp_path: Path) -> None:
     settings = settings_of(**UPDATES)
     log = Changelog()
     owner = Owner(settings, tmp_path / "owner", log, after=None)
-    for frame in frames(settings, changing(300)):
+    for frame in frames(settings, changing(200)):
         owner.match(frame)
     assert owner.clean(9) == [] and list(waiting(owner.replica.store)) == []
     assert not any(Change.decode(value, settings).waits for value in log.values)

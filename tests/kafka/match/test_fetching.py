@@ -165,82 +165,68 @@ def offsets(found: dict[Any, list[Any]]) -> dict[int, list[int]]:
     return {place.partition: [record.offset for record in records] for place, records in found.items()}
 
 
-def test_idle_fetch_returns_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        call = await play.call()
-        play.arrive(1, frames=2)
-        assert offsets(await call) == {1: [FIRST, FIRST + 1]}
-        assert play.position(1) == FIRST + 2
-
-    asyncio.run(scenario())
+async def test_idle_fetch_returns_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(monkeypatch)
+    call = await play.call()
+    play.arrive(1, frames=2)
+    assert offsets(await call) == {1: [FIRST, FIRST + 1]}
+    assert play.position(1) == FIRST + 2
 
 
 @pytest.mark.parametrize("moment", ["between the seeks", "before the flows", "after the flows"])
-def test_fetch_that_outlives_a_rebalance_loses_no_frame(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+async def test_fetch_that_outlives_a_rebalance_loses_no_frame(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """The call began idle before the rebalance; the frame comes after its partition's own seek."""
-
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        call = await play.call()
-        await play.app.hand_over()
-        play.assign()
-        play.seek(1)
-        if moment == "between the seeks":
-            play.arrive(1)
-            await play.settle()
-        play.seek(0)
-        play.seek(2)
-        if moment == "before the flows":
-            play.arrive(1)
-            await play.settle()
-        play.app._flows.update({number: Flow() for number in range(PARTITIONS)})  # type: ignore[misc]
-        if moment == "after the flows":
-            play.arrive(1)
-        # `_read` has no flow for what is handed on too early: it must not be handed on, and has to come again.
-        assert await call == {}
-        assert [play.position(number) for number in range(PARTITIONS)] == [FIRST] * PARTITIONS
-        call = await play.call()
-        play.arrive(1)
-        assert offsets(await call) == {1: [FIRST]}
-
-    asyncio.run(scenario())
-
-
-def test_all_partitions_of_a_stale_fetch_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        call = await play.call()
-        await play.app.hand_over()
-        play.assign()
-        play.answer()
-        play.arrive(0, frames=3)
-        play.arrive(2, frames=100)  # more than a call returns
-        assert await call == {}
-        assert [play.position(number) for number in range(PARTITIONS)] == [FIRST] * PARTITIONS
-        assert not play.fetcher._records
-
-    asyncio.run(scenario())
-
-
-def test_frames_that_reach_the_app_after_a_hand_over_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were drained before it, for a flow that is gone: a flow made anew begins at what is committed."""
-
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        call = await play.call()
-        play.reached.clear()
+    play = Play(monkeypatch)
+    call = await play.call()
+    await play.app.hand_over()
+    play.assign()
+    play.seek(1)
+    if moment == "between the seeks":
         play.arrive(1)
         await play.settle()
-        assert play.position(1) == FIRST + 1
-        await play.app.hand_over()
-        play.assign()
-        play.answer()
-        play.reached.set()
-        assert await call == {}
-        assert play.position(1) == FIRST
+    play.seek(0)
+    play.seek(2)
+    if moment == "before the flows":
+        play.arrive(1)
+        await play.settle()
+    play.app._flows.update({number: Flow() for number in range(PARTITIONS)})  # type: ignore[misc]
+    if moment == "after the flows":
+        play.arrive(1)
+    # `_read` has no flow for what is handed on too early: it must not be handed on, and has to come again.
+    assert await call == {}
+    assert [play.position(number) for number in range(PARTITIONS)] == [FIRST] * PARTITIONS
+    call = await play.call()
+    play.arrive(1)
+    assert offsets(await call) == {1: [FIRST]}
 
-    asyncio.run(scenario())
+
+async def test_all_partitions_of_a_stale_fetch_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(monkeypatch)
+    call = await play.call()
+    await play.app.hand_over()
+    play.assign()
+    play.answer()
+    play.arrive(0, frames=3)
+    play.arrive(2, frames=100)  # more than a call returns
+    assert await call == {}
+    assert [play.position(number) for number in range(PARTITIONS)] == [FIRST] * PARTITIONS
+    assert not play.fetcher._records
+
+
+async def test_frames_that_reach_the_app_after_a_hand_over_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were drained before it, for a flow that is gone: a flow made anew begins at what is committed."""
+    play = Play(monkeypatch)
+    call = await play.call()
+    play.reached.clear()
+    play.arrive(1)
+    await play.settle()
+    assert play.position(1) == FIRST + 1
+    await play.app.hand_over()
+    play.assign()
+    play.answer()
+    play.reached.set()
+    assert await call == {}
+    assert play.position(1) == FIRST
 
 
 class Suspended:

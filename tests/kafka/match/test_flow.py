@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,234 +86,209 @@ class Play:
             await asyncio.sleep(0)
 
 
-def play(scenario: Callable[[Play], Coroutine[Any, Any, None]]) -> Play:
-    async def run() -> Play:
-        found = Play()
-        try:
-            await scenario(found)
-        finally:
-            await found.flow.close()
-        return found
-
-    return asyncio.run(run())
+@pytest.fixture
+async def play() -> AsyncIterator[Play]:
+    found = Play()
+    yield found
+    await found.flow.close()
 
 
-def test_acknowledged_in_order_when_change_and_reply_are_confirmed() -> None:
-    async def scenario(p: Play) -> None:
-        for offset in (10, 11, 12):
-            p.offer(offset, b"%d" % offset)
-        await p.settle()
-        assert p.sends[:2] == [("changelog", 3, b"c10"), ("matches", 0, b"r10")]
-        assert [value for _, _, value in p.sends[2:]] == [b"c11", b"r11", b"c12", b"r12"]
-        for number in (5, 4, 1, 3, 2):
-            p.futures[number].set_result(Place(100 + number))
-        await p.settle()
-        assert p.acknowledged == []
-        p.futures[0].set_result(Place(100))
-        await p.settle()
-        assert p.acknowledged == [10, 11, 12]
-        assert p.flow.idle
-
-    assert play(scenario).shard.confirmed == [(0, 100), (0, 102), (0, 104)]
-
-
-def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn() -> None:
-    async def scenario(p: Play) -> None:
-        for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old")):
-            p.offer(offset, value)
-        await p.settle()
-        assert len(p.sends) == 2 and p.acknowledged == []
-        for future in p.futures:
-            future.set_result(None)  # as where the broker had the record already
-        await p.settle()
-        assert p.acknowledged == [10, 11, 12]
-
-    assert play(scenario).shard.confirmed == []
+async def test_acknowledged_in_order_when_change_and_reply_are_confirmed(play: Play) -> None:
+    for offset in (10, 11, 12):
+        play.offer(offset, b"%d" % offset)
+    await play.settle()
+    assert play.sends[:2] == [("changelog", 3, b"c10"), ("matches", 0, b"r10")]
+    assert [value for _, _, value in play.sends[2:]] == [b"c11", b"r11", b"c12", b"r12"]
+    for number in (5, 4, 1, 3, 2):
+        play.futures[number].set_result(Place(100 + number))
+    await play.settle()
+    assert play.acknowledged == []
+    play.futures[0].set_result(Place(100))
+    await play.settle()
+    assert play.acknowledged == [10, 11, 12]
+    assert play.flow.idle
+    await play.flow.close()
+    assert play.shard.confirmed == [(0, 100), (0, 102), (0, 104)]
 
 
-def test_the_shard_is_told_what_is_confirmed_though_no_frame_comes() -> None:
-    async def scenario(p: Play) -> None:
-        p.offer(10, b"a")
-        await p.settle()
-        p.futures[0].set_result(Place(100))
-        p.futures[1].set_result(Place(7))
-        await p.settle()
-        assert p.shard.confirmed == []
-        await p.flow.tell()
-        await p.flow.tell()
-        assert p.shard.confirmed == [(0, 100)]
+async def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn(play: Play) -> None:
+    for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old")):
+        play.offer(offset, value)
+    await play.settle()
+    assert len(play.sends) == 2 and play.acknowledged == []
+    for future in play.futures:
+        future.set_result(None)  # as where the broker had the record already
+    await play.settle()
+    assert play.acknowledged == [10, 11, 12]
+    await play.flow.close()
+    assert play.shard.confirmed == []
 
-    assert play(scenario).shard.confirmed == [(0, 100)]
+
+async def test_the_shard_is_told_what_is_confirmed_though_no_frame_comes(play: Play) -> None:
+    play.offer(10, b"a")
+    await play.settle()
+    play.futures[0].set_result(Place(100))
+    play.futures[1].set_result(Place(7))
+    await play.settle()
+    assert play.shard.confirmed == []
+    await play.flow.tell()
+    await play.flow.tell()
+    assert play.shard.confirmed == [(0, 100)]
+    await play.flow.close()
+    assert play.shard.confirmed == [(0, 100)]
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_send_that_fails_ends_it(which: int) -> None:
-    async def scenario(p: Play) -> None:
-        p.offer(10, b"a")
-        p.offer(11, b"b")
-        await p.settle()
-        p.futures[which].set_exception(ConnectionError("gone"))
-        p.futures[1 - which].set_result(Place(1))
-        for future in p.futures[2:]:
-            future.set_result(Place(2))
-        await p.settle()
-        p.offer(12, b"c")
-        await p.settle()
-        assert p.acknowledged == [] and not p.flow.room
-        assert p.shard.matched == [b"a", b"b"]
-
-    assert [str(error) for error in play(scenario).failures] == ["gone"]
-
-
-def test_frames_that_are_missing_end_it() -> None:
-    async def scenario(p: Play) -> None:
-        p.offer(10, b"a")
-        p.offer(10, b"a")  # again after a seek: passed over
-        p.offer(12, b"c")
-        await p.settle()
-
-    found = play(scenario)
-    assert found.acknowledged == [] and isinstance(found.failures[0], Failed)
-    assert "frames from offset 11 to 12" in str(found.failures[0])
+async def test_a_send_that_fails_ends_it(play: Play, which: int) -> None:
+    play.offer(10, b"a")
+    play.offer(11, b"b")
+    await play.settle()
+    play.futures[which].set_exception(ConnectionError("gone"))
+    play.futures[1 - which].set_result(Place(1))
+    for future in play.futures[2:]:
+        future.set_result(Place(2))
+    await play.settle()
+    play.offer(12, b"c")
+    await play.settle()
+    assert play.acknowledged == [] and not play.flow.room
+    assert play.shard.matched == [b"a", b"b"]
+    await play.flow.close()
+    assert [str(error) for error in play.failures] == ["gone"]
 
 
-def test_draining_finishes_what_was_begun_and_drops_the_rest() -> None:
-    async def scenario(p: Play) -> None:
-        p.shard.free.clear()
-        for offset in range(10, 10 + module.TOGETHER):
-            p.offer(offset, b"x")
-        p.offer(10 + module.TOGETHER, b"late")
-        await p.settle()
-        draining = asyncio.create_task(p.flow.drain(60))
-        await p.settle()
-        p.offer(99, b"after")
-        p.shard.free.set()
-        await p.settle()
-        assert not draining.done()
-        for future in p.futures:
-            future.set_result(Place(1))
-        await draining
-        assert p.acknowledged == list(range(10, 10 + module.TOGETHER))
-        assert p.shard.matched == [b"x"] * module.TOGETHER
-
-    assert play(scenario).failures == []
+async def test_frames_that_are_missing_end_it(play: Play) -> None:
+    play.offer(10, b"a")
+    play.offer(10, b"a")  # again after a seek: passed over
+    play.offer(12, b"c")
+    await play.settle()
+    await play.flow.close()
+    assert play.acknowledged == [] and isinstance(play.failures[0], Failed)
+    assert "frames from offset 11 to 12" in str(play.failures[0])
 
 
-def test_draining_ends_when_nothing_is_confirmed() -> None:
-    async def scenario(p: Play) -> None:
-        p.offer(10, b"x")
-        await p.settle()
-        await p.flow.drain(0.05)
-        assert p.acknowledged == []
-        await p.flow.close()
-        for future in p.futures:
-            future.set_result(Place(1))
-        await p.settle()
-        assert p.acknowledged == []
-
-    play(scenario)
-
-
-def test_no_room_for_more_than_a_limit() -> None:
-    async def scenario(p: Play) -> None:
-        p.offer(10, bytes(module.MOST_BYTES - 1))
-        assert p.flow.room
-        p.offer(11, b"x")
-        assert not p.flow.room
-        await p.settle()
-        for future in p.futures:
-            future.set_result(Place(1))
-        await p.settle()
-        assert p.flow.room
-        for offset in range(12, 12 + module.MOST_FRAMES):
-            assert p.flow.room
-            p.offer(offset, b"x")
-        assert not p.flow.room
-
-    play(scenario)
+async def test_draining_finishes_what_was_begun_and_drops_the_rest(play: Play) -> None:
+    play.shard.free.clear()
+    for offset in range(10, 10 + module.TOGETHER):
+        play.offer(offset, b"x")
+    play.offer(10 + module.TOGETHER, b"late")
+    await play.settle()
+    draining = asyncio.create_task(play.flow.drain(60))
+    await play.settle()
+    play.offer(99, b"after")
+    play.shard.free.set()
+    await play.settle()
+    assert not draining.done()
+    for future in play.futures:
+        future.set_result(Place(1))
+    await draining
+    assert play.acknowledged == list(range(10, 10 + module.TOGETHER))
+    assert play.shard.matched == [b"x"] * module.TOGETHER
+    await play.flow.close()
+    assert play.failures == []
 
 
-def test_only_what_was_matched_just_now_is_counted() -> None:
-    async def scenario(p: Play) -> None:
-        for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old"), (13, b"b")):
-            p.offer(offset, value)
-        await p.settle()
-        assert p.watch.registry.documents.labels("match")._value.get() == 2
-
-    play(scenario)
-
-
-def test_a_frame_that_does_not_come_ends_it() -> None:
-    async def scenario(p: Play) -> None:
-        p.flow.check()
-        assert p.failures == []
-        p.shard.lost = StateError("the next one has not come")
-        p.flow.check()
-        p.flow.check()
-
-    assert [str(error) for error in play(scenario).failures][:1] == ["the next one has not come"]
+async def test_draining_ends_when_nothing_is_confirmed(play: Play) -> None:
+    play.offer(10, b"x")
+    await play.settle()
+    await play.flow.drain(0.05)
+    assert play.acknowledged == []
+    await play.flow.close()
+    for future in play.futures:
+        future.set_result(Place(1))
+    await play.settle()
+    assert play.acknowledged == []
 
 
-def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_room_for_more_than_a_limit(play: Play) -> None:
+    play.offer(10, bytes(module.MOST_BYTES - 1))
+    assert play.flow.room
+    play.offer(11, b"x")
+    assert not play.flow.room
+    await play.settle()
+    for future in play.futures:
+        future.set_result(Place(1))
+    await play.settle()
+    assert play.flow.room
+    for offset in range(12, 12 + module.MOST_FRAMES):
+        assert play.flow.room
+        play.offer(offset, b"x")
+    assert not play.flow.room
+
+
+async def test_only_what_was_matched_just_now_is_counted(play: Play) -> None:
+    for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old"), (13, b"b")):
+        play.offer(offset, value)
+    await play.settle()
+    assert play.watch.registry.documents.labels("match")._value.get() == 2
+
+
+async def test_a_frame_that_does_not_come_ends_it(play: Play) -> None:
+    play.flow.check()
+    assert play.failures == []
+    play.shard.lost = StateError("the next one has not come")
+    play.flow.check()
+    play.flow.check()
+    await play.flow.close()
+    assert [str(error) for error in play.failures][:1] == ["the next one has not come"]
+
+
+async def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A send may wait until there is room: that time is not the broker's."""
     monkeypatch.setattr(output, "ANSWER_SECONDS", 0.0)
 
-    async def scenario(p: Play) -> None:
-        room = asyncio.Event()
-        real = p.flow._order._send
+    room = asyncio.Event()
+    real = play.flow._order._send
 
-        async def send(topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
-            await room.wait()
-            return await real(topic, partition, value)
+    async def send(topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+        await room.wait()
+        return await real(topic, partition, value)
 
-        p.flow._order._send = send  # type: ignore[method-assign,assignment]
-        p.offer(10, b"a")
-        await p.settle()
-        p.flow.check()
-        assert p.failures == []
-        room.set()
-        await p.settle()
-        p.flow.check()
-        assert len(p.failures) == 1
-
-    play(scenario)
+    play.flow._order._send = send  # type: ignore[method-assign,assignment]
+    play.offer(10, b"a")
+    await play.settle()
+    play.flow.check()
+    assert play.failures == []
+    room.set()
+    await play.settle()
+    play.flow.check()
+    assert len(play.failures) == 1
 
 
-def test_base_records_come_between_changes_and_while_nothing_waits() -> None:
+async def test_base_records_come_between_changes_and_while_nothing_waits(play: Play) -> None:
     """A frame has its own records first; nobody acknowledges a base record, but the shard is told where it stands."""
 
-    async def scenario(p: Play) -> None:
-        p.shard.erases, p.shard.bases = True, [b"b%d" % n for n in range(module.CLEANING_STEPS + 3)]
-        p.offer(10, b"0")
-        p.offer(11, b"1")
-        await p.settle()
-        assert [value for _, _, value in p.sends] == [b"c0", b"r0", b"c1", b"r1", b"b0"]
-        p.flow.clean()
-        await p.settle()
-        assert len(p.sends) == 5 + module.CLEANING_STEPS and p.sends[-1] == ("changelog", 3, b"b16")
-        for offset, future in enumerate(p.futures):
-            future.set_result(Place(offset))
-        await p.settle()
-        assert p.acknowledged == [10, 11] and p.flow.idle
-        p.flow.clean()
-        await p.settle()
-        assert p.shard.confirmed[:3] == [(0, 0), (0, 2), (MARK, 4)] and len(p.sends) == 7 + module.CLEANING_STEPS
+    play.shard.erases, play.shard.bases = True, [b"b%d" % n for n in range(module.CLEANING_STEPS + 3)]
+    play.offer(10, b"0")
+    play.offer(11, b"1")
+    await play.settle()
+    assert [value for _, _, value in play.sends] == [b"c0", b"r0", b"c1", b"r1", b"b0"]
+    play.flow.clean()
+    await play.settle()
+    assert len(play.sends) == 5 + module.CLEANING_STEPS and play.sends[-1] == ("changelog", 3, b"b16")
+    for offset, future in enumerate(play.futures):
+        future.set_result(Place(offset))
+    await play.settle()
+    assert play.acknowledged == [10, 11] and play.flow.idle
+    play.flow.clean()
+    await play.settle()
+    assert play.shard.confirmed[:3] == [(0, 0), (0, 2), (MARK, 4)] and len(play.sends) == 7 + module.CLEANING_STEPS
+    await play.flow.close()
+    assert play.failures == []
 
-    assert play(scenario).failures == []
 
-
-def test_nothing_is_cleaned_where_nothing_is_erased_or_any_more() -> None:
-    async def scenario(p: Play) -> None:
-        p.shard.bases = [b"b0", b"b1"]
-        p.offer(10, b"0")
-        p.flow.clean()
-        await p.settle()
-        p.shard.erases = True
-        for future in p.futures:
-            future.set_result(Place(0))
-        await p.flow.drain(1)
-        p.flow.clean()
-        await p.settle()
-        assert p.sends == [("changelog", 3, b"c0"), ("matches", 0, b"r0")]
-
-    assert play(scenario).failures == []
+async def test_nothing_is_cleaned_where_nothing_is_erased_or_any_more(play: Play) -> None:
+    play.shard.bases = [b"b0", b"b1"]
+    play.offer(10, b"0")
+    play.flow.clean()
+    await play.settle()
+    play.shard.erases = True
+    for future in play.futures:
+        future.set_result(Place(0))
+    await play.flow.drain(1)
+    play.flow.clean()
+    await play.settle()
+    assert play.sends == [("changelog", 3, b"c0"), ("matches", 0, b"r0")]
+    await play.flow.close()
+    assert play.failures == []

@@ -8,12 +8,14 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.kafka.match_play import documents, frames
+from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, undisturbed
 
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index import store
@@ -37,21 +39,24 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], list[b
     """Frames, and the changes that an undisturbed shard makes of them."""
     settings = settings_of(tmp_path_factory.mktemp("whole"))
     log = frames(settings, documents(SIZE * FRAMES), SIZE)
-    replica = Replica(settings, 0, settings.data_folder / "shard-0")
-    replica.activate()
-    changes = []
-    for data in log:
-        answer = replica.match(data)
-        assert answer is not None and answer.change is not None
-        changes.append(answer.change)
-    replica.close()
-    return log, changes
+    return log, [change_of(found) for found in undisturbed(settings, log, settings.data_folder)]
 
 
 async def opened(held: Held, start: int, end: int) -> None:
     """Open it beside a changelog with the offsets [start, end)."""
     await held.open(start)
     held.check(start, end)
+
+
+@asynccontextmanager
+async def holding(settings: KafkaSettings, start: int = 0, end: int = 0) -> AsyncIterator[Held]:
+    """A shard that is opened, beside a changelog with the offsets [start, end), and closed again."""
+    held = Held(settings, 0)
+    try:
+        await opened(held, start, end)
+        yield held
+    finally:
+        await held.close()
 
 
 async def followed(held: Held, changes: Sequence[bytes], first: int, last: int) -> None:
@@ -62,16 +67,29 @@ async def followed(held: Held, changes: Sequence[bytes], first: int, last: int) 
 
 async def kept(settings: KafkaSettings, changes: Sequence[bytes], last: int) -> None:
     """Leave a folder that knows the changelog up to before `last`."""
-    held = Held(settings, 0)
-    await opened(held, 0, last)
-    await followed(held, changes, 0, last)
-    await held.close()
+    async with holding(settings, 0, last) as held:
+        await followed(held, changes, 0, last)
+
+
+async def life(
+    settings: KafkaSettings, changes: Sequence[bytes], start: int, end: int, log: Sequence[bytes]
+) -> list[bytes | None]:
+    """Follow a changelog with the offsets [start, end), and answer."""
+    async with holding(settings, start, end) as held:
+        await followed(held, changes, start, end)
+        held.check(start, end)  # another rebalance
+        await held.activate()
+        return await replies_of(held, log)
+
+
+async def replies_of(held: Held, log: Sequence[bytes]) -> list[bytes | None]:
+    return [matched.answer and matched.answer.reply for matched in await held.match(log, ())]
 
 
 Whole = tuple[list[bytes], list[bytes]]
 
 
-def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A life that crashes while a shard is opened leaves nothing that is open."""
     settings = settings_of(tmp_path)
     real, begun, go = Held._new, threading.Event(), threading.Event()
@@ -81,77 +99,58 @@ def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert go.wait(30)
         return real(self)
 
-    async def scenario() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(Held, "_new", slow)
-            held = Held(settings, 0)
-            opening = asyncio.create_task(opened(held, 0, 0))
-            await asyncio.to_thread(begun.wait, 30)
-            opening.cancel()
-            closing = asyncio.create_task(held.close())
-            await asyncio.sleep(0.05)
-            assert not closing.done()
-            go.set()
-            await closing
-            await held.close()
-        await kept(settings, [], 0)  # not in use by anybody
-
-    asyncio.run(scenario())
-
-
-def test_what_is_closed_as_soon_as_it_is_open_was_opened(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path)
-
-    async def scenario() -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Held, "_new", slow)
         held = Held(settings, 0)
-        opening = asyncio.ensure_future(held.open(0))
-        await asyncio.sleep(0)
-        closing = asyncio.ensure_future(held.close())
-        await asyncio.sleep(0)
-        held._thread.submit(lambda: None).result()  # both are done before either is told
-        await asyncio.gather(opening, closing)
+        opening = asyncio.create_task(opened(held, 0, 0))
+        await asyncio.to_thread(begun.wait, 30)
+        opening.cancel()
+        closing = asyncio.create_task(held.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        go.set()
+        await closing
+        await held.close()
+    await kept(settings, [], 0)  # not in use by anybody
 
-    asyncio.run(scenario())
 
-
-def test_closing_applies_what_was_taken(tmp_path: Path, whole: Whole) -> None:
+async def test_what_is_closed_as_soon_as_it_is_open_was_opened(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
+    held = Held(settings, 0)
+    opening = asyncio.ensure_future(held.open(0))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(held.close())
+    await asyncio.sleep(0)
+    held._thread.submit(lambda: None).result()  # both are done before either is told
+    await asyncio.gather(opening, closing)
 
-    async def scenario() -> None:
-        held = Held(settings, 0)
-        await opened(held, 0, FRAMES)
+
+async def test_closing_applies_what_was_taken(tmp_path: Path, whole: Whole) -> None:
+    settings = settings_of(tmp_path)
+    async with holding(settings, 0, FRAMES) as held:
         for offset, change in enumerate(whole[1]):
             assert await held.take(offset, change, more=True)
         assert held.backlog.waiting == sum(map(len, whole[1]))
-        await held.close()
-        assert held.backlog.waiting == 0
-
-    asyncio.run(scenario())
+    assert held.backlog.waiting == 0
     replica = Replica(settings, 0, settings.data_folder / "shard-0")
     assert replica.changelog_offset == replica.last == FRAMES - 1
     replica.close()
 
 
-def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, caplog: Any) -> None:
+async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, caplog: Any) -> None:
     log, changes = whole
-
-    async def scenario() -> None:
-        held = Held(settings_of(tmp_path), 0)
-        await opened(held, 8, 10)
-        held.check(8, 10)
-        await followed(held, changes, 8, 10)
-        await held.activate()
-        assert [matched.answer is not None for matched in await held.match(log[10:12], ())] == [True, True]
-        await held.close()
-
     with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
+        async with holding(settings_of(tmp_path), 8, 10) as held:
+            held.check(8, 10)
+            await followed(held, changes, 8, 10)
+            await held.activate()
+            assert [matched.answer is not None for matched in await held.match(log[10:12], ())] == [True, True]
     assert caplog.text.count("begins at offset 8; the shard knows nothing of the 8 records before") == 1
 
 
 @pytest.mark.parametrize("accept_loss", [False, True])
 @pytest.mark.parametrize("left", ["some", "none"])
-def test_a_folder_behind_what_is_left_of_the_changelog(
+async def test_a_folder_behind_what_is_left_of_the_changelog(
     tmp_path: Path, whole: Whole, left: str, accept_loss: bool
 ) -> None:  # fmt: skip
     """Its state is never mixed with what comes later, and only deleted with leave; it stays so after a restart."""
@@ -159,87 +158,60 @@ def test_a_folder_behind_what_is_left_of_the_changelog(
     settings = settings_of(tmp_path, accept_loss=accept_loss)
     start, end = (8, 12) if left == "some" else (12, 12)
 
-    async def life() -> list[bool]:
-        held = Held(settings, 0)
-        try:
-            await opened(held, start, end)
-            await followed(held, changes, start, end)
-            held.check(start, end)  # another rebalance
-            await held.activate()
-            return [matched.answer is not None for matched in await held.match(log[12:], ())]
-        finally:
-            await held.close()
-
-    async def scenario() -> None:
-        await kept(settings, changes, 5)
-        if not accept_loss:
-            for _ in range(2):
-                with pytest.raises(StateError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
-                    await life()
-            assert (settings.data_folder / "shard-0" / "db" / "CURRENT").exists()
-        else:
-            with pytest.raises(Failed, match="begins again"):
-                await life()
-            assert await life() == [True] * (FRAMES - 12)
-
-    asyncio.run(scenario())
+    await kept(settings, changes, 5)
+    if not accept_loss:
+        for _ in range(2):
+            with pytest.raises(StateError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
+                await life(settings, changes, start, end, log[12:])
+        assert (settings.data_folder / "shard-0" / "db" / "CURRENT").exists()
+    else:
+        with pytest.raises(Failed, match="begins again"):
+            await life(settings, changes, start, end, log[12:])
+        assert all(await life(settings, changes, start, end, log[12:]))
 
 
 @pytest.mark.parametrize("left", ["some", "none"])
-def test_a_folder_that_has_all_though_it_counts_less(tmp_path: Path, whole: Whole, left: str, caplog: Any) -> None:
+async def test_a_folder_that_has_all_though_it_counts_less(
+    tmp_path: Path, whole: Whole, left: str, caplog: Any
+) -> None:
     """Its own changes behind another owner's record do not count: when they are trimmed, the chain still fits."""
     log, changes = whole
     settings = settings_of(tmp_path)
-
-    async def scenario() -> None:
-        held = Held(settings, 0)
-        await opened(held, 0, 0)
+    async with holding(settings) as held:
         await held.activate()
         await held.match(log[:10], list(enumerate([0, 1, 3, 4, 5, 6, 7, 8, 9, 10])))  # 2 was another's
-        await held.close()
-        held = Held(settings, 0)
-        start = 8 if left == "some" else 11
-        await opened(held, start, 11)
-        for offset in range(start, 11):
-            assert await held.take(offset, changes[offset - 1], more=False)
-        await held.activate()
-        assert all(matched.answer is not None for matched in await held.match(log[10:], ()))
-        await held.match((), [(10, 11)])
-        await held.close()
-
-    asyncio.run(scenario())
+    held = Held(settings, 0)
+    start = 8 if left == "some" else 11
+    await opened(held, start, 11)
+    for offset in range(start, 11):
+        assert await held.take(offset, changes[offset - 1], more=False)
+    await held.activate()
+    assert all(matched.answer is not None for matched in await held.match(log[10:], ()))
+    await held.match((), [(10, 11)])
+    await held.close()
     assert "ends at offset 1 of the changelog" in caplog.text
     replica = Replica(settings, 0, settings.data_folder / "shard-0")
     assert (replica.last, replica.changelog_offset) == (FRAMES - 1, 11)
     replica.close()
 
 
-def test_a_standby_of_an_emptied_changelog_that_has_followed_begins_nowhere_else(
+async def test_a_standby_of_an_emptied_changelog_that_has_followed_begins_nowhere_else(
     tmp_path: Path, whole: Whole
 ) -> None:  # fmt: skip
     log, changes = whole
-
-    async def scenario() -> None:
-        held = Held(settings_of(tmp_path), 0)
-        await opened(held, 5, 5)
+    async with holding(settings_of(tmp_path), 5, 5) as held:
         await followed(held, changes, 5, 10)
         await held.activate()
         # The sequencer lost frame 10; it was not answered, so it comes again.
         found = await held.match([log[11], log[12]], ())
         assert [matched.answer for matched in found] == [None, None]
         assert all(matched.answer is not None for matched in await held.match(log[10:13], ()))
-        await held.close()
-
-    asyncio.run(scenario())
 
 
-def test_a_record_that_comes_late_does_not_close_an_active_shard(tmp_path: Path, whole: Whole) -> None:
+async def test_a_record_that_comes_late_does_not_close_an_active_shard(tmp_path: Path, whole: Whole) -> None:
     """One that was fetched before recovery ended, another owner's; it is read when the shard is assigned anew."""
     log, changes = whole
-
-    async def scenario() -> None:
-        held = Held(settings_of(tmp_path), 0)
-        await opened(held, 0, 10)
+    async with holding(settings_of(tmp_path), 0, 10) as held:
         await followed(held, changes, 0, 10)
         activating = asyncio.create_task(held.activate())
         await asyncio.sleep(0)
@@ -253,12 +225,9 @@ def test_a_record_that_comes_late_does_not_close_an_active_shard(tmp_path: Path,
         await followed(held, changes, 10, 12)
         await held.activate()
         assert all(matched.answer is not None for matched in await held.match(log[12:], ()))
-        await held.close()
-
-    asyncio.run(scenario())
 
 
-def test_a_frame_that_stays_away_ends_it_in_time(
+async def test_a_frame_that_stays_away_ends_it_in_time(
     tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:  # fmt: skip
     """However few frames follow; repeats of older ones do not count as having come."""
@@ -272,10 +241,7 @@ def test_a_frame_that_stays_away_ends_it_in_time(
 
     monkeypatch.setattr(module, "time", Clock)
 
-    async def scenario() -> None:
-        nonlocal now
-        held = Held(settings, 0)
-        await opened(held, 0, 0)
+    async with holding(settings) as held:
         await held.activate()
         await held.match([log[0], log[2]], ())
         now += module.GAP_SECONDS - 1
@@ -289,15 +255,12 @@ def test_a_frame_that_stays_away_ends_it_in_time(
             held.look()
         await held.match([log[2]], ())
         held.look()
-        await held.close()
-
-    asyncio.run(scenario())
     assert caplog.text.count("not the next one") == 2
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.ENOSPC])
 @pytest.mark.parametrize("where", ["open", "activate"])
-def test_a_folder_that_the_system_refuses_stays(
+async def test_a_folder_that_the_system_refuses_stays(
     tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch, number: int, where: str
 ) -> None:  # fmt: skip
     settings = settings_of(tmp_path)
@@ -323,170 +286,120 @@ def test_a_folder_that_the_system_refuses_stays(
         finally:
             await held.close()
 
-    async def scenario() -> None:
-        await kept(settings, whole[1], FRAMES)
-        with pytest.raises(StateError, match="nothing is damaged") as info:
-            await life()
-        assert not isinstance(info.value, DamagedError)
-        held = Held(settings, 0)
-        await opened(held, 0, FRAMES)
+    await kept(settings, whole[1], FRAMES)
+    with pytest.raises(StateError, match="nothing is damaged") as info:
+        await life()
+    assert not isinstance(info.value, DamagedError)
+    async with holding(settings, 0, FRAMES) as held:
         assert held.read == FRAMES - 1
-        await held.close()
-
-    asyncio.run(scenario())
     assert folder.exists()
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_what_is_damaged_is_deleted_only_if_the_changelog_is_whole(
+async def test_what_is_damaged_is_deleted_only_if_the_changelog_is_whole(
     tmp_path: Path, whole: Whole, start: int, caplog: Any
 ) -> None:  # fmt: skip
     settings = settings_of(tmp_path)
     current = settings.data_folder / "shard-0" / "db" / "CURRENT"
-
-    async def scenario() -> None:
-        await kept(settings, whole[1], FRAMES)
-        current.unlink()
-        held = Held(settings, 0)
-        if start:
-            with pytest.raises(
-                StateError, match=r"CURRENT is missing.*was trimmed, it begins at offset 3.*accept-loss"
-            ):
-                await opened(held, start, FRAMES)
-            assert current.parent.exists()
-        else:
+    await kept(settings, whole[1], FRAMES)
+    current.unlink()
+    held = Held(settings, 0)
+    if start:
+        with pytest.raises(StateError, match=r"CURRENT is missing.*was trimmed, it begins at offset 3.*accept-loss"):
             await opened(held, start, FRAMES)
-            assert held.read is None
-        await held.close()
-
-    asyncio.run(scenario())
+        assert current.parent.exists()
+    else:
+        await opened(held, start, FRAMES)
+        assert held.read is None
+    await held.close()
     assert "backup" not in caplog.text
 
 
-def test_damage_met_while_matching_says_what_to_do_on_kafka(
+async def test_damage_met_while_matching_says_what_to_do_on_kafka(
     tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     def damaged(*_: object) -> None:
         raise DamagedError("the texts from row 0 are damaged; restore the folder from a backup")
 
-    async def scenario() -> None:
-        held = Held(settings_of(tmp_path), 0)
-        await opened(held, 0, 0)
+    async with holding(settings_of(tmp_path)) as held:
         await held.activate()
         with monkeypatch.context() as patched:
             patched.setattr(Replica, "match", damaged)
             with pytest.raises(StateError, match=r"are damaged; delete .*shard-0: it is rebuilt from the changelog$"):
                 await held.match(whole[0][:1], ())
-        await held.close()
-
-    asyncio.run(scenario())
 
 
-def test_a_copy_of_a_folder_is_a_start(tmp_path: Path, whole: Whole) -> None:
+async def test_a_copy_of_a_folder_is_a_start(tmp_path: Path, whole: Whole) -> None:
     settings = settings_of(tmp_path)
     other = settings.model_copy(update={"data_folder": tmp_path / "other"})
-
-    async def scenario() -> None:
-        await kept(settings, whole[1], 5)
-        shutil.copytree(settings.data_folder, other.data_folder)
-        held = Held(other, 0)
-        await opened(held, 3, FRAMES)
+    await kept(settings, whole[1], 5)
+    shutil.copytree(settings.data_folder, other.data_folder)
+    async with holding(other, 3, FRAMES) as held:
         await followed(held, whole[1], 5, FRAMES)
         await held.activate()
         assert held.size()[0] > 0
-        await held.close()
-
-    asyncio.run(scenario())
 
 
 LONG = 70  # frames: 56 minutes, of which the window has 16
-WINDOW: dict[str, Any] = {"window": "16m", "decided_after": 4, "generation_documents": 400}
+Windowed = tuple[list[bytes], list[bytes], list[bytes], int]
 
 
-@pytest.fixture
-def windowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], list[bytes], list[bytes], int]:
+@pytest.fixture(scope="module")
+def windowed(tmp_path_factory: pytest.TempPathFactory) -> Windowed:
     """Frames of a shard with a window, its changes and replies, and from which offset on the changelog is needed."""
-    monkeypatch.setattr(kept_answers, "KEPT_FRAMES", 5)
-    monkeypatch.setattr(kept_answers, "MOST_ROWS", 0)
-    settings = settings_of(tmp_path / "whole", **WINDOW)
+    settings = settings_of(tmp_path_factory.mktemp("windowed"), **WINDOW)
     log = frames(settings, documents(SIZE * LONG), SIZE)
-    replica = Replica(settings, 0, settings.data_folder / "shard-0")
-    replica.activate()
-    changes, replies = [], []
-    for number, data in enumerate(log):
-        answer = replica.match(data)
-        assert answer is not None and answer.change is not None and answer.reply is not None
-        changes.append(answer.change)
-        replies.append(answer.reply)
-        if number == LONG - 6:
-            for offset in range(number + 1):
-                replica.confirmed(offset, offset)
-    assert replica.forgetting is not None and replica.forgetting.needed is not None
-    needed = replica.forgetting.needed
-    replica.close()
+    with pytest.MonkeyPatch.context() as patched, closing(Replica(settings, 0, settings.data_folder)) as replica:
+        patched.setattr(kept_answers, "KEPT_FRAMES", 5)
+        patched.setattr(kept_answers, "MOST_ROWS", 0)
+        replica.activate()
+        found = []
+        for number, data in enumerate(log):
+            found.append(answer(replica, data))
+            if number == LONG - 6:
+                for offset in range(number + 1):
+                    replica.confirmed(offset, offset)
+        assert replica.forgetting is not None and replica.forgetting.needed is not None
+        needed = replica.forgetting.needed
     assert LONG // 3 < needed < LONG - 20
-    return log, changes, replies, needed
+    return log, [change_of(each) for each in found], [reply_of(each) for each in found], needed
 
 
+@pytest.mark.usefixtures("short_memory")
 @pytest.mark.parametrize("disk", ["none", "damaged", "behind"])
-def test_with_a_window_what_is_left_of_the_changelog_is_enough(
-    tmp_path: Path, windowed: tuple[list[bytes], list[bytes], list[bytes], int], disk: str, caplog: Any
+async def test_with_a_window_what_is_left_of_the_changelog_is_enough(
+    tmp_path: Path, windowed: Windowed, disk: str, caplog: Any
 ) -> None:
     """A folder that is of no use is deleted without leave."""
     log, changes, replies, start = windowed
     settings, end = settings_of(tmp_path, **WINDOW), LONG - 5
 
-    async def life() -> list[bytes | None]:
-        held = Held(settings, 0)
-        try:
-            await opened(held, start, end)
-            await followed(held, changes, start, end)
-            await held.activate()
-            return [matched.answer and matched.answer.reply for matched in await held.match(log[end:], ())]
-        finally:
-            await held.close()
-
-    async def scenario() -> None:
+    with caplog.at_level(logging.INFO):
         if disk != "none":
             await kept(settings, changes, 5)
         if disk == "damaged":
             (settings.data_folder / "shard-0" / "db" / "CURRENT").unlink()
         if disk == "behind":
             with pytest.raises(Failed, match="begins again"):
-                await life()
-        assert await life() == replies[end:]
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(scenario())
+                await life(settings, changes, start, end, log[end:])
+        assert await life(settings, changes, start, end, log[end:]) == replies[end:]
     assert ("has left the window; deleting" in caplog.text) == (disk == "behind")
     assert "knows nothing of" not in caplog.text
 
 
+@pytest.mark.usefixtures("short_memory")
 @pytest.mark.parametrize("disk", ["none", "behind"])
-def test_with_a_window_a_changelog_that_has_lost_more_is_no_whole_one(
-    tmp_path: Path, windowed: tuple[list[bytes], list[bytes], list[bytes], int], disk: str, caplog: Any
+async def test_with_a_window_a_changelog_that_has_lost_more_is_no_whole_one(
+    tmp_path: Path, windowed: Windowed, disk: str, caplog: Any
 ) -> None:
     log, changes, _, start = windowed
     settings, end = settings_of(tmp_path, **WINDOW), LONG - 5
 
-    async def life() -> None:
-        held = Held(settings, 0)
-        try:
-            await opened(held, start + 12, end)
-            await followed(held, changes, start + 12, end)
-            await held.activate()
-            assert all(matched.answer is not None for matched in await held.match(log[end:], ()))
-        finally:
-            await held.close()
-
-    async def scenario() -> None:
+    with caplog.at_level(logging.WARNING):
         if disk == "behind":
             await kept(settings, changes, 5)
             with pytest.raises(StateError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
-                await life()
+                await life(settings, changes, start + 12, end, log[end:])
         else:
-            await life()
-
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
+            assert all(await life(settings, changes, start + 12, end, log[end:]))
     assert ("documents before, which are within the window" in caplog.text) == (disk == "none")

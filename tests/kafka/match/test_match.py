@@ -28,149 +28,131 @@ def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
 
 @pytest.mark.first
 @pytest.mark.parametrize("shards", [1, 4])
-def test_frames_in_replies_out_and_killed_in_between(broker: Any, prefix: str, tmp_path: Path, shards: int) -> None:
+async def test_frames_in_replies_out_and_killed_in_between(
+    broker: Any, prefix: str, tmp_path: Path, shards: int
+) -> None:
     """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Generations begin in the
     middle of frames."""
     settings = small(broker, prefix, tmp_path, shards=shards, generation_documents=150)
     log = frames(settings, documents(2400), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        feeding = asyncio.create_task(produce(settings, log, 0.02))
-        with workers(tmp_path) as start:
-            for n in (20, 70):
-                worker = start(settings)
-                await replies.read(n)
-                worker.kill()
+    await create(settings)
+    feeding = asyncio.create_task(produce(settings, log, 0.02))
+    with workers(tmp_path) as start:
+        for n in (20, 70):
             worker = start(settings)
-            await replies.read(len(log))
-            await feeding
-            await all_committed(settings, len(log))
-            assert await asyncio.to_thread(worker.stop) == 0
-
-    asyncio.run(scenario())
+            await replies.read(n)
+            worker.kill()
+        worker = start(settings)
+        await replies.read(len(log))
+        await feeding
+        await all_committed(settings, len(log))
+        assert await asyncio.to_thread(worker.stop) == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_a_lost_disk_comes_back_from_the_changelog(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_a_lost_disk_comes_back_from_the_changelog(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = small(broker, prefix, tmp_path)
     log = frames(settings, documents(2000), SIZE)
     half = len(log) // 2
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        with workers(tmp_path) as start:
-            worker = start(settings)
-            await produce(settings, log[:half])
-            await replies.read(half)
-            await all_committed(settings, half)
-            worker.kill()
-            shutil.rmtree(settings.data_folder)
-            start(settings)
-            await produce(settings, log[half:])
-            await replies.read(len(log))
-
-    asyncio.run(scenario())
+    await create(settings)
+    with workers(tmp_path) as start:
+        worker = start(settings)
+        await produce(settings, log[:half])
+        await replies.read(half)
+        await all_committed(settings, half)
+        worker.kill()
+        shutil.rmtree(settings.data_folder)
+        start(settings)
+        await produce(settings, log[half:])
+        await replies.read(len(log))
     assert replies.found == expected(settings, log, tmp_path)
     # What was committed is not answered again; what follows may be, if a slow member has to begin again.
     assert min(replies.repeated, default=half) >= half
 
 
-def test_shards_move_between_workers_that_come_and_go(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_shards_move_between_workers_that_come_and_go(broker: Any, prefix: str, tmp_path: Path) -> None:
     """One worker, then two, then the other one, under load; each with a data folder of its own."""
     settings = small(broker, prefix, tmp_path)
     second = settings.model_copy(update={"data_folder": tmp_path / "second"})
     log = frames(settings, documents(4000), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        feeding = asyncio.create_task(produce(settings, log, 0.06))
-        with workers(tmp_path) as start:
-            one = start(settings)
-            await replies.read(25)
-            two = start(second)
-            await asyncio.to_thread(two.wait_for, "answering for the shards")
-            await replies.read(min(len(replies.found[0]) + 25, len(log)))
-            began = time.monotonic()
-            assert await asyncio.to_thread(one.stop) == 0
-            assert time.monotonic() - began < DRAIN
-            assert not one.says("did not finish") and not one.says("did not stop")
-            await replies.read(min(len(replies.found[0]) + 25, len(log)))
-            one = start(settings)
-            await asyncio.to_thread(one.wait_for, "answering for the shards")
-            await feeding
-            await replies.read(len(log))
-            await all_committed(settings, len(log))
-            assert await asyncio.to_thread(two.stop) == 0
-            assert await asyncio.to_thread(one.stop) == 0
-
-    asyncio.run(scenario())
+    await create(settings)
+    feeding = asyncio.create_task(produce(settings, log, 0.06))
+    with workers(tmp_path) as start:
+        one = start(settings)
+        await replies.read(25)
+        two = start(second)
+        await asyncio.to_thread(two.wait_for, "answering for the shards")
+        await replies.read(min(len(replies.found[0]) + 25, len(log)))
+        began = time.monotonic()
+        assert await asyncio.to_thread(one.stop) == 0
+        assert time.monotonic() - began < DRAIN
+        assert not one.says("did not finish") and not one.says("did not stop")
+        await replies.read(min(len(replies.found[0]) + 25, len(log)))
+        one = start(settings)
+        await asyncio.to_thread(one.wait_for, "answering for the shards")
+        await feeding
+        await replies.read(len(log))
+        await all_committed(settings, len(log))
+        assert await asyncio.to_thread(two.stop) == 0
+        assert await asyncio.to_thread(one.stop) == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) -> None:
     """kill -9 of the worker that answers; the other one has followed the changelog and has hardly any to recover."""
     settings = small(broker, prefix, tmp_path, shards=1, standbys=1)
     second = settings.model_copy(update={"data_folder": tmp_path / "second"})
     log = frames(settings, documents(4000), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        feeding = asyncio.create_task(produce(settings, log, 0.06))
-        with workers(tmp_path) as start:
-            one, two = start(settings), start(second)
-            await replies.read(25)
-            for worker in (one, two):
-                await asyncio.to_thread(worker.wait_for, "member of generation")
-            deadline = time.monotonic() + LIMIT
-            while not (one.says("standing by") or two.says("standing by")):
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.1)
-            await replies.read(min(len(replies.found[0]) + 15, len(log)))
-            while len(answering := [w for w in (one, two) if w.last("answering") > w.last("standing by")]) != 1:
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.1)
-            answering[0].kill()
-            await feeding
-            await replies.read(len(log))
-
-    asyncio.run(scenario())
+    await create(settings)
+    feeding = asyncio.create_task(produce(settings, log, 0.06))
+    with workers(tmp_path) as start:
+        one, two = start(settings), start(second)
+        await replies.read(25)
+        for worker in (one, two):
+            await asyncio.to_thread(worker.wait_for, "member of generation")
+        deadline = time.monotonic() + LIMIT
+        while not (one.says("standing by") or two.says("standing by")):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.1)
+        await replies.read(min(len(replies.found[0]) + 15, len(log)))
+        while len(answering := [w for w in (one, two) if w.last("answering") > w.last("standing by")]) != 1:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.1)
+        answering[0].kill()
+        await feeding
+        await replies.read(len(log))
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_a_worker_frozen_past_its_session_does_no_harm(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_a_worker_frozen_past_its_session_does_no_harm(broker: Any, prefix: str, tmp_path: Path) -> None:
     """SIGSTOP with frames in hand until another has its shards; then it wakes, says them late, and joins again."""
     settings = small(broker, prefix, tmp_path)
     second = settings.model_copy(update={"data_folder": tmp_path / "second"})
     log = frames(settings, documents(6400), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        with workers(tmp_path) as start:
-            one = start(settings)
-            await produce(settings, log[:50])
-            await replies.read(50)
-            two = start(second)
-            await asyncio.to_thread(two.wait_for, "answering for the shards")
-            burst = asyncio.create_task(produce(settings, log[50:300]))
-            await replies.read(60)
-            one.signal(signal.SIGSTOP)
-            await burst
-            await asyncio.to_thread(two.wait_for, "answering for the shards 0, 1")
-            await replies.read(300)
-            feeding = asyncio.create_task(produce(settings, log[300:], 0.04))
-            one.signal(signal.SIGCONT)
-            await asyncio.to_thread(one.wait_for, "answering for the shards", 3)
-            await feeding
-            await replies.read(len(log))
-            await all_committed(settings, len(log))
-            assert await asyncio.to_thread(one.stop) == 0
-            assert await asyncio.to_thread(two.stop) == 0
-
-    asyncio.run(scenario())
+    await create(settings)
+    with workers(tmp_path) as start:
+        one = start(settings)
+        await produce(settings, log[:50])
+        await replies.read(50)
+        two = start(second)
+        await asyncio.to_thread(two.wait_for, "answering for the shards")
+        burst = asyncio.create_task(produce(settings, log[50:300]))
+        await replies.read(60)
+        one.signal(signal.SIGSTOP)
+        await burst
+        await asyncio.to_thread(two.wait_for, "answering for the shards 0, 1")
+        await replies.read(300)
+        feeding = asyncio.create_task(produce(settings, log[300:], 0.04))
+        one.signal(signal.SIGCONT)
+        await asyncio.to_thread(one.wait_for, "answering for the shards", 3)
+        await feeding
+        await replies.read(len(log))
+        await all_committed(settings, len(log))
+        assert await asyncio.to_thread(one.stop) == 0
+        assert await asyncio.to_thread(two.stop) == 0
     assert replies.found == expected(settings, log, tmp_path)

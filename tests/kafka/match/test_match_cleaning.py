@@ -41,17 +41,13 @@ def changing(n: int) -> tuple[list[Document], list[bytes]]:
 async def changelog(settings: KafkaSettings) -> list[bytes]:
     """The records that are left of it, also where some go while it is read."""
     place, found = TopicPartition(Topics.of(settings).changelog, 0), list[bytes]()
-    consumer = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest")
-    await consumer.start()
-    try:
+    async with AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([place])
         await consumer.seek_to_beginning(place)
         end = (await consumer.end_offsets([place]))[place]
         while await consumer.position(place) < end:
             for records in (await consumer.getmany(timeout_ms=200)).values():
                 found += [record.value or b"" for record in records]
-    finally:
-        await consumer.stop()
     return found
 
 
@@ -67,7 +63,7 @@ async def cleaned(settings: KafkaSettings, gone: list[bytes]) -> None:
         await asyncio.sleep(0.5)
 
 
-def test_what_is_deleted_leaves_folders_and_changelog(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_what_is_deleted_leaves_folders_and_changelog(broker: Any, prefix: str, tmp_path: Path) -> None:
     given = {"shards": 1, "session_timeout_ms": 6000, "on_same_id": "update", "erase_hours": 0, "standbys": 1}
     settings = settings_for(broker, prefix, tmp_path, **given, memory_documents=200, generation_documents=300)
     other = settings.model_copy(update={"data_folder": tmp_path / "other"})
@@ -79,30 +75,27 @@ def test_what_is_deleted_leaves_folders_and_changelog(broker: Any, prefix: str, 
     assert 10 < len(first) < len(second) < len(gone)
     replies = Replies(settings)
 
-    async def scenario() -> None:
-        await create(settings)
-        with workers(tmp_path) as start:
-            owner = start(settings)
-            owner.wait_for("answering for the shards 0")
-            standby = start(other)
-            standby.wait_for("standing by for 0")
-            await produce(settings, log[: parts[0]], 0.01)
-            await replies.read(parts[0])
-            await cleaned(settings, first)
-            owner.kill()
-            assert not left(contents(settings.data_folder), first)
-            await produce(settings, log[parts[0] : parts[1]], 0.01)
-            await replies.read(parts[1])
-            await cleaned(settings, second)
-            await all_committed(settings, parts[1])
-            assert await asyncio.to_thread(standby.stop) == 0
-            assert not left(contents(other.data_folder), second)
-            newest = start(third)
-            await produce(settings, log[parts[1] :])
-            await replies.read(len(log))
-            await cleaned(settings, gone)
-            assert await asyncio.to_thread(newest.stop) == 0
-            assert not left(contents(third.data_folder), gone) and not newest.says("knows nothing of")
-
-    asyncio.run(scenario())
+    await create(settings)
+    with workers(tmp_path) as start:
+        owner = start(settings)
+        owner.wait_for("answering for the shards 0")
+        standby = start(other)
+        standby.wait_for("standing by for 0")
+        await produce(settings, log[: parts[0]], 0.01)
+        await replies.read(parts[0])
+        await cleaned(settings, first)
+        owner.kill()
+        assert not left(contents(settings.data_folder), first)
+        await produce(settings, log[parts[0] : parts[1]], 0.01)
+        await replies.read(parts[1])
+        await cleaned(settings, second)
+        await all_committed(settings, parts[1])
+        assert await asyncio.to_thread(standby.stop) == 0
+        assert not left(contents(other.data_folder), second)
+        newest = start(third)
+        await produce(settings, log[parts[1] :])
+        await replies.read(len(log))
+        await cleaned(settings, gone)
+        assert await asyncio.to_thread(newest.stop) == 0
+        assert not left(contents(third.data_folder), gone) and not newest.says("knows nothing of")
     assert replies.found == expected(settings, log, tmp_path)

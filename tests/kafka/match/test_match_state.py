@@ -76,51 +76,43 @@ async def remake_changelog(settings: KafkaSettings) -> None:
     await create(settings)
 
 
-def test_an_emptied_changelog_is_no_error(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_an_emptied_changelog_is_no_error(broker: Any, prefix: str, tmp_path: Path) -> None:
     """With the disk it goes on; without it the shard begins empty, and goes on with the next frame."""
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
     log = frames(settings, documents(900), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        await with_match(settings, lambda: feed(settings, log[:20], replies))
-        await trim(settings, 0, 20)
-        await with_match(settings, lambda: feed(settings, log[20:30], replies))
-        assert replies.found[0] == expected(settings, log[:30], tmp_path / "kept")[0]
-        await trim(settings, 0, 30)
-        shutil.rmtree(settings.data_folder)
-        await with_match(settings, lambda: feed(settings, log[30:], replies))
-        assert await log_ends(settings, Topics.of(settings).changelog, 1) == [(30, len(log))]
-
-    asyncio.run(scenario())
+    await create(settings)
+    await with_match(settings, lambda: feed(settings, log[:20], replies))
+    await trim(settings, 0, 20)
+    await with_match(settings, lambda: feed(settings, log[20:30], replies))
+    assert replies.found[0] == expected(settings, log[:30], tmp_path / "kept")[0]
+    await trim(settings, 0, 30)
+    shutil.rmtree(settings.data_folder)
+    await with_match(settings, lambda: feed(settings, log[30:], replies))
+    assert await log_ends(settings, Topics.of(settings).changelog, 1) == [(30, len(log))]
     assert len(replies.found[0]) == len(log)
 
 
 @pytest.mark.parametrize("disk", ["lost", "kept", "behind"])
-def test_a_trimmed_changelog(broker: Any, prefix: str, tmp_path: Path, disk: str, caplog: Any) -> None:
+async def test_a_trimmed_changelog(broker: Any, prefix: str, tmp_path: Path, disk: str, caplog: Any) -> None:
     """Without a disk all that is left is read. One that ends before that is deleted only with leave."""
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
     log = frames(settings, documents(900), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        await with_match(settings, lambda: feed(settings, log[:10], replies))
-        shutil.copytree(settings.data_folder, tmp_path / "old")
-        await with_match(settings, lambda: feed(settings, log[10:30], replies))
-        await trim(settings, 0, 15)
-        if disk != "kept":
-            shutil.rmtree(settings.data_folder)
-        chosen = settings
-        if disk == "behind":
-            (tmp_path / "old").rename(settings.data_folder)
-            with pytest.raises(StateError, match="--accept-loss once"):
-                await with_match(settings, lambda: asyncio.sleep(LIMIT))
-            chosen = settings.model_copy(update={"accept_loss": True})
-        await with_match(chosen, lambda: feed(chosen, log[30:], replies))
-
-    asyncio.run(scenario())
+    await create(settings)
+    await with_match(settings, lambda: feed(settings, log[:10], replies))
+    shutil.copytree(settings.data_folder, tmp_path / "old")
+    await with_match(settings, lambda: feed(settings, log[10:30], replies))
+    await trim(settings, 0, 15)
+    if disk != "kept":
+        shutil.rmtree(settings.data_folder)
+    chosen = settings
+    if disk == "behind":
+        (tmp_path / "old").rename(settings.data_folder)
+        with pytest.raises(StateError, match="--accept-loss once"):
+            await with_match(settings, lambda: asyncio.sleep(LIMIT))
+        chosen = settings.model_copy(update={"accept_loss": True})
+    await with_match(chosen, lambda: feed(chosen, log[30:], replies))
     assert caplog.text.count("knows nothing of the 15 records before") == (disk != "kept")
     right = expected(settings, log, tmp_path)[0]
     assert len(replies.found[0]) == len(log)
@@ -128,39 +120,31 @@ def test_a_trimmed_changelog(broker: Any, prefix: str, tmp_path: Path, disk: str
     assert (replies.found[0] == right) == (disk == "kept")
 
 
-def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(320), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
+    with pytest.raises(StateError, match=r"data/shard-0 holds shard 0 up to offset 19 .* ends at 0.*delete"):
         await create(settings)
         await with_match(settings, lambda: feed(settings, log, replies))
         await remake_changelog(settings)
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
 
-    with pytest.raises(StateError, match=r"data/shard-0 holds shard 0 up to offset 19 .* ends at 0.*delete"):
-        asyncio.run(scenario())
 
-
-def test_a_damaged_folder_is_rebuilt(broker: Any, prefix: str, tmp_path: Path, caplog: Any) -> None:
+async def test_a_damaged_folder_is_rebuilt(broker: Any, prefix: str, tmp_path: Path, caplog: Any) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(640), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        await with_match(settings, lambda: feed(settings, log[:20], replies))
-        (settings.data_folder / "shard-0" / "db" / "CURRENT").unlink()
-        await with_match(settings, lambda: feed(settings, log[20:], replies))
-
-    asyncio.run(scenario())
+    await create(settings)
+    await with_match(settings, lambda: feed(settings, log[:20], replies))
+    (settings.data_folder / "shard-0" / "db" / "CURRENT").unlink()
+    await with_match(settings, lambda: feed(settings, log[20:], replies))
     assert "to rebuild it from the changelog" in caplog.text
     assert replies.found == expected(settings, log, tmp_path)
 
 
 @pytest.mark.parametrize("which", ["change", "reply"])
-def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any, which: str) -> None:
+async def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any, which: str) -> None:
     """Each tenth send of a kind is refused: the life ends, the next one says again what was not confirmed."""
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(1600), SIZE)
@@ -183,12 +167,12 @@ def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch
         await create(settings)
         return await with_match(settings, lambda: feed(settings, log, replies))
 
-    watch = asyncio.run(scenario())
+    watch = await scenario()
     assert watch.registry.restarts.labels("match")._value.get() >= 2
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_changelog_records_that_faust_loses_are_read_again(
+async def test_changelog_records_that_faust_loses_are_read_again(
     broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
 ) -> None:  # fmt: skip
     """Faust clears the changelog's queue whenever it resumes flow; here records of a recovery vanish, the last too."""
@@ -208,14 +192,11 @@ def test_changelog_records_that_faust_loses_are_read_again(
             else:
                 yield tp, message
 
-    async def scenario() -> None:
-        await create(settings)
-        await with_match(settings, lambda: feed(settings, log[:80], replies))
-        shutil.rmtree(settings.data_folder)
-        monkeypatch.setattr(Consumer, "getmany", getmany)
-        await with_match(settings, lambda: feed(settings, log[80:], replies))
-
-    asyncio.run(scenario())
+    await create(settings)
+    await with_match(settings, lambda: feed(settings, log[:80], replies))
+    shutil.rmtree(settings.data_folder)
+    monkeypatch.setattr(Consumer, "getmany", getmany)
+    await with_match(settings, lambda: feed(settings, log[80:], replies))
     assert len(lost) == 16
     assert replies.found == expected(settings, log, tmp_path)
 
@@ -232,7 +213,7 @@ def counted(watch: Watch, reason: str) -> float:
     return value
 
 
-def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, prefix: str, tmp_path: Path) -> None:
     """With a disk and without; everything else is answered as if it had never been."""
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
     log = frames(settings, documents(900), SIZE)
@@ -243,25 +224,22 @@ def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, pref
         await replies.read(len(replies.found[0]) + len(part))
         await all_committed(settings, len(replies.found[0]) + foreign)
 
-    async def scenario() -> None:
-        await create(settings)
-        await write(settings, topics.frames, b"hello", log[0][:4] + b"F" + log[0][5:])
-        watch = await with_match(settings, lambda: more(log[:20], 2))
-        assert counted(watch, "foreign") == 2
-        await write(settings, topics.changelog, b"hello", b"")
-        await write(settings, topics.frames, b"hello")
-        watch = await with_match(settings, lambda: more(log[20:30], 3))
-        assert counted(watch, "foreign") == 3
-        shutil.rmtree(settings.data_folder)
-        await write(settings, topics.changelog, b"hello")
-        watch = await with_match(settings, lambda: more(log[30:], 3))
-        assert counted(watch, "foreign") == 3 and counted(watch, "gap") == 0
-
-    asyncio.run(scenario())
+    await create(settings)
+    await write(settings, topics.frames, b"hello", log[0][:4] + b"F" + log[0][5:])
+    watch = await with_match(settings, lambda: more(log[:20], 2))
+    assert counted(watch, "foreign") == 2
+    await write(settings, topics.changelog, b"hello", b"")
+    await write(settings, topics.frames, b"hello")
+    watch = await with_match(settings, lambda: more(log[20:30], 3))
+    assert counted(watch, "foreign") == 3
+    shutil.rmtree(settings.data_folder)
+    await write(settings, topics.changelog, b"hello")
+    watch = await with_match(settings, lambda: more(log[30:], 3))
+    assert counted(watch, "foreign") == 3 and counted(watch, "gap") == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
+async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     broker: Any, prefix: str, tmp_path: Path
 ) -> None:  # fmt: skip
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
@@ -272,58 +250,46 @@ def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
         await replies.read(len(replies.found[0]) + len(part))
         await all_committed(settings, len(log) + 1)
 
-    async def scenario() -> None:
-        await create(settings)
-        await produce(settings, [*log[:10], *others, *log[10:]])
-        where = rf"{topics.frames}, partition 0, offset 10: "
-        with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip frames 0 10"):
-            await with_match(settings, lambda: asyncio.sleep(LIMIT))
-        await skip(settings, await look(settings, "frames", 0, 10))
-        watch = await with_match(settings, lambda: more(log))
-        assert counted(watch, "skipped") == 1 and counted(watch, "gap") == 0
-
-    asyncio.run(scenario())
+    await create(settings)
+    await produce(settings, [*log[:10], *others, *log[10:]])
+    where = rf"{topics.frames}, partition 0, offset 10: "
+    with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip frames 0 10"):
+        await with_match(settings, lambda: asyncio.sleep(LIMIT))
+    await skip(settings, await look(settings, "frames", 0, 10))
+    watch = await with_match(settings, lambda: more(log))
+    assert counted(watch, "skipped") == 1 and counted(watch, "gap") == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_frames_of_other_settings_end_the_role(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_frames_of_other_settings_end_the_role(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     other = settings_for(broker, prefix, tmp_path, threshold=0.7)
-
-    async def scenario() -> None:
+    with pytest.raises(FormatError, match="made with other settings"):
         await create(settings)
         await produce(settings, frames(other, documents(16), SIZE))
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
 
-    with pytest.raises(FormatError, match="made with other settings"):
-        asyncio.run(scenario())
 
-
-def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(320), SIZE)
-
-    async def scenario() -> None:
+    with pytest.raises(StateError, match="5 frames from offset 0 on were deleted before they were matched"):
         await create(settings)
         await produce(settings, log)
         async with admin(settings) as client:
             await client.delete_records({TopicPartition(Topics.of(settings).frames, 0): RecordsToDelete(5)})
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
 
-    with pytest.raises(StateError, match="5 frames from offset 0 on were deleted before they were matched"):
-        asyncio.run(scenario())
 
-
-def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     with pytest.raises(BrokerError, match="stream-lsh topics create"):
-        asyncio.run(with_match(settings, lambda: asyncio.sleep(LIMIT)))
+        await with_match(settings, lambda: asyncio.sleep(LIMIT))
 
 
-def test_one_worker_a_data_folder(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_one_worker_a_data_folder(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-
-    async def scenario() -> None:
+    with pytest.raises(StateError, match="is in use by another worker; give each worker its own"):
         await create(settings)
 
         async def second() -> None:
@@ -333,11 +299,8 @@ def test_one_worker_a_data_folder(broker: Any, prefix: str, tmp_path: Path) -> N
 
         await with_match(settings, second)
 
-    with pytest.raises(StateError, match="is in use by another worker; give each worker its own"):
-        asyncio.run(scenario())
 
-
-def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> None:
     """`faust -A stream_lsh.kafka.match.app worker` works, and ends with an error when the role cannot go on."""
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(640), SIZE)
@@ -347,7 +310,7 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
         f'bootstrap_servers = "{settings.bootstrap_servers}"\ntopic_prefix = "{prefix}"\n'
         f'data_folder = "{settings.data_folder}"\n'
     )
-    asyncio.run(create(settings))
+    await create(settings)
     command = [sys.executable, "-m", "faust", "-A", "stream_lsh.kafka.match.app", "worker", "-l", "info"]
     caches = {name: os.environ[name] for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR") if name in os.environ}
     environment = {"STREAM_LSH_CONFIG": str(config), "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **caches}
@@ -362,7 +325,7 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
         return await asyncio.to_thread(process.wait, LIMIT)
 
     try:
-        assert asyncio.run(scenario()) != 0
+        assert (await scenario()) != 0
     finally:
         process.kill()
         process.wait()
@@ -371,7 +334,7 @@ def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> No
 
 
 @pytest.mark.first
-def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
+async def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
     """kill -9 of the broker under load, then a pause longer than sessions last: all goes on when it is back."""
     broker = proxied.broker
     settings = settings_for(broker, prefix, tmp_path, shards=2, session_timeout_ms=6000, give_up_seconds=120)
@@ -400,25 +363,18 @@ def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_path: Pa
         await disturbing
         await all_committed(settings, len(log))
 
-    async def scenario() -> None:
-        await create(settings)
-        await with_match(settings, work)
-
-    asyncio.run(scenario())
+    await create(settings)
+    await with_match(settings, work)
     assert replies.found == expected(settings, log, tmp_path)
 
 
-def test_stopped_while_it_starts(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_stopped_while_it_starts(broker: Any, prefix: str, tmp_path: Path) -> None:
     """Whenever the stop comes, the life ends without an error and gives everything back to the next one."""
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(320), SIZE)
     replies = Replies(settings)
-
-    async def scenario() -> None:
-        await create(settings)
-        for seconds in (0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8):
-            await asyncio.wait_for(with_match(settings, lambda seconds=seconds: asyncio.sleep(seconds)), LIMIT)
-        await with_match(settings, lambda: feed(settings, log, replies))
-
-    asyncio.run(scenario())
+    await create(settings)
+    for seconds in (0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8):
+        await asyncio.wait_for(with_match(settings, lambda seconds=seconds: asyncio.sleep(seconds)), LIMIT)
+    await with_match(settings, lambda: feed(settings, log, replies))
     assert replies.found == expected(settings, log, tmp_path)

@@ -27,7 +27,7 @@ def proxy(proxied: Proxied) -> Proxy:
 
 
 @pytest.mark.parametrize("role", ["judge", "forward"])
-def test_who_stands_by_notices_that_the_brokers_are_away(
+async def test_who_stands_by_notices_that_the_brokers_are_away(
     proxied: Proxied, proxy: Proxy, prefix: str, tmp_path: Path, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member, "SILENCE", 2.0)
@@ -40,18 +40,15 @@ def test_who_stands_by_notices_that_the_brokers_are_away(
     async def idle(watch: Watch, since: float) -> bool:
         return (watch.last_idle or 0) > since
 
-    async def body() -> None:
-        await create(settings)
-        async with running(stage, settings, working):
-            await until(lambda: idle(working, 0), "one works")
-            with pytest.raises(BrokerError, match="Given up"):
-                async with running(stage, behind, watch) as task:
-                    await until(lambda: idle(watch, 0), "the other stands by")
-                    await until(lambda: idle(watch, time.monotonic() - 0.1), "it goes on doing so")
-                    proxy.freeze()
-                    frozen = time.monotonic()
-                    await asyncio.wait_for(task, 60)
-            assert watch.last_idle is not None and watch.last_idle < frozen + 1
-            assert await idle(working, frozen + 1)
-
-    asyncio.run(body())
+    await create(settings)
+    async with running(stage, settings, working):
+        await until(lambda: idle(working, 0), "one works")
+        with pytest.raises(BrokerError, match="Given up"):
+            async with running(stage, behind, watch) as task:
+                await until(lambda: idle(watch, 0), "the other stands by")
+                await until(lambda: idle(watch, time.monotonic() - 0.1), "it goes on doing so")
+                proxy.freeze()
+                frozen = time.monotonic()
+                await asyncio.wait_for(task, 60)
+        assert watch.last_idle is not None and watch.last_idle < frozen + 1
+        assert await idle(working, frozen + 1)

@@ -17,16 +17,16 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.families.family import signer_of
-from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import Job, command, dump
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.settings import Settings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source
-from support.kafka.stages import KEY, commits, warm
+from support.kafka.replica_play import reply_of, undisturbed
+from support.kafka.stages import KEY, until_committed, warm
 
 WORDS = [f"w{i}" for i in range(400)]
 LIMIT = 300.0  # seconds that anything may take: the machine may be slow, or busy with other things
@@ -46,7 +46,7 @@ def documents(n: int, seed: int = 1) -> list[Document]:
     return out
 
 
-def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
+def frames(settings: Settings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
     """Sequenced frames, from `first` on without gaps; with a window six seconds of log time a document."""
     signer = signer_of(settings.signing, KEY)
     out = []
@@ -63,17 +63,10 @@ def frames(settings: KafkaSettings, given: Sequence[Document], size: int, first:
 
 def expected(settings: KafkaSettings, log: Sequence[bytes], folder: Path) -> dict[int, list[bytes]]:
     """The replies of each shard, from replicas that nothing disturbs."""
-    out = {}
-    for shard in range(settings.shards):
-        replica = Replica(settings, shard, folder / f"undisturbed-{shard}")
-        replica.activate()
-        out[shard] = []
-        for data in log:
-            answer = replica.match(data)
-            assert answer is not None and answer.reply is not None
-            out[shard].append(answer.reply)
-        replica.close()
-    return out
+    return {
+        shard: [reply_of(found) for found in undisturbed(settings, log, folder / f"undisturbed-{shard}", shard)]
+        for shard in range(settings.shards)
+    }
 
 
 async def produce(settings: KafkaSettings, log: Sequence[bytes], pause: float = 0.0) -> None:
@@ -138,27 +131,16 @@ class Replies:
 
 async def all_committed(settings: KafkaSettings, n: int) -> None:
     """Wait until the group has committed the first n frames of every shard."""
-    names = Topics.of(settings)
-    deadline = time.monotonic() + LIMIT
-    async with admin(settings) as client:
-        while True:
-            found = await commits(client, names.group("match"), names.frames)
-            if [found.get(shard, (0, ""))[0] for shard in range(settings.shards)] == [n] * settings.shards:
-                return
-            assert time.monotonic() < deadline, f"committed {found}, not {n}"
-            await asyncio.sleep(0.1)
+    wanted = dict.fromkeys(range(settings.shards), n)
+    await until_committed(settings, "match", Topics.of(settings).frames, lambda found: found == wanted)
 
 
 async def log_ends(settings: KafkaSettings, topic: str, partitions: int) -> list[tuple[int, int]]:
     """First offset and end of each partition."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
-    await consumer.start()
-    try:
+    async with AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers) as consumer:
         places = [TopicPartition(topic, number) for number in range(partitions)]
         starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         return [(starts[place], ends[place]) for place in places]
-    finally:
-        await consumer.stop()
 
 
 class Worker:

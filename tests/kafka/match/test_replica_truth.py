@@ -1,0 +1,211 @@
+"""A shard kept by a log of frames and a changelog answers as the embedded index does, whatever is lost or repeated, and
+whoever takes over."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.kafka.replica_play import (
+    ANY,
+    UPDATES,
+    WINDOW,
+    answer,
+    change_of,
+    feed_of,
+    frames,
+    marks,
+    oracle,
+    reply_of,
+    settings_of,
+    verdicts,
+)
+from support.long_form import rotating
+
+from stream_lsh.documents.columns import Document
+from stream_lsh.index.generation import FOLDER
+from stream_lsh.index.store import Store
+from stream_lsh.kafka.match.replica import Answer, Replica
+from stream_lsh.settings import Settings
+from stream_lsh.wire.changes import Change
+from stream_lsh.wire.replies import Reply
+from stream_lsh.wire.sequenced import Sequenced
+
+SIGNATURE = {"verify": "signature"}
+STORIES = {"likeness": "stories"}
+FEW = {"bucket_size": 4, "candidates": 3}
+SMALL, LARGE = {"generation_documents": 47}, {"generation_documents": None}
+THREE = {**ANY, "shards": 3}
+SHAPES: list[tuple[int, dict[str, object]]] = [
+    (400, {**SMALL}),
+    (400, {"max_matches": 1, "verify_matches": 3}),
+    (300, {"against": "any", "shards": 3, **FEW, **SMALL}),
+    (400, {**ANY, **SIGNATURE}),
+    (600, {**UPDATES}),
+    (400, {**WINDOW}),
+    (400, {**UPDATES, **STORIES, **WINDOW}),
+]
+LONG: list[tuple[int, dict[str, object]]] = [
+    (1200, {**UPDATES, **ANY}), (1200, {**UPDATES, **THREE}), (1200, {**UPDATES}),
+    (1500, {**UPDATES, **WINDOW}), (1500, {**UPDATES, **THREE, **WINDOW}), (1500, {**THREE, **WINDOW}),
+    *((1500, {**given, **size}) for given in ({}, SIGNATURE, {"max_matches": 1, "verify_matches": 3}, THREE,
+      {**THREE, "max_matches": 2}, {**ANY, **SIGNATURE}, {"against": "any", "shards": 3, **FEW})
+      for size in (LARGE, SMALL)),
+    (1500, {**WINDOW}), (1500, {**UPDATES, **STORIES, **WINDOW}),
+]  # fmt: skip
+
+
+def named(shape: object) -> str | None:
+    return "-".join(f"{name}={value}" for name, value in shape.items()) if isinstance(shape, dict) else None
+
+
+@pytest.mark.parametrize(
+    ("n", "given"),
+    [
+        *SHAPES,
+        *rotating(LONG, 5),
+    ],
+    ids=named,
+)
+def test_a_shard_answers_as_the_embedded_index_whoever_takes_over(
+    tmp_path: Path, request: pytest.FixtureRequest, n: int, given: dict[str, object]
+) -> None:
+    """Also where generations begin in the middle of a frame; and what has left the window leaves the disk."""
+    settings = settings_of(**given)
+    if settings.window is not None:
+        request.getfixturevalue("short_memory")
+    documents = feed_of(settings, n)
+    log = frames(settings, documents)
+    replicas = [Replica(settings, shard, tmp_path / f"shard-{shard}") for shard in range(settings.shards)]
+    for replica in replicas:
+        replica.activate()
+    answers = [[answer(replica, data) for replica in replicas] for data in log]
+    mine = verdicts([[reply_of(found) for found in each] for each in answers], settings)
+    assert mine == oracle(settings, log, tmp_path / "oracle", documents)
+    check_kinds(settings, n, mine)
+    whole = [found[-1] for found in answers]
+    if settings.updates and settings.window is None:
+        check_heirs(settings, whole, documents)
+    last = disturbed(settings, log, whole, tmp_path / "disturbed")
+    check_marks(last, replicas[-1])
+    assert not settings.updates or len(marks(last)) > (20 if settings.window else n // 6 // settings.shards)
+    last.close()
+    for replica in replicas:
+        replica.close()
+        check_folder(replica, n)
+
+
+def check_kinds(settings: Settings, n: int, said: bytes) -> None:
+    """All kinds are met."""
+    kinds = Counter(json.loads(line)["kind"] for line in said.splitlines() if b'"kind"' in line)
+    wanted = ["redelivered", "unique", "near_duplicate"] + ["deleted", "outdated"] * settings.updates
+    assert min(kinds[kind] for kind in wanted) > n // 250, kinds
+    assert b"first_kind" in said
+    assert b'"incomplete"' in said or settings.candidates > 3
+    assert (said.count(b'"heir"') > 2) == (settings.updates and settings.against == "unique")
+
+
+def check_heirs(settings: Settings, answers: Sequence[Answer], documents: Sequence[Document]) -> None:
+    """A reply says where the heirs stand whom the log has."""
+    heirs = 0
+    for found in answers:
+        reply = Reply.decode(reply_of(found), settings)
+        went = reply.matches.went[reply.matches.went[:, 3] >= 0, 2:4].tolist()
+        for name, seq in went:
+            place = reply.heirs[seq]
+            assert place[0] == 0 and documents[place[1]].id == json.loads(reply.names[name])
+            heirs += 1
+        assert {*reply.heirs} == {seq for _, seq in went}
+    assert heirs > 3 or settings.against == "any"
+
+
+def check_marks(one: Replica, other: Replica) -> None:
+    """The same rows are dead. With a window each forgets them when it forgets their rows."""
+    assert one.settings.window is not None or marks(one) == marks(other)
+
+
+def check_folder(replica: Replica, rows: int) -> None:
+    """As many generations as live are there, in files and in the store."""
+    there = sorted(int(path.name) for path in (replica.folder / FOLDER).iterdir())
+    settings = replica.settings
+    if settings.window is None:
+        size = settings.generation_documents or rows
+        assert 0.6 * rows / size < len(there) <= 1.05 * rows / size + 1
+        return
+    assert len(there) < 20 and there[0] > rows // 20 - 20, there
+    store = Store(replica.folder / "db", read_only=True)
+    assert store.generations() and min(store.generations()) >= there[0]
+    store.close()
+
+
+def disturbed(settings: Settings, log: Sequence[bytes], whole: Sequence[Answer], folder: Path) -> Replica:
+    """Play the log to the last shard, with closing, repeated frames, a copy that follows the changelog and takes over,
+    and copies that begin with what is left of it: always the same bytes. The changelog is as long as a window and what
+    may be asked for. Returns the replica that answers at the end."""
+    chance, changelog, start, longest = random.Random(2), list[bytes](), 0, 0
+    folders = places(folder)
+
+    def begun() -> Replica:
+        return Replica(settings, settings.shards - 1, next(folders))
+
+    def said(number: int) -> None:
+        """Written to the changelog; without a window it may be that nobody hears of that."""
+        changelog.append(change_of(whole[number]))
+        if settings.window is not None or chance.random() < 0.5:
+            live.confirmed(Sequenced.decode(log[number], settings).offset, len(changelog) - 1)
+
+    live, copy = begun(), begun()
+    live.activate()
+    for number, data in enumerate(log):
+        assert live.match(data) == whole[number]
+        if chance.random() < 0.1:  # between writing and sending
+            live.close()
+            live = Replica(settings, live.number, live.folder)
+            live.activate()
+            assert live.match(data) == whole[number]
+        said(number)
+        if chance.random() < 0.2:  # said again when others have died since
+            back = chance.randrange(0 if settings.window is None else max(0, number - 4), number + 1)
+            assert live.match(log[back]) == whole[back]
+            said(back)
+        if number + 2 < len(log):
+            assert live.match(log[number + 2]) is None
+        if live.forgetting is not None:
+            start = max(start, live.forgetting.needed or 0)
+            left = [Change.decode(value, settings) for value in changelog[start:]]
+            longest = max(longest, sum(change.last - change.first for change in left))
+        dice = chance.random()
+        if dice < 0.05 or copy.gap:  # one that has nothing
+            copy.close()
+            copy = begun()
+        if dice < 0.15:
+            follow(copy, changelog, start)
+            if copy.gap:  # it was away for longer than a window
+                assert copy.forgetting is not None and copy.forgetting.outlived
+                copy.close()
+                copy = begun()
+                follow(copy, changelog, start)
+            assert not copy.gap and not copy.missing and copy.last == live.last and copy.count == live.count
+            check_marks(copy, live)
+            live.deactivate()
+            live, copy = copy, live
+            live.activate()
+    assert settings.window is None or start > 0.5 * len(changelog)
+    assert longest < 700  # rows: 160 in a window, and an eighth, and of six frames
+    copy.close()
+    return live
+
+
+def follow(copy: Replica, changelog: Sequence[bytes], start: int) -> None:
+    read = -1 if copy.changelog_offset is None else copy.changelog_offset
+    copy.apply(list(enumerate(changelog))[max(start, read + 1) :], start=start)
+
+
+def places(folder: Path) -> Iterator[Path]:
+    number = 0
+    while True:
+        yield folder / str(number := number + 1)
