@@ -33,7 +33,7 @@ from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
 
-def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: str) -> None:
+async def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: str) -> None:
     """The sequencer stops soon after him, so that nothing moves any more; at rest nothing moves either."""
     settings = settings_for(broker, prefix, tmp_path, partitions=1, decided_after=6, session_timeout_ms=6000)
     topics, registry = Topics.of(settings), Registry()
@@ -59,37 +59,34 @@ def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: 
         await until_there(there, f"{number} frames are passed on")
         await asyncio.sleep(2.5)  # what is told is looked at each second
 
-    async def body() -> None:
-        await create(settings)
-        await begun(settings)
-        async with running(SequenceStage, settings, Watch("sequence", registry)):
-            await send(log[:3])
-            await passed(3)
-            await judged(2, 3)
-            await asyncio.sleep(2.5)
-            scrape(10)  # nothing to do
-            await send(log[3:])
-            await passed(9)
+    await create(settings)
+    await begun(settings)
+    async with running(SequenceStage, settings, Watch("sequence", registry)):
+        await send(log[:3])
+        await passed(3)
+        await judged(2, 3)
+        await asyncio.sleep(2.5)
+        scrape(10)  # nothing to do
+        await send(log[3:])
+        await passed(9)
+        scrape(1)
+        await judged(4, 2)
+        await passed(11)
+        recorded.expect()
+        scrape(1)  # he waits
+        recorded.expect()
+        scrape(4)
+        recorded.expect("StreamLshJudgeWaits")
+        scrape(9)
+        recorded.expect("StreamLshJudgeWaits")
+        for last in (9, 14, 19):
+            await judged(last, 5)
+            await passed(min(20, last + 7))
             scrape(1)
-            await judged(4, 2)
-            await passed(11)
-            recorded.expect()
-            scrape(1)  # he waits
-            recorded.expect()
-            scrape(4)
-            recorded.expect("StreamLshJudgeWaits")
-            scrape(9)
-            recorded.expect("StreamLshJudgeWaits")
-            for last in (9, 14, 19):
-                await judged(last, 5)
-                await passed(min(20, last + 7))
-                scrape(1)
-            recorded.expect()
-            scrape(10)
-            recorded.expect()
-        recorded.check(promtool, tmp_path)
-
-    asyncio.run(body())
+        recorded.expect()
+        scrape(10)
+        recorded.expect()
+    recorded.check(promtool, tmp_path)
 
 
 @pytest.mark.first

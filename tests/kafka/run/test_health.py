@@ -28,43 +28,36 @@ def get(port: int, path: str) -> tuple[int, str, bytes]:
         return answer.code, answer.headers["Content-Type"], answer.read()
 
 
-def test_over_http() -> None:
+async def test_over_http() -> None:
     clock = Clock()
     health, registry = Health(clock), Registry()
     sign, judge = Watch("sign", registry, health), Watch("judge", registry, health)
-
-    async def ask() -> None:
-        async with served(health, registry, "127.0.0.1", 0) as port:
-            status, kind, body = await asyncio.to_thread(get, port, "/health")
-            assert status == 200 and kind.startswith("application/json")
-            assert json.loads(body)["roles"]["sign"] == {
-                "alive": True,
-                "seconds_since": {"started": 0, "committed": None, "idle": None},
-            }
-            clock.now += ALIVE - 1
-            sign.committed()
-            clock.now += 2
-            status, _, body = await asyncio.to_thread(get, port, "/health")
-            found = json.loads(body)
-            assert status == 503 and not found["alive"]
-            assert found["roles"]["sign"]["alive"] and not found["roles"]["judge"]["alive"]
-            assert found["roles"]["sign"]["seconds_since"]["committed"] == 2
-            judge.idle()
-            assert (await asyncio.to_thread(get, port, "/health"))[0] == 200
-            clock.now += ALIVE + 1
-            assert (await asyncio.to_thread(get, port, "/health"))[0] == 503
-            status, kind, body = await asyncio.to_thread(get, port, "/metrics")
-            assert status == 200 and kind.startswith("text/plain") and b"stream_lsh_documents_total" in body
-            assert (await asyncio.to_thread(get, port, "/"))[0] == 404
-
-    asyncio.run(ask())
+    async with served(health, registry, "127.0.0.1", 0) as port:
+        status, kind, body = await asyncio.to_thread(get, port, "/health")
+        assert status == 200 and kind.startswith("application/json")
+        assert json.loads(body)["roles"]["sign"] == {
+            "alive": True,
+            "seconds_since": {"started": 0, "committed": None, "idle": None},
+        }
+        clock.now += ALIVE - 1
+        sign.committed()
+        clock.now += 2
+        status, _, body = await asyncio.to_thread(get, port, "/health")
+        found = json.loads(body)
+        assert status == 503 and not found["alive"]
+        assert found["roles"]["sign"]["alive"] and not found["roles"]["judge"]["alive"]
+        assert found["roles"]["sign"]["seconds_since"]["committed"] == 2
+        judge.idle()
+        assert (await asyncio.to_thread(get, port, "/health"))[0] == 200
+        clock.now += ALIVE + 1
+        assert (await asyncio.to_thread(get, port, "/health"))[0] == 503
+        status, kind, body = await asyncio.to_thread(get, port, "/metrics")
+        assert status == 200 and kind.startswith("text/plain") and b"stream_lsh_documents_total" in body
+        assert (await asyncio.to_thread(get, port, "/"))[0] == 404
 
 
-def test_a_taken_port_is_an_error() -> None:
-    async def twice() -> None:
-        async with served(Health(), Registry(), "127.0.0.1", 0) as port:
-            with pytest.raises(OSError):
-                async with served(Health(), Registry(), "127.0.0.1", port):
-                    pass
-
-    asyncio.run(twice())
+async def test_a_taken_port_is_an_error() -> None:
+    async with served(Health(), Registry(), "127.0.0.1", 0) as port:
+        with pytest.raises(OSError):
+            async with served(Health(), Registry(), "127.0.0.1", port):
+                pass

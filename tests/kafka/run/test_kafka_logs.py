@@ -88,14 +88,10 @@ def test_errors_of_ours_in_tasks_and_callbacks_are_told(caplog: pytest.LogCaptur
     assert [level for level, _ in said(leave, caplog)] == ["ERROR", "ERROR"]
 
 
-def test_a_handler_that_is_there_already_stays() -> None:
+async def test_a_handler_that_is_there_already_stays() -> None:
     heard: list[str] = []
-
-    async def body() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: heard.append(context["message"]))
-        logs.hush(loop, may_pass)
-        future(errors.ProducerFenced())()
-
-    asyncio.run(body())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: heard.append(context["message"]))
+    logs.hush(loop, may_pass)
+    future(errors.ProducerFenced())()
     assert heard == [f"Future {NEVER}"]

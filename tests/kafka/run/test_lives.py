@@ -91,17 +91,17 @@ def commits_and_fails(life: Stage) -> None:
     raise Failed("a send was refused")
 
 
-def test_waits_longer_after_each_failure(delays: list[float]) -> None:
+async def test_waits_longer_after_each_failure(delays: list[float]) -> None:
     play = Play(*[fails(errors.KafkaTimeoutError())] * 9)
-    asyncio.run(play.run())
+    await play.run()
     assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
     assert play.lives == 10 and float(play.sample("restarts_total")) == 9
 
 
-def test_begins_anew_after_progress(delays: list[float]) -> None:
+async def test_begins_anew_after_progress(delays: list[float]) -> None:
     failure = fails(errors.NotEnoughReplicasError())
     play = Play(failure, failure, failure, commits_and_fails, failure, failure)
-    asyncio.run(play.run())
+    await play.run()
     assert delays == pytest.approx([0.1, 0.2, 0.4, 0.1, 0.2, 0.4])
 
 
@@ -118,37 +118,37 @@ def test_begins_anew_after_progress(delays: list[float]) -> None:
         OSError(errno.EHOSTUNREACH, "no route"),
     ],
 )
-def test_what_may_pass_is_tried_again(error: BaseException) -> None:
+async def test_what_may_pass_is_tried_again(error: BaseException) -> None:
     play = Play(fails(error))
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 2
 
 
 @pytest.mark.parametrize(
     "error", [StateError("the index is damaged"), KeyError("a bug"), OSError(errno.ENOSPC, "full")]
 )
-def test_what_cannot_be_helped_passes_through(error: Exception) -> None:
+async def test_what_cannot_be_helped_passes_through(error: Exception) -> None:
     play = Play(fails(error))
     with pytest.raises(type(error)) as found:
-        asyncio.run(play.run())
+        await play.run()
     assert found.value is error and play.lives == 1
 
 
-def test_gives_up_without_progress() -> None:
+async def test_gives_up_without_progress() -> None:
     play = Play(*[fails(errors.KafkaTimeoutError(), after=100)] * 9)
     with pytest.raises(BrokerError, match="Given up after 300 s"):
-        asyncio.run(play.run())
+        await play.run()
     assert play.lives == 3
 
 
-def test_progress_sets_the_clock_of_giving_up() -> None:
+async def test_progress_sets_the_clock_of_giving_up() -> None:
     failure = fails(errors.KafkaTimeoutError(), after=100)
     play = Play(failure, failure, commits_and_fails, failure, failure)
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 6
 
 
-def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
+async def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
     def quiet(life: Stage) -> None:
         clock = life.watch.health.clock
         assert isinstance(clock, Clock)
@@ -157,11 +157,11 @@ def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
         raise Failed("the broker is restarted once an hour")
 
     play = Play(*[quiet] * 5)
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 6 and delays == pytest.approx([0.1] * 5)
 
 
-def test_time_in_which_all_was_well_is_no_failure() -> None:
+async def test_time_in_which_all_was_well_is_no_failure() -> None:
     def idle_then_away(life: Stage) -> None:
         clock = life.watch.health.clock
         assert isinstance(clock, Clock)
@@ -171,28 +171,28 @@ def test_time_in_which_all_was_well_is_no_failure() -> None:
 
     play = Play(idle_then_away, *[fails(errors.KafkaTimeoutError(), after=90)] * 3)
     with pytest.raises(BrokerError, match="Given up after 300 s"):
-        asyncio.run(play.run())
+        await play.run()
     assert play.lives == 4
 
 
-def test_the_same_failure_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_same_failure_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     away = fails(ConnectionRefusedError(111, "refused"), after=5)
     play = Play(*[away] * 8, fails(Failed("fenced"), after=1), away)
     with caplog.at_level("WARNING"):
-        asyncio.run(play.run())
+        await play.run()
     assert [record.message.partition(";")[0].rpartition(" ")[2] for record in caplog.records] == [
         "refused", "refused", "fenced", "refused",
     ]  # fmt: skip
 
 
-def test_a_glance_at_an_empty_input_is_no_progress() -> None:
+async def test_a_glance_at_an_empty_input_is_no_progress() -> None:
     def glance(life: Stage) -> None:
         life.watch.idle()
         fails(errors.NotEnoughReplicasError(), after=50)(life)
 
     play = Play(*[glance] * 9)
     with pytest.raises(BrokerError):
-        asyncio.run(play.run())
+        await play.run()
     assert play.lives == 6
 
 
@@ -203,82 +203,82 @@ def test_a_glance_at_an_empty_input_is_no_progress() -> None:
         (errors.TopicAuthorizationFailedError("stream-lsh.frames"), "stream-lsh.frames"),
     ],
 )
-def test_refusals_end_it_at_once(error: Exception, words: str) -> None:
+async def test_refusals_end_it_at_once(error: Exception, words: str) -> None:
     play = Play(fails(error))
     with pytest.raises(BrokerError, match=words):
-        asyncio.run(play.run())
+        await play.run()
     assert play.lives == 1
 
 
-def test_the_cause_of_a_failure_counts() -> None:
+async def test_the_cause_of_a_failure_counts() -> None:
     failed = Failed("a send was refused")
     failed.__cause__ = errors.TopicAuthorizationFailedError("stream-lsh.frames")
     with pytest.raises(BrokerError, match=r"stream-lsh\.frames"):
-        asyncio.run(Play(fails(failed)).run())
+        await Play(fails(failed)).run()
 
 
-def test_an_error_that_is_raised_from_itself_ends_nowhere_else() -> None:
+async def test_an_error_that_is_raised_from_itself_ends_nowhere_else() -> None:
     error = errors.KafkaConnectionError("the line is cut")
     error.__cause__ = error
     play = Play(fails(error))
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 2
 
 
-def test_a_missing_topic_has_a_little_time_to_appear() -> None:
+async def test_a_missing_topic_has_a_little_time_to_appear() -> None:
     missing = fails(errors.UnknownTopicOrPartitionError(), after=4)
     play = Play(missing, missing)
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 3
     play = Play(*[missing] * 9)
     with pytest.raises(BrokerError, match="topics create"):
-        asyncio.run(play.run())
+        await play.run()
     assert play.lives == 5
     # Of a moment, after long trouble of another kind.
     play = Play(*[fails(ConnectionResetError(), after=4)] * 6, missing, missing)
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 9
 
 
-def test_a_life_that_ends_by_itself_is_a_failure() -> None:
+async def test_a_life_that_ends_by_itself_is_a_failure() -> None:
     play = Play(lambda life: None)
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 2
 
 
-def test_an_error_while_stopping_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_while_stopping_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     def stopped(life: Stage) -> None:
         play.stop.set()
         raise errors.KafkaTimeoutError()
 
     play = Play(stopped)
     with caplog.at_level("WARNING"):
-        asyncio.run(play.run())
+        await play.run()
     assert play.lives == 1 and "stopped with an error" in caplog.text
 
 
-def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> BaseException:
         play.stop.set()
         return await asyncio.get_running_loop().create_future()
 
     monkeypatch.setattr(stage, "cause", never)
     play = Play(fails(errors.KafkaConnectionError()))
-    asyncio.run(asyncio.wait_for(play.run(), 2))
+    await asyncio.wait_for(play.run(), 2)
     assert play.lives == 1
 
 
-def test_a_stage_that_has_not_begun_yet_just_stops() -> None:
+async def test_a_stage_that_has_not_begun_yet_just_stops() -> None:
     def stopped(life: Stage) -> None:
         play.stop.set()
         raise Stopped
 
     play = Play(stopped)
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 1
 
 
-def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:
+async def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:
     def closes(life: Stage) -> None:
         try:
             raise StateError("the index is damaged")
@@ -286,30 +286,27 @@ def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:
             raise asyncio.CancelledError
 
     with pytest.raises(StateError):
-        asyncio.run(Play(closes).run())
+        await Play(closes).run()
 
 
-def test_a_role_can_be_cancelled() -> None:
-    async def cancelled() -> None:
-        play = Play(*[fails(Failed("again"))] * 3)
+async def test_a_role_can_be_cancelled() -> None:
+    play = Play(*[fails(Failed("again"))] * 3)
 
-        class Waiting(Stage):
-            role = "sign"
+    class Waiting(Stage):
+        role = "sign"
 
-            async def run(self, stop: asyncio.Event) -> None:
-                await asyncio.sleep(3600)
+        async def run(self, stop: asyncio.Event) -> None:
+            await asyncio.sleep(3600)
 
-        task = asyncio.create_task(keep_running(lambda: Waiting(SETTINGS, play.watch), play.stop, SETTINGS, play.watch))
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
+    task = asyncio.create_task(keep_running(lambda: Waiting(SETTINGS, play.watch), play.stop, SETTINGS, play.watch))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_stop_before_the_first_life() -> None:
+async def test_stop_before_the_first_life() -> None:
     play = Play()
     play.stop.set()
-    asyncio.run(play.run())
+    await play.run()
     assert play.lives == 0

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,6 +19,8 @@ from pathlib import Path
 import pytest
 from aiokafka import errors
 from support.kafka.brokers import alive
+from support.long_form import pairwise, rotating
+from support.waiting import PATIENCE, until
 
 from stream_lsh.cli.health import ask
 from stream_lsh.errors import BrokerError, UsageError
@@ -28,14 +29,8 @@ from stream_lsh.kafka.run.supervisor import plan, wait_for_kafka
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.broker import free_port
 
-PATIENCE = 180.0
-
-
-def until(what: Callable[[], bool], patience: float = PATIENCE) -> None:
-    end = time.monotonic() + patience
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
+Start = Callable[..., "Worker"]
+SIGNALS = signal.SIGTERM, signal.SIGINT
 
 
 class Worker:
@@ -98,9 +93,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
         worker.errors.close()
 
 
-@pytest.mark.parametrize("processes", ["one", "groups", "roles"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(start: Callable[..., Worker], processes: str, number: int) -> None:
+@pytest.mark.parametrize(
+    ("processes", "number"),
+    [("one", signal.SIGINT), ("roles", signal.SIGTERM), *pairwise(("one", "groups", "roles"), SIGNALS)],
+)
+def test_a_signal_drains(start: Start, processes: str, number: int) -> None:
     worker = start(processes)
     found = worker.started(3)
     assert len(set(found.values())) == (3 if processes == "roles" else 1)
@@ -112,7 +109,8 @@ def test_a_signal_drains(start: Callable[..., Worker], processes: str, number: i
     assert "swordfish" not in worker.said()
 
 
-def test_ctrl_c_on_the_whole_group_is_one_signal(start: Callable[..., Worker]) -> None:
+@pytest.mark.long
+def test_ctrl_c_on_the_whole_group_is_one_signal(start: Start) -> None:
     worker = start()
     found = worker.started(3)
     for pid in (*found.values(), worker.process.pid):
@@ -121,30 +119,26 @@ def test_ctrl_c_on_the_whole_group_is_one_signal(start: Callable[..., Worker]) -
     assert len(worker.notes("drained")) == 3
 
 
-def test_a_killed_process_comes_back(start: Callable[..., Worker]) -> None:
+def test_a_role_whose_process_has_ended_comes_back_in_another_and_after_a_failure_in_the_same(start: Start) -> None:
     worker = start()
     before = worker.started(3)
     os.kill(before["judge"], signal.SIGKILL)
     after = worker.started(4)
     assert after["judge"] != before["judge"] and after["forward"] == before["forward"]
     assert "the process of judge was killed by SIGKILL" in worker.said()
-    worker.process.terminate()
-    assert worker.end() == 0
-    assert len(worker.notes("drained")) == 3
-
-
-def test_a_process_that_is_told_to_stop_comes_back(start: Callable[..., Worker]) -> None:
-    worker = start()
-    before = worker.started(3)
-    os.kill(before["judge"], signal.SIGTERM)
-    assert worker.started(4)["judge"] != before["judge"]
+    os.kill(after["judge"], signal.SIGTERM)
+    again = worker.started(5)
+    assert again["judge"] != after["judge"]
     assert [role for role, _ in worker.notes("drained")] == ["judge"]
-    worker.process.terminate()
-    assert worker.end() == 0
+    worker.order("judge", "fail")
+    assert worker.started(6) == again
+    assert "WARNING judge: ConnectionResetError: the line is cut; beginning again" in worker.said()
+    worker.process.kill()  # and the death of the supervisor ends all
+    until(lambda: not any(alive(pid) for pid in again.values()))
 
 
-@pytest.mark.parametrize("processes", ["one", "groups", "roles"])
-def test_only_the_role_stops_that_cannot_go_on(start: Callable[..., Worker], processes: str) -> None:
+@pytest.mark.parametrize("processes", ["roles", *rotating(["one", "groups"], 1)])
+def test_only_the_role_stops_that_cannot_go_on(start: Start, processes: str) -> None:
     worker = start(processes)
     before = worker.started(3)
     worker.order("forward", "give up")
@@ -158,8 +152,9 @@ def test_only_the_role_stops_that_cannot_go_on(start: Callable[..., Worker], pro
     assert sorted(role for role, _ in worker.notes("drained")) == ["judge", "sequence"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["one", "roles"])
-def test_a_worker_ends_when_its_last_role_has_stopped(start: Callable[..., Worker], processes: str) -> None:
+def test_a_worker_ends_when_its_last_role_has_stopped(start: Start, processes: str) -> None:
     worker = start(processes)
     found = worker.started(3)
     for role in ("judge", "forward"):
@@ -171,27 +166,22 @@ def test_a_worker_ends_when_its_last_role_has_stopped(start: Callable[..., Worke
     assert not any(alive(pid) for pid in found.values())
 
 
-@pytest.mark.parametrize("processes", ["one", "roles"])
-@pytest.mark.parametrize(("what", "code"), [("no broker", 6), ("together", 3)])
-def test_what_ends_all(start: Callable[..., Worker], processes: str, what: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("processes", "what"),
+    [("one", "no broker"), *pairwise(("one", "roles"), ("together", "no broker"))],
+)
+def test_what_ends_all(start: Start, processes: str, what: str) -> None:
     """A Kafka that is away, which is away for all; and any failure, where what is done needs all roles."""
     worker = start(processes, together=what == "together")
     found = worker.started(3)
     worker.order("judge", "give up" if what == "together" else what)
-    assert worker.end() == code
+    assert worker.end() == (3 if what == "together" else 6)
     assert sorted(role for role, _ in worker.notes("drained")) == ["forward", "sequence"]
     assert not any(alive(pid) for pid in found.values())
 
 
-def test_a_failure_that_may_pass_is_a_new_life_in_the_same_process(start: Callable[..., Worker]) -> None:
-    worker = start()
-    before = worker.started(3)
-    worker.order("judge", "fail")
-    assert worker.started(4) == before
-    assert "WARNING judge: ConnectionResetError: the line is cut; beginning again" in worker.said()
-
-
-def test_a_crash_is_told_and_tried_again_a_few_times(start: Callable[..., Worker]) -> None:
+@pytest.mark.long
+def test_a_crash_is_told_and_tried_again_a_few_times(start: Start) -> None:
     worker = start("roles", "judge", "forward")
     for number in range(5):
         worker.started(2 + number)
@@ -202,7 +192,7 @@ def test_a_crash_is_told_and_tried_again_a_few_times(start: Callable[..., Worker
     assert [role for role, _ in worker.notes("drained")] == ["forward"]
 
 
-def test_a_crash_of_a_single_process_ends_it(start: Callable[..., Worker]) -> None:
+def test_a_crash_of_a_single_process_ends_it(start: Start) -> None:
     worker = start("one")
     worker.started(3)
     worker.order("judge", "crash")
@@ -211,15 +201,8 @@ def test_a_crash_of_a_single_process_ends_it(start: Callable[..., Worker]) -> No
     assert len(worker.notes("drained")) == 2
 
 
-def test_the_death_of_the_supervisor_ends_all(start: Callable[..., Worker]) -> None:
-    worker = start()
-    found = worker.started(3)
-    worker.process.kill()
-    until(lambda: not any(alive(pid) for pid in found.values()))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_does_not_wait(start: Callable[..., Worker], number: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+def test_a_second_signal_does_not_wait(start: Start, number: int) -> None:
     worker = start()
     found = worker.started(3)
     worker.order("judge", "hang")
@@ -232,8 +215,8 @@ def test_a_second_signal_does_not_wait(start: Callable[..., Worker], number: int
     assert not alive(found["judge"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_a_single_process(start: Callable[..., Worker], number: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+def test_a_second_signal_ends_a_single_process(start: Start, number: int) -> None:
     """Also one that cannot look at its events any more."""
     worker = start("one")
     worker.started(3)
@@ -253,7 +236,8 @@ def free(port: int) -> bool:
     return False
 
 
-def test_each_process_has_a_port(start: Callable[..., Worker]) -> None:
+@pytest.mark.long
+def test_each_process_has_a_port(start: Start) -> None:
     # Not any that the system would give: a client may get the one beside it as its own meanwhile.
     port = next(port for port in iter(free_port, None) if free(port + 1))
     worker = start("roles", "judge", "forward", port=port)
@@ -266,7 +250,7 @@ def test_each_process_has_a_port(start: Callable[..., Worker]) -> None:
             assert f'stream_lsh_documents_total{{role="{role}"}}'.encode() in answer.read()
 
 
-def test_a_role_that_has_stopped_is_told(start: Callable[..., Worker]) -> None:
+def test_a_role_that_has_stopped_is_told(start: Start) -> None:
     port = free_port()
     worker = start("groups", port=port)
     worker.started(3)
@@ -281,7 +265,8 @@ def test_a_role_that_has_stopped_is_told(start: Callable[..., Worker]) -> None:
     assert 'stream_lsh_stopped{role="forward"} 1.0' in text and 'stream_lsh_stopped{role="judge"} 0.0' in text
 
 
-def test_a_taken_port_is_told(start: Callable[..., Worker]) -> None:
+@pytest.mark.long
+def test_a_taken_port_is_told(start: Start) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -290,10 +275,10 @@ def test_a_taken_port_is_told(start: Callable[..., Worker]) -> None:
     assert "http_port" in worker.said() and "in use" in worker.said()
 
 
-def test_an_unknown_http_host_is_told() -> None:
+async def test_an_unknown_http_host_is_told() -> None:
     settings = KafkaSettings(http_host="no-such-host.invalid")
     with pytest.raises(UsageError, match=r"on http_host no-such-host\.invalid cannot be used: [A-Z].* Each process"):
-        asyncio.run(run_roles(Job(("judge",), 9100), settings, {}, asyncio.Event()))
+        await run_roles(Job(("judge",), 9100), settings, {}, asyncio.Event())
 
 
 def test_too_many_open_files_are_told() -> None:
@@ -304,8 +289,9 @@ def test_too_many_open_files_are_told() -> None:
     assert explained(OSError(errno.EACCES, "no")) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["one", "roles"])
-def test_as_many_files_as_allowed(start: Callable[..., Worker], processes: str) -> None:
+def test_as_many_files_as_allowed(start: Start, processes: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
     try:
@@ -342,7 +328,7 @@ def test_a_job_goes_through_the_pipe_and_secrets_only_there() -> None:
     assert "swordfish" not in " ".join(command(job))
 
 
-def waits(*script: BaseException | None, settings: KafkaSettings | None = None) -> int:
+async def waits(*script: BaseException | None, settings: KafkaSettings | None = None) -> int:
     """Wait for a Kafka that answers by script; the number of times it was asked."""
     asked = 0
 
@@ -353,36 +339,33 @@ def waits(*script: BaseException | None, settings: KafkaSettings | None = None) 
         if error is not None:
             raise error
 
-    asyncio.run(wait_for_kafka(settings or KafkaSettings(), ("sign",), asyncio.Event(), check))
+    await wait_for_kafka(settings or KafkaSettings(), ("sign",), asyncio.Event(), check)
     return asked
 
 
-def test_waits_for_kafka(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_waits_for_kafka(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("stream_lsh.kafka.run.supervisor.ASK", 0.01)
     refused = ConnectionRefusedError(111, "Connection refused")
     with caplog.at_level("INFO"):
-        assert waits(refused, errors.KafkaTimeoutError(), refused, None) == 4
+        assert await waits(refused, errors.KafkaTimeoutError(), refused, None) == 4
     assert caplog.text.count("waiting for Kafka at 127.0.0.1:9092") == 1 and "is there after" in caplog.text
 
 
-def test_gives_up_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gives_up_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_lsh.kafka.run.supervisor.ASK", 0.01)
     with pytest.raises(BrokerError, match="Given up"):
-        waits(ConnectionRefusedError(111, "refused"), settings=KafkaSettings(give_up_seconds=0.1))
+        await waits(ConnectionRefusedError(111, "refused"), settings=KafkaSettings(give_up_seconds=0.1))
     with pytest.raises(BrokerError, match="refuses the login"):
-        waits(errors.SaslAuthenticationFailed("no"))
+        await waits(errors.SaslAuthenticationFailed("no"))
     with pytest.raises(BrokerError, match="is missing"):
-        waits(BrokerError("a topic is missing"))
+        await waits(BrokerError("a topic is missing"))
 
 
-def test_waiting_can_be_stopped() -> None:
-    async def stopped() -> None:
-        stop = asyncio.Event()
+async def test_waiting_can_be_stopped() -> None:
+    stop = asyncio.Event()
 
-        async def never(*_: object) -> None:
-            stop.set()
-            await asyncio.sleep(3600)
+    async def never(*_: object) -> None:
+        stop.set()
+        await asyncio.sleep(3600)
 
-        await wait_for_kafka(KafkaSettings(), ("sign",), stop, never)
-
-    asyncio.run(stopped())
+    await wait_for_kafka(KafkaSettings(), ("sign",), stop, never)

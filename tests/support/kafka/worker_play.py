@@ -52,7 +52,7 @@ class Play(Stage):
                     time.sleep(3600)
             self.watch.idle()
             await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.05)
         self.note(folder, "drained")
 
     def note(self, folder: Path, what: str) -> None:
