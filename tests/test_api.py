@@ -238,7 +238,7 @@ def test_a_reader_needs_an_index(tmp_path: Path) -> None:
 # -- threads ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("against", ["unique", "any"])
+@pytest.mark.parametrize("against", [pytest.param("unique", marks=pytest.mark.long), "any"])
 def test_eight_threads_give_the_answers_of_one(against: Literal["unique", "any"]) -> None:
     """Every verdict is the one that the order of the numbers gives; every query sees the index between two batches."""
     before = sys.getswitchinterval()

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from stream_lsh.cli.failures import guarded, leave, name_command
+from stream_lsh.cli.failures import complain, guarded, leave, name_command
+from stream_lsh.hashing import notice
 
 OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage
 
@@ -52,6 +53,8 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         name_command(ctx)
+        if ctx.params.get("quiet"):
+            notice.say = notice.nothing
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -101,6 +104,7 @@ class LazyGroup(click.Group):
         if given is not None or not extra.get("standalone_mode", True):
             return super().main(*args, **extra)
         settle()
+        notice.say = complain
         try:
             super().main(*args, **extra)
         except SystemExit as end:

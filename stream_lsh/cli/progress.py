@@ -13,6 +13,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from stream_lsh.cli.failures import complain
+from stream_lsh.hashing import notice
 from stream_lsh.wording import count, duration, per_second, share
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 WINDOW = 15.0  # seconds that count for the speed: the first document waits for compilation
 FIRST_LINE, NEXT_LINE = 2.0, 10.0
 PATIENCE = 4.0
-NOTHING_YET = "no documents yet (the very first run compiles for about half a minute)"
+NOTHING_YET = "no documents yet"
 
 
 class Speed:
@@ -147,13 +149,19 @@ class Bar:
 
     def __enter__(self) -> Callable[[Progress], None]:
         self._display.start()
+        notice.say = self._say
         self._task = self._display.add_task("", total=None, share="", phrases=self._idle, left="")
         return self.report
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        notice.say = complain
         self._display.stop()
+
+    def _say(self, message: str) -> None:
+        """Write a line above the bar."""
+        self._display.console.print(f"stream-lsh: {message}", markup=False, highlight=False)
 
     def report(self, report: Progress) -> None:
         """Show a report; the display draws itself four times a second."""

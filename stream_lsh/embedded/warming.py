@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import logging
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.hashing import kernels
 from stream_lsh.index.runs import Run, merge
 from stream_lsh.settings import Settings
 
-log = logging.getLogger(__name__)
-
-LOOK = 0.1  # seconds between two looks whether another process has finished
 DOCUMENTS, GENERATION, DIMENSIONS = 64, 24, 64
 WORDS = (
     "The harbour was closed on Tuesday because of a storm from the west, and all ferries stayed where they were.",
@@ -41,8 +35,6 @@ def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> 
     Raises:
         OutputError: there is no place for temporary files.
     """
-    if kernels.cold():
-        log.info("compiling for this machine, once; that takes about half a minute")
     # Only what chooses code matters here; fields are called what they are called below.
     chosen = Settings.model_validate(
         {name: getattr(settings, name) for name in Settings.model_fields}
@@ -54,34 +46,12 @@ def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> 
             **({"distance": min(3, settings.distance or 0)} if settings.likeness == "hamming" else {}),
         }
     )  # fmt: skip
-    with suppress(_Stopped), _first_alone(chosen, stopped):
+    with suppress(_Stopped):
         _run(chosen, stopped)
 
 
 class _Stopped(Exception):
     """It is not wanted any more."""
-
-
-@contextmanager
-def _first_alone(chosen: Settings, stopped: Callable[[], bool]) -> Iterator[None]:
-    """One process at a time, until one has come to the end with these settings: what it has compiled others load."""
-    folder = kernels.FOLDER
-    if folder is None:
-        yield
-        return
-    done = folder / f"warm-{chosen.fingerprint}"
-    with ExitStack() as stack:
-        with suppress(OSError):
-            file = stack.enter_context((folder / "warm-up.lock").open("w"))
-            while not done.exists() and not stopped():
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    time.sleep(LOOK)
-        yield
-        with suppress(OSError):
-            done.touch()
 
 
 def _run(chosen: Settings, stopped: Callable[[], bool]) -> None:
@@ -108,3 +78,11 @@ def _run(chosen: Settings, stopped: Callable[[], bool]) -> None:
             Job(chosen, [str(feed)], {}, Path(folder) / "index").run(look)
         runs = [Run.of(np.array([n], np.uint64), np.array([n], np.uint32), n, n + 1) for n in range(3)]
         merge(runs, Path(folder) / "run.bin")
+
+
+IN_IMAGES: tuple[dict[str, Any], ...] = ({}, {"shards": 2}, {"likeness": "stories"}, {"likeness": "quotations"})
+"""Settings whose kernels an image has: the defaults, in one process and on Kafka, stories, quotations."""
+
+if __name__ == "__main__":
+    for values in IN_IMAGES:
+        warm_up(Settings.model_validate(values))

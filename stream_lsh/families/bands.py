@@ -21,7 +21,7 @@ def _write_all(signatures, bands, rows, secret, out):  # type: ignore[no-untyped
             out[i, band] = key
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _begin(band, secret):  # type: ignore[no-untyped-def]
     return secret ^ SEED_BAND ^ (np.uint64(band + 1) * SEED_COMPONENT)
 

@@ -62,7 +62,7 @@ def log2(x):  # type: ignore[no-untyped-def]
     return np.float64(np.int64(bits >> np.uint64(52)) - 1023) + _LOGS[np.int64((bits & _MANTISSA) >> _FRACTION)]
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _hash_of(norm, start, end):  # type: ignore[no-untyped-def]
     return mixed(hash_bytes(norm, start, end))
 

@@ -1,13 +1,9 @@
-"""The one way to compile: numba without the GIL, cached where a cache can be written."""
+"""The one way to make a kernel: numba without the GIL, compiled as a whole, kept on disk."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -16,68 +12,29 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-config: Any = numba.config  # has its settings only when it is run
-ROOMS = ("hashing", "documents", "text", "families", "index", "evaluation")
-"""Where kernels are. Numba looks only at the file that a kernel stands in, not at those whose kernels it calls."""
+from stream_lsh.hashing.compiler import FarKernel, Kernel
 
-
-def _version() -> str:
-    """A hash of all sources that may have kernels."""
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for room in ROOMS:
-        for path in sorted((package / room).glob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _cache_folder() -> Path | None:
-    """The user's cache folder; a temporary one where the home is read-only; None where nothing can be written."""
-    version = _version()
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    for temporary in (False, True):
-        try:
-            if temporary:
-                folder = Path(tempfile.gettempdir()) / f"stream-lsh-{os.getuid()}-{version}"
-            else:
-                folder = Path(home).expanduser() / "stream-lsh" / f"numba-{version}"
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # A foreign folder under /tmp could feed us machine code: use only what is ours.
-            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
-                return folder
-        except (OSError, RuntimeError):
-            continue
-    return None
-
-
-def cold() -> bool:
-    """Whether nothing is compiled yet, so that the first documents have to wait for it."""
-    return FOLDER is None or next(FOLDER.rglob("*.nbi"), None) is None
-
-
-FOLDER = _cache_folder() if "NUMBA_CACHE_DIR" not in os.environ else Path(os.environ["NUMBA_CACHE_DIR"])
-"""Where compiled kernels are kept; None if nowhere."""
+# Nobody calls a kernel as a C function: no code for that.
+_OPTIONS = {"nopython": True, "nogil": True, "boundscheck": None, "no_cfunc_wrapper": True}
 F = TypeVar("F", bound=Callable[..., Any])
 _PATIENCE = 100  # reads that may fail in a row before it is no accident
 
 
 def njit(function: F | None = None, *, allocates: bool = False, **options: Any) -> Any:
-    """`numba.njit` with `nogil` and, where a folder can be written, a cache there.
+    """`numba.njit` with `nogil`, by our own compiler, and with a cache (`compiler`, `cache`).
 
     allocates: the kernel makes arrays, or returns them. The others do not count references, which would take half of
     the time of those that get structs of arrays, and half of the time to compile them.
-    The cache's folder is numba's for the moment of this call only: whoever imported numba before keeps his own.
     """
     if function is None:
         return partial(njit, allocates=allocates, **options)
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(FOLDER or before)
-    try:
-        # Nobody calls a kernel as a C function: no code for that.
-        mine = {"nogil": True, "cache": FOLDER is not None, "_nrt": allocates, "no_cfunc_wrapper": True}
-        return numba.njit(**{**mine, **options})(function)
-    finally:
-        config.CACHE_DIR = before
+    return Kernel(function, _OPTIONS | {"_nrt": allocates} | options)
+
+
+def far(signature: Any) -> Callable[[F], Any]:
+    """A kernel that is compiled only where settings need it, and apart from those that call it (`FarKernel`): `load`
+    has to be called before them."""
+    return lambda function: FarKernel(function, _OPTIONS | {"_nrt": False}, signature)
 
 
 def _loads(bits: int) -> Any:

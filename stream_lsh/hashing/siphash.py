@@ -33,7 +33,7 @@ def key_words(key: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(key, "<u8").astype(np.uint64)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _left(value, by):  # type: ignore[no-untyped-def]
     return (value << np.uint64(by)) | (value >> np.uint64(64 - by))
 

@@ -101,7 +101,7 @@ def see(rows, oldest):  # type: ignore[no-untyped-def]
         rows.guides = rows.generations[g, FIRST_ROW]
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def equal(one, at, other, where, size, tops):  # type: ignore[no-untyped-def]
     """Components in which one[at:at + size] and other[where:where + size] are equal, whose highest bits are at `tops`:
     those of the exclusive or that are zero, all of a word at once (Warren, Hacker's Delight, 6-1)."""

@@ -67,7 +67,7 @@ def probe(key, runs, out):  # type: ignore[no-untyped-def]
             out[0, r >> 6] |= _ONE << np.uint64(r & 63)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def nowhere(hits, at):  # type: ignore[no-untyped-def]
     """Whether no run may hold the key `at`, by `passing`."""
     bits = np.uint64(0)

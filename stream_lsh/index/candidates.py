@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.bits import prefetch
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.access import agreement_with, equal, in_ring, living, name_of, note_of, stands_for, up_to, visible
 from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import COPIES, FOLLOWERS, count, earliest, empty, key_behind, nowhere, probe, read
@@ -13,7 +13,7 @@ from stream_lsh.index.dead import any_dead
 from stream_lsh.index.layout import FOLLOWED, FOLLOWS
 from stream_lsh.index.memory import find
 from stream_lsh.index.undecided import read_undecided
-from stream_lsh.index.work import EVERYTHING, NOBODY
+from stream_lsh.index.work import EVERYTHING, NOBODY, NUMBER, WORK
 
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
@@ -22,7 +22,7 @@ _AHEAD = 12  # rows between the one that is compared and the one that is fetched
 ENTRIES = np.int64(16)  # under `any` so many times as many rows of a bucket are read where some are not visible
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def home(row, table):  # type: ignore[no-untyped-def]
     """Where in the table of the rows met one is looked for first."""
     return (row * np.int64(0x9E3779B1)) >> np.int64(7) & np.int64(len(table) - 1)
@@ -145,7 +145,7 @@ def pass_by(work):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit
+@far(NUMBER(NUMBER, WORK))
 def gather_undecided(i, work):  # type: ignore[no-untyped-def]
     """Meet the undecided rows in the buckets of document i and make candidates of the oldest and the best, the oldest
     first. Returns how many agree well enough and buckets were not read to the end; -1 if there is no room."""

@@ -13,10 +13,11 @@ their shards look the next time.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from stream_lsh.documents import times
 from stream_lsh.families.bands import key_of_band, key_of_mask, key_of_piece
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.access import copy_words, see, word
 from stream_lsh.index.buckets import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
 from stream_lsh.index.dead import DIED, LIVES, STANDS, bury, leave, mark_of
@@ -49,7 +50,7 @@ from stream_lsh.index.layout import (
 )
 from stream_lsh.index.memory import append, find, posting_key
 from stream_lsh.index.undecided import post_undecided
-from stream_lsh.index.work import AT_LEAST, DONE, HEIR_STANDS, NOBODY
+from stream_lsh.index.work import AT_LEAST, CODE, DONE, HEIR_STANDS, NOBODY, NUMBER, WORK
 
 NO_TIME = np.int64(times.NO_TIME)
 _FIRST, _ONE = np.int64(0), np.int64(1)
@@ -109,7 +110,7 @@ def _newest_heir(group, work):  # type: ignore[no-untyped-def]
     return NOBODY
 
 
-@njit
+@far(types.boolean(NUMBER, WORK))
 def went_since(row, work):  # type: ignore[no-untyped-def]
     """Whether the version that a row was dropped for was replaced or deleted since: there is a newer row of that id."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
@@ -151,7 +152,7 @@ def heir_of(group, row, work):  # type: ignore[no-untyped-def]
     return NOBODY
 
 
-@njit
+@far(CODE(NUMBER, NUMBER, WORK))
 def delete(i, row, work):  # type: ignore[no-untyped-def]
     """Document i says that its id is deleted, of which the newest row is this one, or -1."""
     rows, columns = work.rows, work.results.columns
@@ -196,7 +197,7 @@ def inherit(i, groups, found, work):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit
+@far(CODE(NUMBER, NUMBER, NUMBER, WORK))
 def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
     """Document i replaces a version. stays: that version, if it takes its place in the group; else it is as if it had
     been deleted before, and it is compared with the heir, if there is one. With several shards others say whether it

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.bits import float_of
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.access import agreement_with, same_hash, see, word
 from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import empty, nowhere, read
@@ -60,7 +60,7 @@ from stream_lsh.index.sharing import gather_sharing
 from stream_lsh.index.storing import store
 from stream_lsh.index.story import compare, counted, resembles, weigh
 from stream_lsh.index.verify import verify
-from stream_lsh.index.work import AT_LEAST, DONE, HEIR_STANDS, NO_ROOM, NOBODY
+from stream_lsh.index.work import AT_LEAST, CODE_AND_ROW, DONE, HEIR_STANDS, NO_ROOM, NOBODY, NUMBER, WORK
 
 _FIRST = np.int64(0)
 _SAME_TEXT = np.int64(64)  # kept ones with one text that are looked at
@@ -119,7 +119,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     before, work.rows.dead.aside = results.found, old
     code, original, follows = _compare(i, work)
     if old >= 0 and code == DONE and work.limits.unique and original < 0:
-        code, stays = _stays(i, old, work)
+        code, stays = stays_with(i, old, work)
     work.rows.dead.aside = NOBODY
     if old >= 0 and code == DONE and work.limits.store:
         code = replace(i, old, stays, work)
@@ -209,8 +209,8 @@ def _answered(i, row, work):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit
-def _stays(i, old, work):  # type: ignore[no-untyped-def]
+@far(CODE_AND_ROW(NUMBER, NUMBER, WORK))
+def stays_with(i, old, work):  # type: ignore[no-untyped-def]
     """Whether document i, which nothing matches, is similar to the version that it replaces, and that one was kept:
     DONE or what is missing, and that version or -1. With several shards others say whether it was kept, and whether
     anything matches."""

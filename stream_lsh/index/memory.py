@@ -93,7 +93,7 @@ class Memory(Struct):
         return keys, rows
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def posting_key(hashed):  # type: ignore[no-untyped-def]
     """A hash as a key: the bits that count, and never 0, which marks an empty slot."""
     return max(hashed & _MASK, _LOWEST)
@@ -114,7 +114,7 @@ def find(memory, key):  # type: ignore[no-untyped-def]
     return _from(memory.slots, np.int64(key >> memory.shift), key)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _from(slots, slot, key):  # type: ignore[no-untyped-def]
     while slots[slot, 0] != EMPTY and slots[slot, 0] != key:
         slot += 1
@@ -165,7 +165,7 @@ def _new_block(memory, before, room):  # type: ignore[no-untyped-def]
     return block
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def empty(memory, slot):  # type: ignore[no-untyped-def]
     """Whether nothing is posted there."""
     return memory.slots[slot, 0] == EMPTY

@@ -107,7 +107,7 @@ class Rarity(Struct):
         self.log = np.concatenate((self.log, np.empty_like(self.log)))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def slot_of(term):  # type: ignore[no-untyped-def]
     """Where a term is counted."""
     return np.int64(term & np.uint64(SLOTS - 1))

@@ -311,12 +311,12 @@ def _take_apart(directory, entry, start, postings, bits, keys, rows):  # type: i
         rows[i] = np.uint32(postings[i] & ~_HIGH)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def filter_word(key, words):  # type: ignore[no-untyped-def]
     return np.int64(((key >> np.uint64(32)) * words) >> np.uint64(32))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def filter_mask(key):  # type: ignore[no-untyped-def]
     """Four bits by the key's other half; a multiplication brings what there is of it up."""
     one, low = np.uint64(1), np.uint64(63)

@@ -10,9 +10,10 @@ sixth as large and therefore kept for longer: it says how much the two share at 
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from stream_lsh.families.distances import COPIES, EDIT, QUOTATIONS, SETS, edits, similarity_of, weighted_jaccard
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
 BELOW = -1.0  # instead of a similarity: it is below the threshold
@@ -68,6 +69,10 @@ class Sets(Struct):
     def of(cls, shingles: int, likeness: int = int(COPIES), dimensions: int = 0) -> Sets:
         """Nothing at hand yet; room for so many shingles of rows, of copies twice as many words of bitmaps, and where
         containment is asked four times as many of hash tables."""
+        if likeness != COPIES:
+            measured.load()
+        if likeness == QUOTATIONS:
+            containment_in.load()
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
         ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (likeness == COPIES)))
@@ -145,7 +150,7 @@ def _keep_table(sets, row, shingles, start, stop):  # type: ignore[no-untyped-de
         large[at + place] = shingles[k]
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _entry(value, slots):  # type: ignore[no-untyped-def]
     return np.int64(((value >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
 
@@ -182,7 +187,7 @@ def hopeless(bits, start, stop, other, shingles, begin, end, threshold):  # type
     return False
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _needed(one, other, threshold):  # type: ignore[no-untyped-def]
     """How many elements sets of these sizes share at the least if they are similar enough; one less than that, so that
     rounding decides nothing here."""
@@ -298,7 +303,7 @@ def containment(sets, document, other, start, stop, threshold):  # type: ignore[
     return _of_shares(candidates - missed, size, candidates, threshold)
 
 
-@njit
+@far(types.float64(Sets.numba_type, types.int64, types.int64, types.int64, types.int64, types.float64))
 def containment_in(sets, document, start, stop, other, threshold):  # type: ignore[no-untyped-def]
     """The same with a set of `other` elements whose hash table is sets.large[start:stop]."""
     large, begin, end = sets.large, sets.offsets[document], sets.offsets[document + 1]
@@ -339,6 +344,12 @@ def similarity(sets, document, other, start, stop, threshold):  # type: ignore[n
     if it is smaller than the threshold."""
     if sets.likeness == COPIES:
         return jaccard(sets, document, other, start, stop, threshold)
+    return measured(sets, document, other, start, stop, threshold)
+
+
+@far(types.float64(Sets.numba_type, types.int64, types.uint64[::1], types.int64, types.int64, types.float64))
+def measured(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """As `similarity`, where it is not that of copies."""
     if sets.likeness == QUOTATIONS:
         return containment(sets, document, other, start, stop, threshold)
     mine, begin = sets.shingles, sets.offsets[document]

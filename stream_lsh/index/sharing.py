@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.access import in_ring, up_to, word
 from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import empty, nowhere, read
 from stream_lsh.index.candidates import ENTRIES, home, pass_by
 from stream_lsh.index.dead import any_dead
 from stream_lsh.index.layout import FULL, HALF
-from stream_lsh.index.work import NOBODY
+from stream_lsh.index.work import NOBODY, NUMBER, WORK
 
 _FIRST, _ONE = np.int64(0), np.int64(1)
 _SURE = np.int64(1 << 40)  # more than a document has keys
 
 
-@njit
+@far(NUMBER(NUMBER, WORK))
 def gather_sharing(i, work):  # type: ignore[no-untyped-def]
     """As `candidates.gather`, where keys are sampled."""
     batch, limits, rows = work.batch, work.limits, work.rows

@@ -15,11 +15,12 @@ of stories, not of documents: who joins one that is told often counts no more.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, key_of_term
 from stream_lsh.hashing.bits import popcount
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.access import copy_words, in_ring, same_hash, word
 from stream_lsh.index.alive import read_living
 from stream_lsh.index.buckets import empty, nowhere, probe, read
@@ -43,7 +44,7 @@ from stream_lsh.index.memory import posting_key
 from stream_lsh.index.rarity import BITMAP, OWN_SLOTS, count, most_rare, rarity_of, slot_of, weigh_among
 from stream_lsh.index.sharing import share
 from stream_lsh.index.verify import emit
-from stream_lsh.index.work import DONE, FULL, NO_LOG, NO_OWN_SET, NO_ROOM, NOBODY
+from stream_lsh.index.work import CODE, CODE_AND_ROW, DONE, FULL, NO_LOG, NO_OWN_SET, NO_ROOM, NOBODY, NUMBER, WORK
 
 MEMBERS = 3
 """Members of a story that a document is compared with, the most similar."""
@@ -66,7 +67,7 @@ _FEW = np.int64(4)
 _FIRST, _MASK = np.int64(0), np.uint64(OWN_SLOTS - 1)
 
 
-@njit
+@far(CODE(NUMBER, WORK))
 def weigh(i, work):  # type: ignore[no-untyped-def]
     """Fill in signature and keys of document i, by the documents before it; DONE, or what is missing."""
     batch, sets, rarity, limits = work.batch, work.sets, work.rarity, work.limits
@@ -119,7 +120,7 @@ def _sort_in(k, rarity):  # type: ignore[no-untyped-def]
     rarest[at] = k
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _times(k, rarity):  # type: ignore[no-untyped-def]
     """How often the k-th of the heaviest terms was counted."""
     return rarity.counts[slot_of((rarity.heaviest[k] & _ENTRY) >> TERM_SHIFT)]
@@ -147,7 +148,7 @@ def _heaviest(terms, first, last, rarity):  # type: ignore[no-untyped-def]
     return n, heap
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _slot(own, term):  # type: ignore[no-untyped-def]
     """Where a term of the document is, or belongs."""
     slot = term & _MASK
@@ -156,7 +157,7 @@ def _slot(own, term):  # type: ignore[no-untyped-def]
     return slot
 
 
-@njit
+@far(types.none(NUMBER, WORK))
 def counted(i, work):  # type: ignore[no-untyped-def]
     """Document i is stored: its terms are less rare from now on, unless it is one of many of its story."""
     sets = work.sets
@@ -164,7 +165,7 @@ def counted(i, work):  # type: ignore[no-untyped-def]
         count(work.rarity, sets.shingles, sets.offsets[i], sets.offsets[i + 1], TERM_SHIFT)
 
 
-@njit
+@far(CODE_AND_ROW(NUMBER, WORK))
 def compare(i, work):  # type: ignore[no-untyped-def]
     """Find the story of a document, as `match._compare` finds a match: DONE or what is missing, and the row that it is
     stored behind, the most similar member, or -1."""
@@ -218,7 +219,7 @@ def _with_text(i, work):  # type: ignore[no-untyped-def]
     return NOBODY
 
 
-@njit
+@far(types.boolean(NUMBER, NUMBER, WORK))
 def resembles(i, row, work):  # type: ignore[no-untyped-def]
     """Whether document i, which was weighed, is similar enough to one row."""
     return _likened(row, work) >= work.limits.threshold
@@ -341,7 +342,7 @@ def _similarity(rarity, near, bitmap):  # type: ignore[no-untyped-def]
     return np.floor(cosine * _GRID + 0.5) / _GRID
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _apart(one, other):  # type: ignore[no-untyped-def]
     """Milliseconds between two event times, as a real number; none where one is not known."""
     return abs(np.float64(one) - np.float64(other)) if one != NO_TIME and other != NO_TIME else 0.0

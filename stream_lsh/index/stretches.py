@@ -32,7 +32,7 @@ class Stretches(Struct):
         return cls(slots=np.zeros((1 << BITS, 3), np.uint64))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _place(key, row):  # type: ignore[no-untyped-def]
     return np.int64((key ^ np.uint64(row) * _ODD) * _ODD >> _SHIFT)
 

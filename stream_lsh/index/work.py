@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 from stream_lsh.index.layout import INCOMPLETE, INVALID, KIND, MORE, RESULTS, STATUS, Batch, Limits, Rows
@@ -89,3 +90,9 @@ class Work(Struct):
     rarity: Rarity
     scratch: Scratch
     results: Results
+
+
+CODE = NUMBER = types.int64
+CODE_AND_ROW = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
+WORK = Work.numba_type
+"""Types of far kernels: what they return, and what they get."""

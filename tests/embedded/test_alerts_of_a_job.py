@@ -152,7 +152,9 @@ def long_feed(folder: Path, documents: int, files: int, *, mistakes: bool = True
     return paths
 
 
-@pytest.mark.parametrize("settings", [{}, {"window": "12h"}], ids=["all", "window"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({}, marks=pytest.mark.long), {"window": "12h"}], ids=["all", "window"]
+)
 def test_what_is_in_memory_and_when_it_is_committed_changes_nothing(
     tmp_path: Path, rules: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

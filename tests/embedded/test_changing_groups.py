@@ -23,7 +23,7 @@ from support.contents import contents
 from support.copies import FIELDS, OTHER, SECOND, START, SURE, TEXT, copies
 from support.jobs import bytes_of, committing, read, run, write, written
 from support.kills import broken_off, kill
-from support.long_form import LONG, seeds
+from support.long_form import LONG, rotating, seeds
 from support.models.forgetting import model_of
 from support.models.spreading import Spreading, reached
 
@@ -158,7 +158,7 @@ def changing(history: Any) -> list[Record]:
     return out
 
 
-@hypothesis_settings(max_examples=100 if LONG else 15)
+@hypothesis_settings(max_examples=100 if LONG else 8)
 @given(
     st.lists(actions, min_size=1, max_size=150), st.sampled_from((None, None, "1s", "10s", "20m")), st.integers(0)
 )  # fmt: skip
@@ -262,10 +262,12 @@ def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings:
     broken, undisturbed = folder / "broken", folder / "undisturbed"
     assert bytes_of(broken, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
     assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows", "copies"}
+    windows = [information(path / "index")["window"] for path in (broken, undisturbed)]
+    assert windows[0] == windows[1]
     check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
 
 
-@pytest.mark.parametrize(("shards", "window"), SHAPES)
+@pytest.mark.parametrize(("shards", "window"), [(1, "8h"), *rotating([(2, None), (1, None), (2, "8h")], 1)])
 def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Path, shards: int, window: str | None
 ) -> None:
@@ -277,12 +279,9 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     same_as_undisturbed(tmp_path, lines, settings)
 
 
-@pytest.mark.parametrize(
-    ("shards", "window", "kills"),
-    [(1, "8h", 1), *(pytest.param(*shape, 25 if LONG else 6, marks=pytest.mark.long)
-                     for shape in ((1, None), (2, None), (1, "8h"), (2, "8h")))],
-)  # fmt: skip
-def test_killed_at_random_moments(tmp_path: Path, rules: Path, shards: int, window: str | None, kills: int) -> None:
+@pytest.mark.parametrize(("shards", "window"), rotating([(2, "8h"), (1, None), (2, None), (1, "8h")], 2))
+def test_killed_at_random_moments(tmp_path: Path, rules: Path, shards: int, window: str | None) -> None:
+    kills = 25 if LONG else 6
     lines, settings = copies(7, 150 * kills + 400), with_shape(shards, window)
     inputs = written(tmp_path, lines, len(lines) // 60)
     run(tmp_path / "undisturbed", inputs, Settings(**settings), OUTPUTS, rules)

@@ -91,6 +91,7 @@ def test_the_copy_of_standard_output_goes(tmp_path: Path, feed: list[Path]) -> N
     assert b"victim-text" in whole.read_bytes() and not left(state)
 
 
+@pytest.mark.long
 def test_a_copy_that_is_younger_stays(tmp_path: Path, feed: list[Path]) -> None:
     state, broken = tmp_path / "state", tmp_path / "broken"
     dedup(state, NEVER, feed[:2], "--erase-hours", "24", output=broken)
@@ -100,7 +101,7 @@ def test_a_copy_that_is_younger_stays(tmp_path: Path, feed: list[Path]) -> None:
     assert (state / "standard-output").exists()
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("by_hand", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_frames_end_with_what_waits_in_them(tmp_path: Path, feed: list[Path], by_hand: bool) -> None:
     state, unique = tmp_path / "state", tmp_path / "unique.jsonl.zst"
     dedup(state, 3, feed, "--erase-hours", "0", "--unique", str(unique))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from support.jobs import read, write
-from support.kills import broken_off
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
 from stream_lsh.documents.times import LAST_TIME, moment
-from stream_lsh.embedded import job as module
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
 from stream_lsh.errors import UsageError
@@ -96,39 +93,6 @@ def test_a_folder_has_no_times(tmp_path: Path) -> None:
         run(tmp_path / "index", folder, window="2h", time_field="at")
     with pytest.raises(UsageError, match="which have no fields: leave out --time-field"):
         run(tmp_path / "other", folder, time_field="at")
-
-
-def test_a_run_that_is_broken_off_goes_on_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same verdicts, and the same log time and generations, however often a run ends in the middle."""
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0)
-    files = []
-    for n in range(12):
-        lines = [
-            document(
-                f"{n}-{i}", f"{TEXT} {i % 9}" if i % 3 else f"x{n} y{i} z{n * i}", at=START + 60_000 * (40 * n + i)
-            )
-            for i in range(40)
-        ]
-        files.append(write(tmp_path / f"{n}.jsonl", *lines))
-    given: dict[str, Any] = {"window": "3h", "time_field": "at", "memory_documents": 16, "generation_documents": 1000}
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    run(tmp_path / "one" / "index", *files, **given)
-    assert broken_off(monkeypatch, lambda: run(tmp_path / "two" / "index", *files, **given), every=5) > 0
-    one, two = (tmp_path / name / "verdicts.jsonl" for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-    shown = [
-        json.loads(CliRunner().invoke(main, ["info", "--state", str(tmp_path / name / "index"), "--json"]).stdout)
-        for name in ("one", "two")
-    ]
-    for facts in shown:
-        assert facts["documents"]["seen"] == 480
-        assert facts["documents"]["stored"] < 280
-        assert facts["window"]["length"] == "3h"
-    assert shown[0]["window"] == shown[1]["window"]
-    spans = [[(g["generation"], g["from"], g["to"]) for g in facts["generations"]["latest"]] for facts in shown]
-    assert spans[0][-1] == spans[1][-1]
-    assert len(spans[0]) <= 11
 
 
 def test_what_the_command_says(tmp_path: Path) -> None:

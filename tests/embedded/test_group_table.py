@@ -162,21 +162,21 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
 
 def test_a_window_ends_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is committed; nothing of those that ended is left in the store."""
-    inputs = feed(tmp_path, 1100, 3)
+    inputs = feed(tmp_path, 800, 2)
     large, small = tmp_path / "large", tmp_path / "small"
     run(large, inputs, {"window": "4h"})
     monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)
-    for number in range(1, 4):
+    for number in range(1, 3):
         run(small, inputs[:number], {"window": "4h"})
     assert (small / "groups").read_bytes() == (large / "groups").read_bytes()
     assert rows(small) == rows(large)
     ended = max(event["group"] for event in read(large / "groups") if event["event"] == "ended")
-    assert ended > 300
+    assert ended > 100
     with pytest.raises(UsageError, match="there is no group"), whole(large / "index", ended):
         pass
     with reading_groups(small / "index") as (store, fact):
         for kind in (b"g", b"n", b"s"):
             found = [int.from_bytes(key[1:9], "big") for key, _ in store.scan(kind)]
-            assert all(number >= fact["cleared"] > 100 for number in found)
+            assert all(number >= fact["cleared"] > 50 for number in found)
             assert found or kind == b"s"
         assert len(list(store.scan(b"k"))) < 40

@@ -9,10 +9,12 @@ import random
 import signal
 import threading
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.long_form import rotating
 
 from stream_lsh import Settings
 from stream_lsh.documents.columns import Batch
@@ -102,9 +104,14 @@ def contents(folder: Path) -> list[bytes]:
     return [*found, gzip.decompress((folder / OUTPUTS["pairs"]).read_bytes())]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), OutputError("the disk is full")])
-@pytest.mark.parametrize("place", ["checkpoint", "before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 4, FILES + 2])
+PLACES = ("checkpoint", "before", "after")
+BROKEN = list(product((2, FILES + 2, 1, 4), PLACES, (KeyboardInterrupt(), OutputError("the disk is full"))))
+QUICK = [case for case in BROKEN if case[0] == 2 or (case[0] == FILES + 2 and case[2] is BROKEN[0][2])][::2]
+
+
+@pytest.mark.parametrize(
+    ("number", "place", "error"), [*QUICK, *rotating([case for case in BROKEN if case not in QUICK], 6)]
+)
 def test_a_commit_that_breaks_off_is_done_again(
     tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch, number: int, place: str, error: BaseException
 ) -> None:

@@ -53,7 +53,7 @@ def cases() -> list[Any]:
             continue
         shape = against, shards, changes
         quick = shape == ("unique", 1, True) or (
-            shape == ("any", 3, False) and likeness in ("hamming", "quotations")
+            shape == ("any", 3, False) and likeness == "hamming"
         )  # fmt: skip
         found.append(pytest.param(likeness, *shape, marks=[] if quick else pytest.mark.long))
     return found
@@ -65,7 +65,7 @@ def test_verdicts_are_those_of_exhaustive_comparison(
 ) -> None:
     """To the last match; over several generations and two runs, the second of which knows no setting."""
     feed = feed_of(likeness, seed=shards)
-    records = feed.history(240) if changes else feed.plain(200)
+    records = feed.history(200) if changes else feed.plain(200)
     more: dict[str, Any] = {"against": against, "shards": shards}
     more |= {"decided_after": 20} if against == "unique" and shards > 1 else {}
     more |= {"verify_matches": 0} if against == "any" else {}
@@ -97,9 +97,9 @@ def test_verdicts_are_those_of_exhaustive_comparison(
 def test_the_usual_settings_find_what_they_promise(likeness: str) -> None:
     """Pairs reported are true; of those within the threshold no more are missed than the recall allows, of some
     likenesses none."""
-    feed = feed_of(likeness, seed=7, families=15)
+    feed = feed_of(likeness, seed=7, families=10)
     settings = Settings(**GIVEN[likeness], against="any", verify_matches=0, max_matches=0)
-    items = [record[feed.field] for record in feed.plain(350)]
+    items = [record[feed.field] for record in feed.plain(250)]
     texts = [stands_for(item, settings) for item in items]
     true = {
         (older, newer) for newer in range(len(texts)) for older in range(newer)
@@ -109,7 +109,7 @@ def test_the_usual_settings_find_what_they_promise(likeness: str) -> None:
         verdicts = list(deduplicator.process([Document(i, **{feed.field: item}) for i, item in enumerate(items)]))
     found = {(match.seq, verdict.seq) for verdict in verdicts for match in verdict.matches}
     assert found <= true
-    assert len(true) > 1500
+    assert len(true) > 1000
     assert len(true - found) <= (0 if likeness in CERTAIN else 0.001 * len(true))
 
 
@@ -144,7 +144,7 @@ def quick(*likenesses: str) -> list[Any]:
     return [name if name in likenesses else pytest.param(name, marks=pytest.mark.long) for name in GIVEN]
 
 
-@pytest.mark.parametrize("likeness", quick("hamming", "quotations", "stories"))
+@pytest.mark.parametrize("likeness", quick("stories"))
 def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, likeness: str
 ) -> None:

@@ -19,7 +19,7 @@ VALUES = ["en", "de", "null", None, 17, "17", True, "true", "", "en,de"]  # all 
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
 
 
-def feed(n: int = 400, seed: int = 1) -> list[Document]:
+def feed(n: int = 300, seed: int = 1) -> list[Document]:
     """Copies and edits of a few texts, with random values."""
     chance = random.Random(seed)
     texts = [[f"w{chance.randrange(300)}" for _ in range(40)] for _ in range(12)]
@@ -51,7 +51,7 @@ def said(verdict: Verdict, numbers: Sequence[int]) -> tuple[Any, ...]:
 
 ANY = {"against": "any", "verify_matches": 0, "max_matches": 0}
 KEPT = {"against": "unique", "decided_after": 64, "candidates": 128}
-QUICK = (("unique", 1, "exact"), ("unique", 3, "signature"), ("any", 3, "exact"))
+QUICK = (("unique", 1, "exact"), ("any", 3, "signature"))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_each_value_is_as_an_index_of_its_own(against: str, shards: int, verify:
     columns = 5 if Settings(**given).late else 6
     assert [said[:columns] for said in found] == [said[:columns] for said in sorted(expected)]
     kept = sum(kind == "unique" for _, kind, *_ in found)
-    assert len(documents) - kept > 150
+    assert len(documents) - kept > 100
     assert sum(verdict.kind == "unique" for verdict in verdicts(documents, **given)) < 0.8 * kept
 
 

@@ -38,10 +38,10 @@ def as_modelled(folder: Path, records: list[dict[str, Any]], settings: Settings)
 
 def test_a_story_that_slept_is_less_similar(tmp_path: Path) -> None:
     """As the plain model has it; not where the times are not known."""
-    records = feed_of("stories", seed=2).plain(140)
+    records = feed_of("stories", seed=2).plain(100)
     chance = random.Random(2)
     for i, record in enumerate(records):
-        days = i // 14 * chance.choice([3, 3, 3, 9, 30])  # some come late, some are from next month
+        days = i // 10 * chance.choice([3, 3, 3, 9, 30])  # some come late, some are from next month
         record["ts"] = 86400 * days + chance.randrange(86400)
     timed = as_modelled(tmp_path / "timed", records, sure(time_field="ts"))
     plain = as_modelled(tmp_path / "plain", records, sure())
@@ -54,9 +54,9 @@ def test_a_story_that_slept_is_less_similar(tmp_path: Path) -> None:
 def test_stories_of_news_are_those_of_a_plain_model(tmp_path: Path, shared_data: Path, name: str) -> None:
     data = (shared_data / name).read_bytes()
     lines = (lzma.decompress(data) if name.endswith(".xz") else data).splitlines()
-    records = [json.loads(line) for line in (lines if LONG else lines[:200])]
+    records = [json.loads(line) for line in (lines if LONG else lines[:120])]
     records = [{"id": r["id"], "text": f"{r.get('title', '')} {r['text']}".strip()} for r in records]
-    as_modelled(tmp_path, records, sure(generation_documents=80))
+    as_modelled(tmp_path, records, sure(generation_documents=50))
 
 
 def test_what_decided_is_told_in_words() -> None:

@@ -33,8 +33,8 @@ COMMAND = (sys.executable, "-m", "stream_lsh.cli")
 
 @pytest.fixture(scope="module")
 def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Posts with bad lines, repeated lines (redelivered), reused ids and deletions among them; the second part
-    compressed."""
+    """Posts with bad lines, repeated lines (redelivered), reused ids, copies and deletions among them; the
+    second part compressed."""
     folder = tmp_path_factory.mktemp("feed")
     chance = random.Random(5)
     kept: list[bytes] = []
@@ -54,6 +54,9 @@ def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 part.append(chance.choice(kept).replace(b'"title": "', b'"title": "changed '))
             elif dice < 0.045 and kept:
                 part.append(json.dumps({"id": json.loads(chance.choice(kept))["id"], "deleted": True}).encode() + b"\n")
+            elif dice < 0.06 and kept:
+                old = json.loads(chance.choice(kept))
+                part.append(json.dumps(old | {"id": f"{old['id']} again {number}"}).encode() + b"\n")
     (folder / "one.jsonl").write_bytes(b"".join(parts[0]))
     (folder / "two.jsonl.zst").write_bytes(zstandard.compress(b"".join(parts[1])))
     return folder
@@ -233,6 +236,7 @@ def test_damaged_files_are_named_with_the_remedy(
     assert (whole / "unique.jsonl").read_bytes() == new
 
 
+@pytest.mark.long
 def test_a_run_killed_behind_its_last_commit_is_written_again(tmp_path: Path) -> None:
     """All is committed, but the process is killed while it closes: `>` empties the file, the next run fills it."""
     feed, state, target = tmp_path / "feed.jsonl", tmp_path / "state", tmp_path / "unique.jsonl"

@@ -31,6 +31,7 @@ from pydantic import SecretStr
 
 from stream_lsh.embedded.signals import Signals, ignore
 from stream_lsh.errors import OutputError, StateError, StreamLshError, UsageError
+from stream_lsh.hashing import notice
 from stream_lsh.index.files import raise_limit
 from stream_lsh.index.refusals import refusal
 from stream_lsh.kafka.run import logs
@@ -125,6 +126,7 @@ def run(
             if not set(job.roles).isdisjoint(COMPILED):
                 from stream_lsh.embedded.warming import warm_up  # here, because it takes the whole engine with it
 
+                notice.say = log.info
                 warm_up(settings, lambda: bool(signals.came))
         if signals.came:  # there is nothing to drain yet
             log.info("stopped %s before it had begun", job.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from stream_lsh.api import Deduplicator
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded import job
 from stream_lsh.embedded.warming import warm_up
-from stream_lsh.hashing import kernels
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings import Settings
@@ -89,46 +87,13 @@ def test_it_ends_early_when_it_is_not_wanted_any_more(
     looks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the engine is started, and in the middle of its work."""
-    monkeypatch.setattr(kernels, "FOLDER", tmp_path)
     monkeypatch.setattr(job, "PROGRESS_SECONDS", 0.0)
     asked = 0
 
     def stopped() -> bool:
         nonlocal asked
         asked += 1
-        return asked > 1 + looks  # it is asked once while another process may be at it
+        return asked > looks
 
     warm_up(KafkaSettings(), stopped)
-    assert asked == 2 + looks
-    assert not [*tmp_path.glob("warm-[0-9a-f]*")]
-
-
-class Patient:
-    """Says from the fourth time on that it is not wanted any more."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def __call__(self) -> bool:
-        self.asked += 1
-        return self.asked > 3
-
-
-def test_another_process_is_not_waited_for_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "FOLDER", tmp_path)
-    stopped = Patient()
-    with (tmp_path / "warm-up.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        warm_up(KafkaSettings(), stopped)
-    assert stopped.asked == 5
-
-
-def test_who_has_only_to_load_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "FOLDER", tmp_path)
-    warm_up(KafkaSettings())
-    stopped = Patient()
-    with (tmp_path / "warm-up.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        warm_up(KafkaSettings(data_folder=tmp_path, id_field="key"))  # these choose no code
-        warm_up(KafkaSettings(bag=True), stopped)
-    assert stopped.asked == 5
+    assert asked == 1 + looks
