@@ -1,4 +1,4 @@
-"""Hold the tests to their budget of CPU: `python .ci/budget.py JOURNAL ...`, files that `pytest --journal FILE` wrote.
+"""Hold the tests to their budget of CPU: `python .ci/budget.py JOURNAL ...`, files that `pytest --journal=FILE` wrote.
 
 A quick test has 5 s, a long one 60 s, kernels warm. An exception is named here with its reason; there are at most 15.
 Exit code 1 if a test is over its budget.

@@ -282,6 +282,7 @@ def test_eight_threads_give_the_answers_of_one(against: Literal["unique", "any"]
         assert any(known[count][number] == answer for count in range(least, most + 1))
 
 
+@pytest.mark.long
 def test_the_limit_of_open_files_is_raised() -> None:
     script = (
         "import json, resource\n"

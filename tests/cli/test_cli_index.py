@@ -246,6 +246,7 @@ def test_values_to_match_within_where_there_are_none(run: Run, feed: Path, tmp_p
     assert "may match: leave out --within" in found.stderr
 
 
+@pytest.mark.long
 def test_query_reads_a_pipe_and_a_reader_may_go_away(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     run("dedup", feed, "--state", state)

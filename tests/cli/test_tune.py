@@ -94,6 +94,7 @@ def test_too_few_documents(tmp_path: Path) -> None:
     tune(tmp_path / "none.jsonl")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".svg", pytest.param(".png", marks=pytest.mark.long)])
 def test_plot(tmp_path: Path, feed: Path, suffix: str) -> None:
     first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix.upper()}"

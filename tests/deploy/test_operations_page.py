@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from support.exposition import exposition
 
@@ -38,6 +39,7 @@ def texts() -> list[str]:
     return [re.sub("(\0|%[.0-9]*[sdf])+", "…", text) for text in found]
 
 
+@pytest.mark.long
 def test_messages_are_those_of_the_code() -> None:
     known = texts()
     messages = [row[0] for row in rows("message")]

@@ -435,6 +435,7 @@ def test_who_went_without_an_heir_is_listed_as_long_as_he_has_an_id(tmp_path: Pa
         erase(tmp_path, everything=True)
 
 
+@pytest.mark.long
 def test_somebody_reads_while_ids_are_erased(tmp_path: Path) -> None:
     """He sees a whole index, whatever moment it is; nothing is left in the end."""
     records, settings = story(4, 400), Settings(**SURE)

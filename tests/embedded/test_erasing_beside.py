@@ -77,6 +77,7 @@ def left(state: Path) -> bool:
     return any(b"victim-" in data for data in contents(state))
 
 
+@pytest.mark.long
 def test_the_copy_of_standard_output_goes(tmp_path: Path, feed: list[Path]) -> None:
     """A run that is killed afterwards goes on with >>."""
     whole, broken, state = tmp_path / "whole", tmp_path / "broken", tmp_path / "state"

@@ -160,6 +160,7 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
     assert after == before
 
 
+@pytest.mark.long
 def test_a_window_ends_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is committed; nothing of those that ended is left in the store."""
     inputs = feed(tmp_path, 800, 2)

@@ -50,6 +50,7 @@ def test_a_story_that_slept_is_less_similar(tmp_path: Path) -> None:
         run(tmp_path / "plain", [], sure(time_field="ts"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["stories-ecb.jsonl.xz", pytest.param("stories.jsonl", marks=pytest.mark.long)])
 def test_stories_of_news_are_those_of_a_plain_model(tmp_path: Path, shared_data: Path, name: str) -> None:
     data = (shared_data / name).read_bytes()

@@ -273,6 +273,7 @@ def test_10_mb_of_one_thing(piece: str, settings: SigningSettings, size: int) ->
     assert sign([text, "an other one"], settings).sizes.tolist()[0] == size
 
 
+@pytest.mark.long
 def test_10_mb_of_words() -> None:
     generator = random.Random(3)
     vocabulary = [f"Word{number}" for number in range(40_000)]
@@ -287,6 +288,7 @@ def test_10_mb_of_words() -> None:
     assert abs(agreement - 0.5) < 6 * np.sqrt(0.25 / 128)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
 def test_10_mb_leave_no_memory_behind() -> None:
     def resident() -> int:

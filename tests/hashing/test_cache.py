@@ -65,6 +65,7 @@ def test_copies_share_what_is_compiled_and_other_sources_do_not(tmp_path: Path, 
     assert len([*(folder / "stream-lsh").iterdir()]) == 2
 
 
+@pytest.mark.long
 def test_damaged_files_are_compiled_again(tmp_path: Path, package: Path) -> None:
     hashed, _ = end(begin(package, tmp_path))
     for damaged in (*tmp_path.rglob("*.nbi"), *tmp_path.rglob("*.nbc")):
@@ -73,6 +74,7 @@ def test_damaged_files_are_compiled_again(tmp_path: Path, package: Path) -> None
     assert end(begin(package, tmp_path)) == (hashed, LOADED)
 
 
+@pytest.mark.long
 def test_of_two_processes_one_compiles(tmp_path: Path, package: Path) -> None:
     lock, home = siphash._hash_all._cache._lock, cache.FOLDER
     assert lock is not None and home is not None

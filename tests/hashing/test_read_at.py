@@ -56,6 +56,7 @@ __attribute__((destructor)) static void done(void) {
 """
 
 
+@pytest.mark.long
 def test_reads_that_are_interrupted_or_fall_short(tmp_path: Path) -> None:
     """Nothing of it is seen in the answers."""
     if CC is None or not sys.platform.startswith("linux"):

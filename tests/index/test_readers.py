@@ -51,6 +51,7 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
     return int(done)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("documents", "states"),
     [(4_000, 2), pytest.param(*((60_000, 15) if LONG else (12_000, 8)), marks=pytest.mark.long, id="long")],

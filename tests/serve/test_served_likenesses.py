@@ -117,6 +117,7 @@ def told(answer: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_answers_and_pairs_are_those_of_dedup(
     served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], likeness: str, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ def test_what_must_not_match_is_compared_and_does_not(served: Serving) -> None:
     assert [(near[side]["spans"], near[side]["shingles"]) for side in "ab"] == [([], None)] * 2
 
 
+@pytest.mark.long
 async def test_a_pipeline_says_why_it_compares_no_stories() -> None:
     from stream_lsh.kafka.settings import KafkaSettings
     from stream_lsh.serve.pipeline.service import PipelineService

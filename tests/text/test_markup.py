@@ -29,6 +29,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@pytest.mark.long
 def test_compatibility_forms_of_all_characters_are_those_of_the_shipped_version() -> None:
     """Pinned, so that a Python with newer tables that differed in any character, alone or among marks, would fail."""
     alone = nfkc("\n".join(map(chr, EVERY)))
@@ -37,6 +38,7 @@ def test_compatibility_forms_of_all_characters_are_those_of_the_shipped_version(
     assert digest(among) == "9ccb03bca21cbc0dc130f09a3fd02e39b9e13b12dd7ea60fe3e54819b1787c81"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     unicodedata.unidata_version != unicode_data().version,
     reason="this Python has another version of Unicode than the shipped table",
@@ -47,6 +49,7 @@ def test_compatibility_forms_are_pythons_where_the_versions_are_the_same(text: s
     assert nfkc(text) == unicodedata.normalize("NFKC", text)
 
 
+@pytest.mark.long
 def test_what_later_versions_assign_stays_as_it_is() -> None:
     later = [chr(i) for i in EVERY if unassigned()[i]]
     assert not {chr(0x1E030), chr(0x10EFD), chr(0x1CCD6), chr(0x113C5)} - set(later)  # of 15, 15 (a mark), 16, 16

@@ -82,6 +82,7 @@ def test_kernel_agrees_with_python_on_any_character(text: str, settings: Signing
     check(text, settings)
 
 
+@pytest.mark.long
 @same_unicode
 @pytest.mark.parametrize("mode", ["unicode", pytest.param("word", marks=pytest.mark.long)])
 def test_every_character_in_a_word_and_alone(mode: str) -> None:
@@ -95,6 +96,7 @@ def test_every_character_in_a_word_and_alone(mode: str) -> None:
         )
 
 
+@pytest.mark.long
 @same_unicode
 def test_shipped_table_is_what_the_generator_writes() -> None:
     built = make_unicode.build()

@@ -166,6 +166,7 @@ def test_a_worker_ends_when_its_last_role_has_stopped(start: Start, processes: s
     assert not any(alive(pid) for pid in found.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("processes", "what"),
     [("one", "no broker"), *pairwise(("one", "roles"), ("together", "no broker"))],
@@ -201,6 +202,7 @@ def test_a_crash_of_a_single_process_ends_it(start: Start) -> None:
     assert len(worker.notes("drained")) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_second_signal_does_not_wait(start: Start, number: int) -> None:
     worker = start()
