@@ -262,7 +262,7 @@ def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings:
     broken, undisturbed = folder / "broken", folder / "undisturbed"
     assert bytes_of(broken, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
     assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows", "copies"}
-    windows = [information(path / "index")["window"] for path in (broken, undisturbed)]
+    windows = [information(path / "index").get("window") for path in (broken, undisturbed)]
     assert windows[0] == windows[1]
     check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
 
