@@ -10,9 +10,10 @@ from pathlib import Path
 from stream_lsh.demo.display import Run
 from stream_lsh.demo.feed import Feed, make_feed
 from stream_lsh.demo.score import Truth, find_truth, score
-from stream_lsh.demo.spread import read_lines, run_spread
+from stream_lsh.demo.spread import read_lines, run_spread, spread_settings
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Progress
+from stream_lsh.index import compiling
 from stream_lsh.settings import Settings
 
 TEXT_FIELDS = ("title", "text")
@@ -28,6 +29,7 @@ def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progre
         StreamLshError, OSError: as the job does.
     """
     settings = Settings.model_validate({"text_field": TEXT_FIELDS})
+    compiling.begin(spread_settings(settings))
     feed = make_feed(documents, seed)
     with (folder / "feed.jsonl").open("wb") as file:
         file.writelines(feed.lines())

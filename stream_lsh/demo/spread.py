@@ -126,13 +126,18 @@ def run_spread(folder: Path, seed: int, settings: Settings) -> Spreading:
     (folder / "feed.jsonl").write_bytes(b"".join(lines(entries)))
     (folder / "rules.toml").write_text(RULES, encoding="utf-8")
     outputs = {name: str(folder / f"{name}.jsonl") for name in ("unique", "verdicts", "groups", "alerts")}
-    settings = Settings.model_validate(
-        settings.model_dump(exclude_unset=True)
-        | {"on_same_id": "update", "deleted_field": "deleted", "source_field": "source", "time_field": "ts"}
-    )
+    settings = spread_settings(settings)
     rules = read_rules(folder / "rules.toml")
     Job(settings, [str(folder / "feed.jsonl")], outputs, folder / "index", rules=rules).run()
     return Spreading(entries, read_lines(outputs["groups"]), read_lines(outputs["alerts"]))
+
+
+def spread_settings(settings: Settings) -> Settings:
+    """With corrections, withdrawals, sources and times."""
+    return Settings.model_validate(
+        settings.model_dump(exclude_unset=True)
+        | {"on_same_id": "update", "deleted_field": "deleted", "source_field": "source", "time_field": "ts"}
+    )
 
 
 def read_lines(path: str) -> list[dict[str, Any]]:

@@ -175,6 +175,10 @@ class FarKernel(Kernel):
         self._name = f"{function.__module__}.{function.__qualname__}"
         llvm.add_symbol(self._name, ctypes.addressof(self._address))
 
+    def ready(self, *arguments: Any) -> bool:
+        """Whether it is compiled."""
+        return bool(self._address.value) or super().ready(*self._signature.args)
+
     def load(self) -> None:
         """Load or compile it, if that has not been done yet."""
         if not self._address.value:

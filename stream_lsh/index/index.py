@@ -66,7 +66,7 @@ class Index:
         self._workers = None if read_only else Workers()
         self._pool: ThreadPoolExecutor | None = None
         raise_limit()
-        compiling.begin()
+        compiling.begin(settings)
         if not read_only:
             with plainly(folder):
                 make_folder(folder)

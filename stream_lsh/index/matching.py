@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
+from stream_lsh.index import compiling
 from stream_lsh.index.ahead import MOST, guess
 from stream_lsh.index.batch import Sets as Own
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.buckets import passing
-from stream_lsh.index.candidates import gather_undecided
 from stream_lsh.index.drawn import post_sample
-from stream_lsh.index.going import delete, inherit, replace, went_since
+from stream_lsh.index.going import inherit
 from stream_lsh.index.keys import ends_of
-from stream_lsh.index.layout import DELETION, KNOWN, OF, REPLACES, Limits
-from stream_lsh.index.match import look_up, match, stays_with
+from stream_lsh.index.layout import DELETION, KNOWN, OF, REPLACES
+from stream_lsh.index.match import look_up, match
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.memory import power_of_two
 from stream_lsh.index.sets import keep_all, similarities
 from stream_lsh.index.shard import NO_NUMBERS, Shard
-from stream_lsh.index.sharing import gather_sharing
-from stream_lsh.index.story import compare, counted, liken, resembles, weigh
+from stream_lsh.index.story import liken
 from stream_lsh.index.work import (
     AT_LEAST,
     FULL,
@@ -46,21 +43,6 @@ REMEDY = (
 )
 
 
-def _load_kernels(limits: Limits, deletions: bool) -> None:
-    """Have those kernels at hand that `match` calls with some settings only."""
-    needed: list[tuple[bool, tuple[Any, ...]]] = [
-        (bool(limits.stories), (weigh, compare, counted, resembles)),
-        (bool(limits.samples), (gather_sharing,)),
-        (bool(limits.late), (gather_undecided,)),
-        (bool(limits.update), (went_since, stays_with, replace)),
-        (deletions, (delete,)),
-    ]
-    for with_these, kernels in needed:
-        if with_these:
-            for kernel in kernels:
-                kernel.load()
-
-
 class Matching:
     """A batch on its way through a shard.
 
@@ -80,7 +62,8 @@ class Matching:
         self._first = shard.count
         self._stored = np.empty(2 * len(batch), np.int64)  # documents of the rows that come of it
 
-        _load_kernels(self._limits, bool((self._documents.what & DELETION).any()))
+        deletions = bool((self._documents.what & DELETION).any())
+        compiling.have([*shard.kernels, *(["deletions"] if deletions else [])])
 
     def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
         """Match the documents [start, stop), after those before them. groups: those that are to be told who may stand

@@ -69,10 +69,6 @@ class Sets(Struct):
     def of(cls, shingles: int, likeness: int = int(COPIES), dimensions: int = 0) -> Sets:
         """Nothing at hand yet; room for so many shingles of rows, of copies twice as many words of bitmaps, and where
         containment is asked four times as many of hash tables."""
-        if likeness != COPIES:
-            measured.load()
-        if likeness == QUOTATIONS:
-            containment_in.load()
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
         ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (likeness == COPIES)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.families.likeness import LIKENESSES
-from stream_lsh.index import layout
+from stream_lsh.index import compiling, layout
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.dead import Dead
 from stream_lsh.index.drawn import Drawn, Shingle
@@ -77,6 +77,7 @@ class Shard:
         self.number = number
         self.state = state
         self.shape = shape = Shape(settings)
+        self.kernels = compiling.needed(settings)
         self.limits = limits_of(settings, shape, hashes.secret)
         self.generations = Generations(state, number, shape, workers)
         self.texts = Texts(store, number, self.generations.number_of)
