@@ -52,12 +52,14 @@ class Ranked:
 
         Takes some 30 bytes a shingle while it works and 4 afterwards.
         """
-        numbers, frequencies = _number(np.ascontiguousarray(shingles, dtype=np.uint64))
+        numbers, frequencies, distinct = _number(np.ascontiguousarray(shingles, dtype=np.uint64))
+        frequencies = frequencies[:distinct].copy()
         rank_of = np.empty(len(frequencies), dtype=np.int32)
         rank_of[np.argsort(frequencies, kind="stable")] = np.arange(len(frequencies), dtype=np.int32)
         offsets = np.ascontiguousarray(offsets, dtype=np.int64)
         ranks = rank_of[numbers]
-        _sort_each(ranks, offsets)
+        for document in range(len(offsets) - 1):
+            ranks[offsets[document] : offsets[document + 1]].sort()
         return cls(ranks, offsets, len(frequencies))
 
 
@@ -125,22 +127,29 @@ class AllPairs:
 
     def _compare(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         ranked = self.documents
-        older, newer, overlaps = _join(
+        older, newer, overlaps, found = _join(
             ranked.ranks, ranked.offsets, ranked.distinct, self._starts, self._postings, self.threshold, numbers
         )
-        return older, newer, overlaps
+        order = np.lexsort((older[:found], newer[:found]))
+        return older[order], newer[order], overlaps[order]
+
+
+# These kernels do not call what numpy has for sorting, filling and copying: that takes longer to compile than they do.
 
 
 @njit(allocates=True)
 def _number(shingles):  # type: ignore[no-untyped-def]
-    """Different values numbered as they come (int32 [total]), and how often each comes (int32 [distinct])."""
+    """Different values numbered as they come (int32 [total]), how often each comes (int32 [total]), and how many there
+    are."""
     total = len(shingles)
     size = 1024
     while size < 2 * total:
         size *= 2
     mask = np.uint64(size - 1)
     # Slots hold numbers, not hashes: 4 bytes each, and the hash to compare with is in `values`.
-    slots = np.full(size, -1, dtype=np.int32)
+    slots = np.empty(size, dtype=np.int32)
+    for i in range(size):
+        slots[i] = -1
     values = np.empty(total, dtype=np.uint64)
     frequencies = np.zeros(total, dtype=np.int32)
     numbers = np.empty(total, dtype=np.int32)
@@ -162,13 +171,7 @@ def _number(shingles):  # type: ignore[no-untyped-def]
             slot = (slot + np.uint64(1)) & mask
         frequencies[number] += 1
         numbers[i] = number
-    return numbers, frequencies[:distinct].copy()
-
-
-@njit(allocates=True)
-def _sort_each(ranks, offsets):  # type: ignore[no-untyped-def]
-    for i in range(len(offsets) - 1):
-        ranks[offsets[i] : offsets[i + 1]].sort()
+    return numbers, frequencies, distinct
 
 
 @njit
@@ -196,7 +199,9 @@ def _index(ranks, offsets, distinct, threshold):  # type: ignore[no-untyped-def]
         # What is in one prefix only meets nobody.
         starts[rank + 1] = starts[rank] + (frequencies[rank] if frequencies[rank] > 1 else 0)
     postings = np.empty(starts[distinct], dtype=np.int32)
-    ends = starts[:-1].copy()
+    ends = np.empty(distinct, dtype=np.int64)
+    for rank in range(distinct):
+        ends[rank] = starts[rank]
     for i in range(documents):
         for p in range(offsets[i], offsets[i] + _prefix(threshold, offsets[i + 1] - offsets[i])):
             rank = ranks[p]
@@ -208,8 +213,11 @@ def _index(ranks, offsets, distinct, threshold):  # type: ignore[no-untyped-def]
 
 @njit(allocates=True)
 def _join(ranks, offsets, distinct, starts, postings, threshold, numbers):  # type: ignore[no-untyped-def]
-    """Compare the documents `numbers` with all older ones: (older, newer, overlap) of the pairs, int64 each."""
-    met = np.full(len(offsets) - 1, -1, dtype=np.int32)  # the document that met this one last
+    """Compare the documents `numbers` with all older ones: (older, newer, overlap) of the pairs, int64 each, and how
+    many of them there are. The older ones of a document are in any order."""
+    met = np.empty(len(offsets) - 1, dtype=np.int32)  # the document that met this one last
+    for i in range(len(met)):
+        met[i] = -1
     marks = np.zeros(distinct, dtype=np.uint8)
     candidates = np.empty(len(offsets) - 1, dtype=np.int32)
     capacity = 1024
@@ -239,7 +247,6 @@ def _join(ranks, offsets, distinct, starts, postings, threshold, numbers):  # ty
             older = _grown(older, capacity)
             newer = _grown(newer, capacity)
             overlaps = _grown(overlaps, capacity)
-        candidates[:count].sort()
         for p in range(start, stop):
             marks[ranks[p]] = 1
         for c in range(count):
@@ -255,13 +262,14 @@ def _join(ranks, offsets, distinct, starts, postings, threshold, numbers):  # ty
                 found += 1
         for p in range(start, stop):
             marks[ranks[p]] = 0
-    return older[:found].copy(), newer[:found].copy(), overlaps[:found].copy()
+    return older, newer, overlaps, found
 
 
 @njit(allocates=True)
 def _grown(array, capacity):  # type: ignore[no-untyped-def]
     result = np.empty(capacity, dtype=array.dtype)
-    result[: len(array)] = array
+    for i in range(len(array)):
+        result[i] = array[i]
     return result
 
 
