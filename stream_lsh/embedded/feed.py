@@ -71,6 +71,12 @@ class Feed:
         return sum(source.input.raw_position for source in self.sources)
 
 
+def check_inputs(arguments: Sequence[str]) -> None:
+    """Raise InputError for an input that cannot be read: before an index is opened, or anything compiled, for it."""
+    for argument in arguments:
+        open_input(argument, Fields()).check()
+
+
 def open_input(argument: str, fields: Fields) -> Input:
     """The input that an argument of the command line means; nothing is read yet."""
     folder = argument != "-" and Path(argument).is_dir()

@@ -11,7 +11,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.feed import Feed, Source
+from stream_lsh.embedded.feed import Feed, Source, check_inputs
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, Progress, Summary
@@ -75,6 +75,7 @@ class Job:
             return self._run(Path(folder), progress)
 
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
+        check_inputs(self._inputs)
         persistent = self._state is not None
         watched = "alerts" in self._outputs
         engine = Engine.open(

@@ -30,7 +30,7 @@ class Collection:
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
     compared: Ranked | Items | ShortTexts | Contained | WeightedSets = field(
-        default_factory=lambda: Ranked.of(np.empty(0, np.uint64), np.zeros(1, np.int64))
+        default_factory=lambda: Ranked(np.empty(0, np.int32), np.zeros(1, np.int64), 0)
     )
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
     repeated: int = 0  # documents left out because their id was there before: they make no pairs
