@@ -38,7 +38,7 @@ def test_stacks_of_all_threads_tasks_and_children(tmp_path: Path) -> None:
     options = ["-p", "support.hang", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "test_it.py"], cwd=tmp_path, capture_output=True, text=True,
-        env={name: value for name, value in os.environ.items() if name != "STREAM_LSH_LONG"},
+        env={name: value for name, value in os.environ.items() if name not in ("STREAM_LSH_LONG", "PYTEST_ADDOPTS")},
     )  # fmt: skip
     assert "3 failed, 1 passed" in done.stdout, done.stdout
     assert done.stdout.count("hangs: 1 s are over") >= 3
