@@ -43,7 +43,7 @@ def alone(tests: list[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder) / "journal"
         options = ["-n", "0", "-m", "long or not long", "-p", "no:cacheprovider", f"--journal={journal}"]
-        subprocess.run([sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-P", "-m", "pytest", *options, *tests], cwd=ROOT, check=True)
         return read(journal)
 
 

@@ -51,7 +51,7 @@ class Stage:
     def run(self, end: float) -> None:
         """Run what is not in the journal yet, until a time of the monotonic clock, in seconds."""
         limit = (f"--journal={self.journal}", "--resume", f"--minutes={(end - time.monotonic()) / 60:.2f}")
-        command = [sys.executable, "-m", "pytest", *ALL_AT_ONCE, *limit, *self.arguments]
+        command = [sys.executable, "-P", "-m", "pytest", *ALL_AT_ONCE, *limit, *self.arguments]
         environment = os.environ | {"CI": "true"} | self.environment
         code = subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode
         if code not in (0, 1, 5):  # 1: a test failed; 5: none was left
