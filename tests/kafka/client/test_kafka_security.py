@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 from support.kafka.brokers import local_broker
+from support.missing import missing
 
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.client import connection
@@ -34,7 +35,7 @@ def openssl(*arguments: str, cwd: Path) -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ca.pem; broker.pem (certificate and key, for localhost); client.pem and client.key (with a password)."""
     if shutil.which("openssl") is None:
-        pytest.skip("no program openssl to make certificates with")
+        missing("no program openssl to make certificates with")
     folder = tmp_path_factory.mktemp("certificates")
     openssl("req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", "2", "-subj", "/CN=test authority",
             "-keyout", "ca.key", "-out", "ca.pem", cwd=folder)  # fmt: skip
