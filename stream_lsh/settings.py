@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_lsh.documents.items import Item, item_of
@@ -35,7 +35,8 @@ from stream_lsh.families.likeness import (
 from stream_lsh.families.quotations import GENERATION, MOST_SAMPLING, QUOTATIONS, check, sampling_of
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings_checks import MOST_POSTINGS, check_room, check_used, refuse_others
-from stream_lsh.settings_sources import PREFIX, explain, gathered
+from stream_lsh.settings_errors import allowed, explain, is_flag
+from stream_lsh.settings_sources import PREFIX, gathered
 from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, parse_steps
 
 # What an answer depends on: an index made with other values of these gives other answers.
@@ -205,6 +206,14 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         # `Settings(...)` in Python means what it says; the environment enters only through `load`.
         return (init_settings,)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_flag(cls, value: object, info: ValidationInfo) -> object:
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, bool) and not is_flag(field):  # would be taken for 0 or 1
+            raise ValueError(f"give {allowed(field)}")
+        return value
 
     @field_validator("text_field", "match_within", mode="before")
     @classmethod

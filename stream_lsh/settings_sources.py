@@ -3,37 +3,82 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel
 
 from stream_lsh.errors import UsageError
+from stream_lsh.settings_errors import near, unknown
 
 PREFIX = "STREAM_LSH_"
+CONFIG = "CONFIG"
+"""The variable, behind PREFIX, that names the settings file."""
 _KAFKA = "stream_lsh.kafka.settings"  # by name, because it is made from the model of all settings
-
-
-def is_secret(annotation: Any) -> bool:
-    """Whether a field holds a password: never shown, and no option of the command line."""
-    return SecretStr in (annotation, *get_args(annotation))
+# Variables with the prefix that are no settings: the file, and those of the tests and benchmarks.
+_OTHERS = re.compile(rf"{CONFIG}|DATA|LONG|ROTATION|(TEST|CHAOS)_\w+")
+# Those that Kubernetes and Docker set for a service or a container of that name.
+_LINK = re.compile(
+    r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR|START|END))?|ENV_\w+)=.*"
+    r"|(\w+_)?PORT=(tcp|udp|sctp)://.*",
+    re.DOTALL,
+)
 
 
 def environment(model: type[BaseModel]) -> dict[str, str]:
-    """The settings that STREAM_LSH_ variables give."""
-    names = model.model_fields
-    return {name: os.environ[PREFIX + name.upper()] for name in names if os.environ.get(PREFIX + name.upper())}
+    """The settings that STREAM_LSH_ variables give; an empty one gives none.
+
+    Raises:
+        UsageError: a variable is no setting, and nothing that another tool sets.
+    """
+    found: dict[str, str] = {}
+    for variable in sorted(os.environ):
+        name, value = variable.removeprefix(PREFIX), os.environ[variable]
+        if name == variable or _OTHERS.fullmatch(name) or _LINK.fullmatch(f"{name}={value}"):
+            continue
+        known = _known(model, [name.lower()])
+        if name == name.upper() and name.lower() in known:
+            if value and name.lower() in model.model_fields:
+                found[name.lower()] = value
+        else:
+            meant = near(name, known)
+            said = f"did you mean {PREFIX}{meant.upper()}?" if meant is not None else "unset it"
+            raise UsageError(f"variable {variable}: there is no such setting; {said}")
+    return found
 
 
-def without_foreign(file: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """A file's settings without those that only Kafka's model knows, unless that is the one asked for."""
-    if file.keys() <= model.model_fields.keys():
-        return dict(file)
-    foreign = import_module(_KAFKA).KafkaSettings.model_fields.keys() - model.model_fields.keys()
-    return {name: value for name, value in file.items() if name not in foreign}
+def _known(model: type[BaseModel], names: Collection[str]) -> Collection[str]:
+    """The settings that there are: one file and one environment serve the embedded engine and Kafka."""
+    if all(name in model.model_fields for name in names):
+        return model.model_fields.keys()
+    known: Collection[str] = import_module(_KAFKA).KafkaSettings.model_fields.keys()
+    return known
+
+
+def from_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """The settings that a TOML file gives a model, without those that only Kafka's model knows.
+
+    Raises:
+        UsageError: it cannot be read, is not TOML, or says something else.
+    """
+    file = read_toml(path, "settings file")
+    known = _known(model, file)
+    wrong = [_unknown(name, value, known, path) for name, value in file.items() if name not in known]
+    if wrong:
+        raise UsageError("; ".join(wrong))
+    return {name: value for name, value in file.items() if name in model.model_fields}
+
+
+def _unknown(name: str, value: object, known: Collection[str], path: Path) -> str:
+    if not isinstance(value, dict):
+        return unknown(name, known, str(path))
+    inside = ", ".join(key for key in value if key in known)
+    remedy = f"write {inside} above the first heading" if inside else "leave it out"
+    return f"[{name}] (from {path}): settings have no tables; {remedy}"
 
 
 def read_toml(path: Path, what: str) -> Mapping[str, Any]:
@@ -43,41 +88,27 @@ def read_toml(path: Path, what: str) -> Mapping[str, Any]:
         UsageError: it cannot be read, or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{what} {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} {path} is not TOML: byte {error.start} is not UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{what} {path} is not TOML: {error}") from None
-
-
-def explain(
-    error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str], model: type[BaseModel]
-) -> str:
-    """Why values are no settings: each with its name, its value, where it came from and what is allowed."""
-    lines = []
-    for item in error.errors():
-        name = str(item["loc"][0]) if item["loc"] else ""
-        origin = f" (from {sources[name]})" if name in sources else ""
-        message = str(item["msg"]).removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            lines.append(f"{name}: there is no such setting{origin}; known are {', '.join(model.model_fields)}")
-        elif name in model.model_fields and is_secret(model.model_fields[name].annotation):
-            lines.append(f"{name}{origin}: {message}")
-        elif name:
-            lines.append(f"{name} = {values.get(name)!r}{origin}: {message}")
-        else:
-            lines.append(message)
-    return "; ".join(lines)
 
 
 def gathered(
     model: type[BaseModel], config: Path | None, defaults: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The values of all sources, and where each comes from; the command line (`given`) wins over the environment, that
-    over the file, this over `defaults`."""
+    over the file, this over `defaults`.
+
+    Raises:
+        UsageError: a file or a variable gives what is no setting.
+    """
     sources: dict[str, str] = {}
     values: dict[str, Any] = dict(defaults)
-    file = without_foreign(read_toml(config, "settings file"), model) if config is not None else {}
+    file = from_file(config, model) if config is not None else {}
     for origin, found in ((f"{config}", file), ("environment", environment(model)), ("command line", given)):
         for name, value in found.items():
             values[name] = value

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.errors import UsageError
+from stream_lsh.settings_errors import allowed, near, unknown
 from stream_lsh.settings_sources import read_toml
 
 Source = Annotated[str, Field(min_length=1)] | int
@@ -136,7 +137,8 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         said = "kind is missing" if kind is None else f"kind = {kind!r} is none"
-        raise UsageError(f"{where}: {said}; kinds are {', '.join(KINDS)}")
+        meant = f" (did you mean {found}?)" if isinstance(kind, str) and (found := near(kind, KINDS)) else ""
+        raise UsageError(f"{where}: {said}{meant}; kinds are {', '.join(KINDS)}")
     try:
         return KINDS[kind].model_validate(table)
     except ValidationError as error:
@@ -149,11 +151,13 @@ def _explained(error: ValidationError, table: Mapping[str, Any], model: type[Rul
         key = str(item["loc"][0]) if item["loc"] else ""
         message = str(item["msg"]).removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            said = f"there is no {key!r} in a rule of this kind; it has {', '.join(model.model_fields)}"
+            said = unknown(key, model.model_fields, None, "key in a rule of this kind")
         elif item["type"] == "missing":
             said = f"{key} is missing: {model.model_fields[key].description}"
         elif key:
-            said = f"{key} = {table[key]!r}: {message} ({model.model_fields[key].description})"
+            field = model.model_fields[key]
+            wanted = message if item["type"] == "value_error" else f"give {allowed(field)}"
+            said = f"{key} = {table[key]!r}: {wanted} ({field.description})"
         else:
             said = message
         lines.setdefault(key, said)

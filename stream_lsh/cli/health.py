@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import config_option, quiet_option, with_options
+from stream_lsh.cli.options import config_option, load_settings, quiet_option, with_options
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.kafka.tools.workers import EVERY_ADDRESS
 from stream_lsh.kafka.tools.workers import health as report_of
@@ -40,7 +40,7 @@ on that port; it names the ports of the others.""",
 def health(context: click.Context, /, port: int | None, host: str | None, quiet: bool, **_: object) -> None:
     from stream_lsh.kafka.settings import KafkaSettings
 
-    settings = KafkaSettings.load(context.params["config"])
+    settings = load_settings(context, KafkaSettings)
     first = port or settings.http_port
     if first is None:
         raise UsageError("http_port is not set, so the worker tells nothing; set it for both, or give --port")

@@ -11,12 +11,17 @@ import click
 from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
+from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
 from stream_lsh.settings import Settings
+from stream_lsh.settings_sources import CONFIG, PREFIX
 
+_TOLD = "stream_lsh.config_told"  # key of click's meta
 Function = TypeVar("Function", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=Settings)
 
+CONFIG_FILE = Path("stream-lsh.toml")
+"""The settings file of the current folder, which is read when no other is named."""
 SIMILARITY, DOCUMENTS, INDEX, OUTPUTS, RUNNING = "Similarity", "Documents", "Index", "Outputs", "Running"
 GROUPS = "Groups"
 KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames and delivery", "Worker"
@@ -111,9 +116,9 @@ def setting(name: str, model: type[Settings] = Settings) -> Option:
 def config_option() -> Option:
     """`--config FILE`: settings as TOML."""
     return Option(
-        ["--config"], type=click.Path(path_type=Path), metavar="FILE", section=RUNNING,
+        ["--config"], type=click.Path(path_type=Path), metavar="FILE", section=RUNNING, envvar=f"{PREFIX}{CONFIG}",
         help="TOML file with settings, named as the options with _ for -; the command line wins over STREAM_LSH_* "
-        "variables, those over the file",
+        f"variables, those over the file  [{CONFIG_FILE}, if it is there]",
     )  # fmt: skip
 
 
@@ -215,4 +220,16 @@ def load_settings(
         if name in context.params.keys() & model.model_fields.keys()  # dedup has --groups FILE and --alerts FILE
         and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    return model.load(context.params.get("config"), defaults, **given)
+    return model.load(config_of(context), defaults, **given)
+
+
+def config_of(context: click.Context) -> Path | None:
+    """The settings file of a command with --config: the one that is named, else that of the current folder, which is
+    said once on standard error unless --quiet is given."""
+    config: Path | None = context.params.get("config")
+    if config is not None or not CONFIG_FILE.is_file():
+        return config
+    if not context.params.get("quiet") and not context.meta.get(_TOLD):
+        complain(f"settings are read from {CONFIG_FILE} in this folder; --config FILE reads another")
+    context.meta[_TOLD] = True
+    return CONFIG_FILE

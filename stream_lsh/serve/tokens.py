@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from stream_lsh.errors import UsageError
+from stream_lsh.settings_errors import unknown
 from stream_lsh.settings_sources import read_toml
 from stream_lsh.wording import count
 
 Scope = Literal["read", "write"]
 _LOG = logging.getLogger("stream_lsh.serve")
+_KEYS = {"sha256", "scopes"}
 _HEX = frozenset(string.hexdigits.lower())
 
 
@@ -47,8 +49,10 @@ def read_tokens(path: Path) -> tuple[Holder, ...]:
 
 def _holder(path: Path, name: str, table: object) -> Holder:
     where = f"tokens file {path}: [{name}]"
-    if not isinstance(table, Mapping) or table.keys() != {"sha256", "scopes"}:
-        raise UsageError(f"{where} must have sha256 and scopes, and nothing else")
+    if not isinstance(table, Mapping) or table.keys() != _KEYS:
+        other = sorted(table.keys() - _KEYS) if isinstance(table, Mapping) else ()
+        found = f": {unknown(other[0], _KEYS, None, 'key')}" if other else ""
+        raise UsageError(f"{where} must have sha256 and scopes, and nothing else{found}")
     digest, scopes = table["sha256"], table["scopes"]
     if not isinstance(digest, str) or len(digest) != 64 or not _HEX.issuperset(digest.lower()):
         raise UsageError(f"{where}: sha256 must be the 64 hexadecimal digits of the token's hash")

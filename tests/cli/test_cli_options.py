@@ -9,7 +9,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_lsh.cli.group import LazyGroup
-from stream_lsh.cli.options import GROUPS, SECTIONS, SETTINGS, load_settings, setting, settings_options, with_options
+from stream_lsh.cli.options import (
+    GROUPS,
+    SECTIONS,
+    SETTINGS,
+    load_settings,
+    quiet_option,
+    setting,
+    settings_options,
+    with_options,
+)
 from stream_lsh.settings import Settings
 
 
@@ -23,7 +32,7 @@ def run(*arguments: str, env: dict[str, str] | None = None) -> tuple[Result, Set
     loaded: list[Settings] = []
 
     @click.command()
-    @with_options(settings_options())
+    @with_options([*settings_options(), quiet_option()])
     @click.pass_context
     def probe(context: click.Context, **_: object) -> None:
         loaded.append(load_settings(context))
@@ -86,13 +95,105 @@ def test_a_wrong_value_is_named_with_its_source_and_what_is_allowed(
     assert all(part in result.stderr for part in parts), result.stderr
 
 
-def test_an_unknown_setting_in_the_file_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("treshold = 0.5", "treshold: there is no such setting (from {file}); did you mean threshold?"),
+        ("text-field = 'a'", "text-field: there is no such setting (from {file}); did you mean text_field?"),
+        ("Threshold = 0.5", "did you mean threshold?"),
+        ("nothing_like_it = 1", "leave it out"),
+        ("threshold = 1.5", "threshold = 1.5 (from {file}): give a number above 0 and of at most 1"),
+        ("threshold = true", "threshold = true (from {file}): give a number"),
+        ("threshold = {a = 1}", "threshold = {'a': 1} (from {file}): give a number"),
+        ("threshold = nan", "give a number"),
+        ("bands = 2.5", "give an integer from 1 to 1024"),
+        ("verify = 'exct'", "give exact or signature (did you mean exact?)"),
+        ("window = 2020-01-01", "window = 2020-01-01 (from {file}): give a text"),
+        ("text_field = [1]", "give a text, or a list of texts"),
+        ("bag = 'maybe'", "give true or false"),
+        ("[settings]\nthreshold = 0.7", "[settings] (from {file}): settings have no tables; write threshold above"),
+        ("[tresholds]", "[tresholds] (from {file}): settings have no tables"),
+        ("dimensions = 8", "dimensions is not used with likeness = copies; leave it out (dimensions from {file})"),
+        ("threshold = ", "is not TOML"),
+        (b"threshold = 0.5 # \xff", "is not TOML: byte 18 is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_the_file_and_the_remedy(
+    tmp_path: Path, text: str | bytes, said: str
+) -> None:
     config = tmp_path / "settings.toml"
-    config.write_text("treshold = 0.5\n")
-    result, _ = run("--config", str(config))
+    config.write_bytes(text if isinstance(text, bytes) else text.encode())
+    result, settings = run("--config", str(config))
+    assert settings is None
     assert result.exit_code == 2
-    assert "treshold" in result.stderr
-    assert str(config) in result.stderr
+    assert said.replace("{file}", str(config)) in result.stderr
+    assert "Input should" not in result.stderr
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_bytes("\ufeffthreshold = 0.5\n".encode())
+    _, settings = run("--config", str(config))
+    assert settings is not None
+    assert settings.threshold == 0.5
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("TRESHOLD", "variable STREAM_LSH_TRESHOLD: there is no such setting; did you mean STREAM_LSH_THRESHOLD?"),
+        ("threshold", "did you mean STREAM_LSH_THRESHOLD?"),
+        ("LINGER", "did you mean STREAM_LSH_LINGER_MS?"),
+        ("", "variable STREAM_LSH_: there is no such setting; unset it"),
+    ],
+)
+def test_an_unknown_variable_is_an_error(variable: str, said: str) -> None:
+    result, settings = run(env={f"STREAM_LSH_{variable}": "0.7"})
+    assert settings is None
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_no_settings() -> None:
+    address = "tcp://10.96.0.11:8080"
+    links = {
+        "SERVICE_HOST": "10.96.0.11", "SERVICE_PORT": "8080", "SERVICE_PORT_HTTP": "8080", "PORT": address,
+        "PORT_8080_TCP": address, "PORT_8080_TCP_PROTO": "tcp", "PORT_8080_TCP_ADDR": "10.96.0.11",
+        "MATCH_0_SERVICE_HOST": "10.96.0.12", "HTTP_PORT": address,
+    }  # fmt: skip
+    _, settings = run(env={f"STREAM_LSH_{name}": value for name, value in links.items()})
+    assert settings == Settings()
+
+
+def test_variables_of_kafka_and_of_the_tests_are_no_mistake() -> None:
+    env = {
+        "STREAM_LSH_LINGER_MS": "9",
+        "STREAM_LSH_SASL_PASSWORD": "x",
+        "STREAM_LSH_LONG": "1",
+        "STREAM_LSH_WINDOW": "",
+    }
+    _, settings = run(env=env)
+    assert settings == Settings()
+
+
+def test_the_file_of_the_folder_is_read_and_said_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stream-lsh.toml").write_text("threshold = 0.6\n")
+    (tmp_path / "other.toml").write_text("recall = 0.9\n")
+    result, settings = run()
+    assert settings is not None
+    assert settings.threshold == 0.6
+    assert "settings are read from stream-lsh.toml" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    result, settings = run("--quiet")
+    assert settings is not None
+    assert (settings.threshold, result.stderr) == (0.6, "")
+    for arguments, env in ((["--config", "other.toml"], {}), ([], {"STREAM_LSH_CONFIG": "other.toml"})):
+        result, settings = run(*arguments, env=env)
+        assert settings is not None
+        assert (settings.threshold, settings.recall, result.stderr) == (0.8, 0.9, "")
 
 
 def test_a_choice_shows_what_there_is_to_choose_from_though_it_may_be_left_out() -> None:

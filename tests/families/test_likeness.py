@@ -368,7 +368,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dimensions": 64}, "dimensions is not used with likeness = copies; leave it out"),
     ({**COSINE, "dimensions": 0}, "dimensions"),
     ({**COSINE, "dimensions": 16385}, "16384"),
-    ({"likeness": "angular", "dimensions": 8}, "'hamming', 'edit', 'quotations'"),
+    ({"likeness": "angular", "dimensions": 8}, "hamming, edit, quotations"),
 ]  # fmt: skip
 
 
