@@ -104,19 +104,9 @@ def test_a_container_compiles_nothing(root: Path) -> None:
     feed.write_text("".join(json.dumps(document) + "\n" for document in FEED))
     feed.chmod(0o644)
     install(built)
-    share, system = built / "share", {"PATH": os.environ["PATH"], "CPU": cpu(), "HOME": str(root / "nobody")}
-    target = {"NUMBA_CPU_NAME": cpu(), "NUMBA_CPU_FEATURES": ""}
-    # What is compiled first is what the defaults need.
-    default = run(
-        built / "bin" / "python", ["-m", "stream_lsh", "dedup", feed], system | target | {"XDG_CACHE_HOME": str(share)}
-    )
-    assert default.stderr.count(notice.TEXT) == 1
-    names = compiled(share)
-    assert "match.match" in names and "signer._sign" in names
-    assert not [name for name in names if name.partition(".")[0] in ONLY_WITH_OTHER_SETTINGS]
-    # Then all that the image has.
+    system = {"PATH": os.environ["PATH"], "CPU": cpu(), "HOME": str(root / "nobody")}
     subprocess.run(["sh", "-c", warm_up_of_the_image().replace(PLACE, str(built))], env=system, check=True)
-    assert {"story.compare", "sharing.gather_sharing"} <= set(compiled(share))
+    assert {"story.compare", "sharing.gather_sharing"} <= set(compiled(built / "share"))
     (root / "image").mkdir()
     moved = built.rename(root / "image" / "stream-lsh")
     for path in [moved, *moved.rglob("*")]:
@@ -138,6 +128,9 @@ def test_a_container_compiles_nothing(root: Path) -> None:
         done = run(moved / "bin" / "python", words, container, **another_user())
         assert notice.TEXT not in done.stderr
     assert not compiled(home)
-    # For another kind of processor it is compiled, which is said.
+    # For another kind of processor what the defaults need is compiled, which is said.
     other = run(moved / "bin" / "python", starts[0], container | {"NUMBA_CPU_NAME": "x86-64"}, **another_user())
-    assert notice.TEXT in other.stderr and "match.match" in compiled(home)
+    assert other.stderr.count(notice.TEXT) == 1
+    names = compiled(home)
+    assert "match.match" in names and "signer._sign" in names
+    assert not [name for name in names if name.partition(".")[0] in ONLY_WITH_OTHER_SETTINGS]

@@ -13,7 +13,7 @@ from support.contents import contents
 from support.jobs import OUTPUTS, bytes_of, committing, read, run, written
 from support.kills import broken_off, kill
 from support.likeness_feeds import FIELDS, GIVEN, ITEMS, feed_of
-from support.long_form import only_long
+from support.long_form import rotating
 from support.models.likenesses import compared, modelled, similarity, stands_for
 
 from stream_lsh import Deduplicator, Document, Settings
@@ -45,7 +45,7 @@ def changing(likeness: str) -> dict[str, Any]:
 
 def cases() -> list[Any]:
     """The quick ones keep one of each, and change; of two likenesses they find all in several shards, too."""
-    found = []
+    quickly, slowly = [], []
     for likeness, against, shards, changes in product(GIVEN, ("unique", "any"), (1, 3), (False, True)):
         if (likeness == "stories" and (against, shards) != ("unique", 1)) or (
             likeness == "quotations" and (against, shards) == ("unique", 3)
@@ -55,8 +55,8 @@ def cases() -> list[Any]:
         quick = shape == ("unique", 1, True) or (
             shape == ("any", 3, False) and likeness == "hamming"
         )  # fmt: skip
-        found.append(pytest.param(likeness, *shape, marks=[] if quick else pytest.mark.long))
-    return found
+        (quickly if quick else slowly).append((likeness, *shape))
+    return [*quickly, *rotating(slowly, 12)]
 
 
 @pytest.mark.parametrize(("likeness", "against", "shards", "changes"), cases())
@@ -161,10 +161,7 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     assert (tmp_path / "one" / "dead_letters").read_bytes().count(b"\n") == len(bad)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "likeness", [name if name == "sets" else pytest.param(name, marks=only_long) for name in GIVEN]
-)
+@pytest.mark.parametrize("likeness", rotating(GIVEN, 1))
 def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path, likeness: str) -> None:
     inputs = written(tmp_path, feed_of(likeness, seed=4, families=200).history(8000), parts=2)
     given = {**GIVEN[likeness], **changing(likeness), "memory_documents": 256, "window": "3000s"}

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 from support.kills import COMMITTING, kill
-from support.long_form import LONG, only_long
+from support.long_form import LONG, rotating
 from support.waiting import until
 
 from stream_lsh.cli import main
@@ -89,14 +89,10 @@ def run(arguments: Sequence[str]) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "more",
-    [
-        ("--against", "any", "--shards", "3"), CHANGING,
-        pytest.param(("--generation-documents", "1000"), marks=only_long),
-        pytest.param(("--verify", "signature"), marks=only_long),
-    ],
+    rotating([(("--against", "any", "--shards", "3"),), (CHANGING,), (("--generation-documents", "1000"),),
+              (("--verify", "signature"),)], 1),
 )  # fmt: skip
 def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"

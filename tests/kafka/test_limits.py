@@ -19,6 +19,7 @@ from support.kafka.header_play import Name, send
 from support.kafka.oracle import json_of
 from support.kafka.proxy import Proxied
 from support.kafka.stages import until_partitions
+from support.long_form import rotating
 
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -130,7 +131,7 @@ def test_a_broker_that_is_away_at_start_and_comes(proxied: Proxied, prefix: str,
 
 
 @pytest.mark.first
-@pytest.mark.parametrize(("processes", "started"), [("one", False), ("groups", True)])
+@pytest.mark.parametrize(("processes", "started"), rotating([("one", False), ("groups", True)], 1))
 def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path, processes: str, started: bool) -> None:
     """After give_up_seconds the worker ends with code 6, before it has started and later, and says why."""
     proxy = proxied.proxies[0]

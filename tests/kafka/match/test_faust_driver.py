@@ -26,43 +26,37 @@ from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 
 
-def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faust's 1000 s would be counted from when it was told that it has no shard."""
     given: dict[str, Any] = {}
     monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", lambda **options: given.update(options))
 
-    async def scenario() -> None:
-        app = MatchApp(KafkaSettings(), Watch("match"))
-        thread: Any = SimpleNamespace(app=app)
-        ConsumerThread._create_worker_consumer(thread, app.transport)
-
-    asyncio.run(scenario())
+    app = MatchApp(KafkaSettings(), Watch("match"))
+    thread: Any = SimpleNamespace(app=app)
+    ConsumerThread._create_worker_consumer(thread, app.transport)
     assert given["max_poll_interval_ms"] > 20 * 86_400_000
     assert given["rebalance_timeout_ms"] < 120_000  # a join does not wait as long
 
 
-def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:
+async def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:
     """Faust is still stopping when the stage has waited long enough; the next life would find the shards open."""
 
-    async def scenario() -> None:
-        app = MatchApp(KafkaSettings(data_folder=tmp_path), Watch("match"))
-        closed = asyncio.Event()
+    app = MatchApp(KafkaSettings(data_folder=tmp_path), Watch("match"))
+    closed = asyncio.Event()
 
-        async def close() -> None:
-            with pytest.raises(StateError, match="in use by another worker"):  # nobody has it yet
-                locked(tmp_path).__enter__()
-            await asyncio.sleep(0.05)
-            closed.set()
+    async def close() -> None:
+        with pytest.raises(StateError, match="in use by another worker"):  # nobody has it yet
+            locked(tmp_path).__enter__()
+        await asyncio.sleep(0.05)
+        closed.set()
 
-        app._open.enter_context(locked(tmp_path))
-        app._open.push_async_callback(close)
-        first = asyncio.create_task(app.let_go())
-        await asyncio.sleep(0)
-        await app.let_go()
-        assert closed.is_set()
-        await first
-
-    asyncio.run(scenario())
+    app._open.enter_context(locked(tmp_path))
+    app._open.push_async_callback(close)
+    first = asyncio.create_task(app.let_go())
+    await asyncio.sleep(0)
+    await app.let_go()
+    assert closed.is_set()
+    await first
 
 
 class Log:
@@ -87,8 +81,20 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(position, "PAUSE", 0)
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    """The shards of a worker, without Faust; the changelog is empty."""
+    found: Any = object.__new__(FrameStore)
+    found.held, found._closing, found._reading_again, found._ended = {}, {}, {}, False
+    found.app = SimpleNamespace(
+        names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), _positions={},
+        consumer=Log(0, 0), settings=KafkaSettings(data_folder=tmp_path), watch=Watch("match"), foreign=lambda *_: None,
+    )  # fmt: skip
+    return found
+
+
 @pytest.mark.parametrize("handed_over", ["never", "before", "meanwhile"])
-def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
+async def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
     monkeypatch: pytest.MonkeyPatch, handed_over: str
 ) -> None:  # fmt: skip
     """A rebalance has begun, the next assignment is not there yet: the generation is still the old one."""
@@ -107,15 +113,12 @@ def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
     monkeypatch.setattr(recovery.Recovery, "on_rebalance", assigned)
     monkeypatch.setattr(recovery.Recovery, "on_recovery_completed", completed)
 
-    async def scenario() -> None:
-        found: Recovery = object.__new__(Recovery)
-        found.app = app
-        await found.on_rebalance(set(), set(), set(), 7)
-        if handed_over == "before":
-            app.hand_overs += 1
-        await found.on_recovery_completed(7)
-
-    asyncio.run(scenario())
+    found: Recovery = object.__new__(Recovery)
+    found.app = app
+    await found.on_rebalance(set(), set(), set(), 7)
+    if handed_over == "before":
+        app.hand_overs += 1
+    await found.on_recovery_completed(7)
     assert answering == ([{0}] if handed_over == "never" else [])
 
 
@@ -133,31 +136,26 @@ class Shard:
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-def test_a_shard_given_up_while_it_is_activated_is_no_failure(given_up: bool) -> None:
+async def test_a_shard_given_up_while_it_is_activated_is_no_failure(store: Any, given_up: bool) -> None:
     failures: list[BaseException] = []
     place = TP("changelog", 0)
     highwaters = {place: 4}
-    store: Any = object.__new__(FrameStore)
-    store.app = SimpleNamespace(
-        fail=failures.append, tables=SimpleNamespace(recovery=SimpleNamespace(active_highwaters=highwaters))
+    store.app.fail, store.app.tables = (
+        failures.append,
+        SimpleNamespace(recovery=SimpleNamespace(active_highwaters=highwaters)),
     )
-    store.held = {}
     store.held[0] = Shard(store.held.clear if given_up else lambda: None)
 
-    async def scenario() -> None:
-        await store.on_recovery_completed({place, TP("changelog", 1)}, set())
-        highwaters[place] = 5
-        await store.on_recovery_completed({place}, set())
-
-    asyncio.run(scenario())
+    await store.on_recovery_completed({place, TP("changelog", 1)}, set())
+    highwaters[place] = 5
+    await store.on_recovery_completed({place}, set())
     assert [type(error) for error in failures] == ([] if given_up else [RuntimeError, Failed])
 
 
-def test_what_faust_has_seen_of_a_late_record_is_read_again() -> None:
+def test_what_faust_has_seen_of_a_late_record_is_read_again(store: Any) -> None:
     """Its shard, active, did not take it, and nothing else of the changelog either."""
     place = TP("changelog", 0)
-    store: Any = object.__new__(FrameStore)
-    store.held = {0: SimpleNamespace(expected=0, read=None)}
+    store.held[0] = SimpleNamespace(expected=0, read=None)
     found: Recovery = object.__new__(Recovery)
     found.tp_to_table = {}
     seen: Any = {place: 3}
@@ -165,40 +163,37 @@ def test_what_faust_has_seen_of_a_late_record_is_read_again() -> None:
     assert seen == {place: -1}
 
 
-def test_the_changelog_is_fetched_as_long_as_there_is_room_in_bytes() -> None:
+async def test_the_changelog_is_fetched_as_long_as_there_is_room_in_bytes() -> None:
     """Whatever waits: in Faust's queue, and of each shard to be applied."""
     half = WAITING_BYTES // 2
 
     def holding(size: int) -> SimpleNamespace:
         return SimpleNamespace(backlog=SimpleNamespace(waiting=size))
 
-    async def scenario() -> None:
-        app = MatchApp(KafkaSettings(), Watch("match"))
-        app.flow_control.resume()
-        place, queue = TP(app.names.changelog, 0), app.tables.changelog_queue
-        shards: Any = app.store.held
-        shards[0] = holding(0)
-        event: Any = SimpleNamespace(message=SimpleNamespace(value=bytes(half - 1)))
-        await queue.put(event)
-        queue.put_nowait_enhanced(event, on_pressure_high=lambda: None, on_pressure_drop=lambda: None)
-        assert app.has_room(place)
-        shards[1] = holding(2)
-        assert not app.has_room(place)
-        assert await queue.get() is event
-        assert app.has_room(place)
-        shards[0] = holding(half)
-        assert not app.has_room(place)
-        queue.clear()
-        assert app.has_room(place) and queue.bytes == 0
-
-    asyncio.run(scenario())
+    app = MatchApp(KafkaSettings(), Watch("match"))
+    app.flow_control.resume()
+    place, queue = TP(app.names.changelog, 0), app.tables.changelog_queue
+    shards: Any = app.store.held
+    shards[0] = holding(0)
+    event: Any = SimpleNamespace(message=SimpleNamespace(value=bytes(half - 1)))
+    await queue.put(event)
+    queue.put_nowait_enhanced(event, on_pressure_high=lambda: None, on_pressure_drop=lambda: None)
+    assert app.has_room(place)
+    shards[1] = holding(2)
+    assert not app.has_room(place)
+    assert await queue.get() is event
+    assert app.has_room(place)
+    shards[0] = holding(half)
+    assert not app.has_room(place)
+    queue.clear()
+    assert app.has_room(place) and queue.bytes == 0
 
 
 @pytest.mark.parametrize(
     ("start", "end", "offset", "begins"),
     [(0, 9, None, 0), (0, 9, 4, 4), (3, 9, 3, 3), (3, 9, 9, 9), (3, 9, None, None), (3, 9, 2, None), (3, 9, 10, None)],
 )
-def test_frames_that_were_deleted_are_noticed_whatever_the_shard_holds(
+async def test_frames_that_were_deleted_are_noticed_whatever_the_shard_holds(
     start: int, end: int, offset: int | None, begins: int | None
 ) -> None:  # fmt: skip
     place = TP("frames", 0)
@@ -210,46 +205,35 @@ def test_frames_that_were_deleted_are_noticed_whatever_the_shard_holds(
             else "were deleted before they were matched"
         )
         with pytest.raises(StateError, match=what):
-            asyncio.run(MatchApp.positions(app, {place: offset}))
+            await MatchApp.positions(app, {place: offset})
     else:
-        assert asyncio.run(MatchApp.positions(app, {place: offset})) == {place: begins}
+        assert await MatchApp.positions(app, {place: offset}) == {place: begins}
         assert app._positions == {0: begins}
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_broker_that_does_not_know_its_end_yet_has_lost_nothing(tmp_path: Path, known: bool) -> None:
+async def test_a_broker_that_does_not_know_its_end_yet_has_lost_nothing(store: Any, known: bool) -> None:
     """Neither frames nor changes; what it says at last counts."""
     frames, changes = TP("frames", 0), TP("changelog", 0)
-    ends = (0, 4, 7) if known else (0, 4)
-    store: Any = object.__new__(FrameStore)
-    store._closing, store._reading_again, store._ended = {}, {}, False
-    app: Any = SimpleNamespace(
-        names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), _positions={}
-    )
-    store.app = app
+    app, ends = store.app, (0, 4, 7) if known else (0, 4)
 
-    async def scenario() -> None:
-        held = Held(KafkaSettings(data_folder=tmp_path), 0)
-        await held.open(0)
-        held.read, store.held = 6, {0: held}
-        app.consumer = Log(0, *ends)
-        with nullcontext() if known else pytest.raises(StateError, match="has lost records"):
-            await store.on_rebalance({changes}, set(), set())
-        app.consumer = Log(0, *ends)
-        with nullcontext() if known else pytest.raises(StateError, match="made again"):
-            await MatchApp.positions(app, {frames: 7})
-        await held.close()
-
-    asyncio.run(scenario())
+    held = Held(app.settings, 0)
+    await held.open(0)
+    held.read, store.held = 6, {0: held}
+    app.consumer = Log(0, *ends)
+    with nullcontext() if known else pytest.raises(StateError, match="has lost records"):
+        await store.on_rebalance({changes}, set(), set())
+    app.consumer = Log(0, *ends)
+    with nullcontext() if known else pytest.raises(StateError, match="made again"):
+        await MatchApp.positions(app, {frames: 7})
+    await held.close()
 
 
 @pytest.mark.parametrize("moment", ["opened", "compared"])
-def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+async def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_failure(
+    store: Any, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    store: Any = object.__new__(FrameStore)
-    store.held, store._closing, store._reading_again, store._ended = {}, {}, {}, False
-    log, real = Log(0, 0), Held.open
+    real = Held.open
 
     async def opening(self: Held, start: int) -> None:
         await real(self, start)
@@ -262,52 +246,38 @@ def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_failur
     if moment == "opened":
         monkeypatch.setattr(Held, "open", opening)
     else:
-        log.highwaters = ends  # type: ignore[method-assign]
-    store.app = SimpleNamespace(
-        names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), consumer=log,
-        settings=KafkaSettings(data_folder=tmp_path), watch=Watch("match"), foreign=lambda *_: None,
-    )  # fmt: skip
-    asyncio.run(store.on_rebalance({TP("changelog", 0)}, set(), set()))
+        store.app.consumer.highwaters = ends
+    await store.on_rebalance({TP("changelog", 0)}, set(), set())
     assert store.held == {}
 
 
-def test_who_stops_in_a_rebalance_opens_nothing_any_more_and_ends_with_all_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_who_stops_in_a_rebalance_opens_nothing_any_more_and_ends_with_all_closed(
+    store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where whoever asked first for it to be closed is cancelled meanwhile."""
-    store: Any = object.__new__(FrameStore)
-    store.held, store._closing, store._reading_again, store._ended = {}, {}, {}, False
-    settings = KafkaSettings(data_folder=tmp_path)
-    store.app = SimpleNamespace(
-        names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set),
-        consumer=Log(0, 0), settings=settings, watch=Watch("match"), foreign=lambda *_: None,
-    )  # fmt: skip
     changelog, real, go = {TP("changelog", 0), TP("changelog", 1)}, Held._shut, threading.Event()
 
     def slow(self: Held) -> None:
         assert go.wait(30)
         real(self)
 
-    async def scenario() -> None:
+    await store.on_rebalance(changelog, set(), changelog)
+    with monkeypatch.context() as patched:
+        patched.setattr(Held, "_shut", slow)
+        await store.on_rebalance({TP("changelog", 0)}, {TP("changelog", 1)}, set())
+        again = asyncio.create_task(store.on_rebalance(changelog, set(), changelog))
+        first = asyncio.create_task(store.close())
+        await asyncio.sleep(0.05)
+        first.cancel()
+        await asyncio.wait([first])
         await store.on_rebalance(changelog, set(), changelog)
-        with monkeypatch.context() as patched:
-            patched.setattr(Held, "_shut", slow)
-            await store.on_rebalance({TP("changelog", 0)}, {TP("changelog", 1)}, set())
-            again = asyncio.create_task(store.on_rebalance(changelog, set(), changelog))
-            first = asyncio.create_task(store.close())
-            await asyncio.sleep(0.05)
-            first.cancel()
-            await asyncio.wait([first])
-            await store.on_rebalance(changelog, set(), changelog)
-            second = asyncio.create_task(store.close())
-            await asyncio.sleep(0.05)
-            assert not again.done() and not second.done()
-            go.set()
-            await asyncio.gather(again, second)
-        assert store.held == {}
-        for shard in range(2):  # in use by nobody
-            held = Held(settings, shard)
-            await held.open(0)
-            await held.close()
-
-    asyncio.run(scenario())
+        second = asyncio.create_task(store.close())
+        await asyncio.sleep(0.05)
+        assert not again.done() and not second.done()
+        go.set()
+        await asyncio.gather(again, second)
+    assert store.held == {}
+    for shard in range(2):  # in use by nobody
+        held = Held(store.app.settings, shard)
+        await held.open(0)
+        await held.close()

@@ -165,8 +165,12 @@ def offsets(found: dict[Any, list[Any]]) -> dict[int, list[int]]:
     return {place.partition: [record.offset for record in records] for place, records in found.items()}
 
 
-async def test_idle_fetch_returns_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    play = Play(monkeypatch)
+@pytest.fixture
+async def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    return Play(monkeypatch)
+
+
+async def test_idle_fetch_returns_frames(play: Play) -> None:
     call = await play.call()
     play.arrive(1, frames=2)
     assert offsets(await call) == {1: [FIRST, FIRST + 1]}
@@ -174,9 +178,8 @@ async def test_idle_fetch_returns_frames(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("moment", ["between the seeks", "before the flows", "after the flows"])
-async def test_fetch_that_outlives_a_rebalance_loses_no_frame(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+async def test_fetch_that_outlives_a_rebalance_loses_no_frame(play: Play, moment: str) -> None:
     """The call began idle before the rebalance; the frame comes after its partition's own seek."""
-    play = Play(monkeypatch)
     call = await play.call()
     await play.app.hand_over()
     play.assign()
@@ -200,8 +203,7 @@ async def test_fetch_that_outlives_a_rebalance_loses_no_frame(monkeypatch: pytes
     assert offsets(await call) == {1: [FIRST]}
 
 
-async def test_all_partitions_of_a_stale_fetch_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    play = Play(monkeypatch)
+async def test_all_partitions_of_a_stale_fetch_go_back(play: Play) -> None:
     call = await play.call()
     await play.app.hand_over()
     play.assign()
@@ -213,9 +215,8 @@ async def test_all_partitions_of_a_stale_fetch_go_back(monkeypatch: pytest.Monke
     assert not play.fetcher._records
 
 
-async def test_frames_that_reach_the_app_after_a_hand_over_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_frames_that_reach_the_app_after_a_hand_over_are_dropped(play: Play) -> None:
     """They were drained before it, for a flow that is gone: a flow made anew begins at what is committed."""
-    play = Play(monkeypatch)
     call = await play.call()
     play.reached.clear()
     play.arrive(1)
@@ -260,120 +261,91 @@ def test_stale_frames_go_back_before_anything_else_runs() -> None:
 # -- what stands still
 
 
-def test_frames_that_never_reach_their_flow_end_the_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        call = await play.call()
-        assert await play.look() and await play.look()
-        play.arrive(1, frames=2)
-        assert offsets(await call) == {1: [FIRST, FIRST + 1]}  # and from there on they are lost
-        assert await play.look()
-        assert not await play.look()
-        assert isinstance(play.app.failure, Failed)
-        assert "shard 1: frames from offset 40 to 42 were fetched and got lost" in str(play.app.failure)
-        assert play.stalls() == {"frames_lost": 1}
-
-    asyncio.run(scenario())
+async def test_frames_that_never_reach_their_flow_end_the_life(play: Play) -> None:
+    call = await play.call()
+    assert await play.look() and await play.look()
+    play.arrive(1, frames=2)
+    assert offsets(await call) == {1: [FIRST, FIRST + 1]}  # and from there on they are lost
+    assert await play.look()
+    assert not await play.look()
+    assert isinstance(play.app.failure, Failed)
+    assert "shard 1: frames from offset 40 to 42 were fetched and got lost" in str(play.app.failure)
+    assert play.stalls() == {"frames_lost": 1}
 
 
-def test_frames_that_the_client_has_passed_over_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        play.fetcher.seek_to(TopicPartition(*play.places[1]), FIRST + 3)
-        assert await play.look() and await play.look()
-        assert play.position(1) == FIRST
-        assert play.app.failure is None and play.stalls() == {}
-
-    asyncio.run(scenario())
+async def test_frames_that_the_client_has_passed_over_are_read_again(play: Play) -> None:
+    play.fetcher.seek_to(TopicPartition(*play.places[1]), FIRST + 3)
+    assert await play.look() and await play.look()
+    assert play.position(1) == FIRST
+    assert play.app.failure is None and play.stalls() == {}
 
 
-def test_reading_again_is_not_for_the_next_assignment(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        before = play.app.hand_overs
-        await play.app.hand_over()
-        play.assign()
-        play.answer()
-        play.app.consumer.read_again(1, FIRST - 9, before)
-        await play.settle()
-        assert play.position(1) == FIRST
-
-    asyncio.run(scenario())
+async def test_reading_again_is_not_for_the_next_assignment(play: Play) -> None:
+    before = play.app.hand_overs
+    await play.app.hand_over()
+    play.assign()
+    play.answer()
+    play.app.consumer.read_again(1, FIRST - 9, before)
+    await play.settle()
+    assert play.position(1) == FIRST
 
 
-def test_frames_at_the_broker_that_nobody_fetches_are_told(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_frames_at_the_broker_that_nobody_fetches_are_told(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     """As the broker says: what the client has heard of its end is as old as its last fetch."""
 
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        thread = play.app.consumer._thread
+    thread = play.app.consumer._thread
 
-        async def answer(places: list[TopicPartition]) -> dict[TopicPartition, int]:
-            return {place: FIRST + place.partition for place in places}
+    async def answer(places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: FIRST + place.partition for place in places}
 
-        async def away(places: list[TopicPartition]) -> dict[TopicPartition, int]:
-            raise KafkaConnectionError("away")
+    async def away(places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        raise KafkaConnectionError("away")
 
-        play.consumer.beginning_offsets = play.consumer.end_offsets = away
-        assert await thread._bounds_of_frames() == {}
-        play.consumer.beginning_offsets = play.consumer.end_offsets = answer
-        thread.frame_bounds = await thread._bounds_of_frames()
-        assert thread.frame_bounds[play.places[2]] == (FIRST + 2, FIRST + 2)
-        thread.frame_bounds = {place: (0, end) for place, (_, end) in thread.frame_bounds.items()}
-        for _ in range(UNREAD_LOOKS + 1):
-            assert await play.look()
-        assert play.stalls() == {"frames_unread": 2}
-        said = "shard {}: frames from offset 40 on wait for 10 s, and none is fetched"
-        assert [record.getMessage() for record in caplog.records] == [said.format(1), said.format(2)]
-
-    asyncio.run(scenario())
+    play.consumer.beginning_offsets = play.consumer.end_offsets = away
+    assert await thread._bounds_of_frames() == {}
+    play.consumer.beginning_offsets = play.consumer.end_offsets = answer
+    thread.frame_bounds = await thread._bounds_of_frames()
+    assert thread.frame_bounds[play.places[2]] == (FIRST + 2, FIRST + 2)
+    thread.frame_bounds = {place: (0, end) for place, (_, end) in thread.frame_bounds.items()}
+    for _ in range(UNREAD_LOOKS + 1):
+        assert await play.look()
+    assert play.stalls() == {"frames_unread": 2}
+    said = "shard {}: frames from offset 40 on wait for 10 s, and none is fetched"
+    assert [record.getMessage() for record in caplog.records] == [said.format(1), said.format(2)]
 
 
 @pytest.mark.parametrize("task", ["aiokafka", "Faust"])
-def test_a_fetch_task_that_has_ended_ends_the_life(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        assert await play.look() and await play.look()
-        if task == "aiokafka":
-            play.fetching.set_exception(ValueError("out of range"))
-        else:
-            play.app._fetcher._shutdown.set()
-        assert await play.look()
-        assert not await play.look()
-        assert isinstance(play.app.failure, Failed) and task in str(play.app.failure)
-        assert play.stalls() == {"fetch_ended": 1}
-
-    asyncio.run(scenario())
+async def test_a_fetch_task_that_has_ended_ends_the_life(play: Play, task: str) -> None:
+    assert await play.look() and await play.look()
+    if task == "aiokafka":
+        play.fetching.set_exception(ValueError("out of range"))
+    else:
+        play.app._fetcher._shutdown.set()
+    assert await play.look()
+    assert not await play.look()
+    assert isinstance(play.app.failure, Failed) and task in str(play.app.failure)
+    assert play.stalls() == {"fetch_ended": 1}
 
 
 @pytest.mark.parametrize("moment", ["recovering", "reassigning", "settled"])
-def test_a_recovered_shard_without_a_flow_ends_the_life(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    async def scenario() -> None:
-        play = Play(monkeypatch)
-        app = play.app
-        app.consumer_generation_id, recovery = 7, app.tables.recovery
-        recovery.active_tps = {TP(app.names.changelog, shard) for shard in range(PARTITIONS)}
-        recovery._recovered = 6 if moment == "recovering" else 7
-        del app._flows[1]
-        if moment == "reassigning":
-            play.begin_reassignment()
-        ended = [not await play.look() for _ in range(UNANSWERED_LOOKS)]
-        assert ended == [False] * (UNANSWERED_LOOKS - 1) + [moment == "settled"]
-        if moment == "settled":
-            assert str(app.failure) == "shards are recovered and not answered for: 1"
-            assert play.stalls() == {"no_flow": 1}
-
-    asyncio.run(scenario())
+async def test_a_recovered_shard_without_a_flow_ends_the_life(play: Play, moment: str) -> None:
+    app = play.app
+    app.consumer_generation_id, recovery = 7, app.tables.recovery
+    recovery.active_tps = {TP(app.names.changelog, shard) for shard in range(PARTITIONS)}
+    recovery._recovered = 6 if moment == "recovering" else 7
+    del app._flows[1]
+    if moment == "reassigning":
+        play.begin_reassignment()
+    ended = [not await play.look() for _ in range(UNANSWERED_LOOKS)]
+    assert ended == [False] * (UNANSWERED_LOOKS - 1) + [moment == "settled"]
+    if moment == "settled":
+        assert str(app.failure) == "shards are recovered and not answered for: 1"
+        assert play.stalls() == {"no_flow": 1}
 
 
-def test_all_reasons_are_counted_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_reasons_are_counted_from_the_beginning(play: Play) -> None:
     """A series that begins with 1 has not increased: the alert would miss it."""
 
-    async def scenario() -> None:
-        text = Play(monkeypatch).app.watch.registry.exposition()[0].decode()
-        for stall in Stall:
-            assert f'stream_lsh_stalls_total{{reason="{stall.value}",role="match"}} 0.0' in text
-
-    asyncio.run(scenario())
+    text = play.app.watch.registry.exposition()[0].decode()
+    for stall in Stall:
+        assert f'stream_lsh_stalls_total{{reason="{stall.value}",role="match"}} 0.0' in text

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
+from support.long_form import rotating
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.tools.topics import create
@@ -27,7 +28,7 @@ def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
 
 
 @pytest.mark.first
-@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("shards", rotating([1, 4], 1))
 async def test_frames_in_replies_out_and_killed_in_between(
     broker: Any, prefix: str, tmp_path: Path, shards: int
 ) -> None:

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's memory"),
 ]
 
-DOCUMENTS, DOCUMENT_BYTES = 4000, 5000  # of a frame
+DOCUMENTS, DOCUMENT_BYTES, WORD_BYTES = 400, 54_000, 200  # of a frame
 RECORDS, RECORD_BYTES = 25, 16_000_000
 MOST_BYTES = 600_000_000
 
@@ -33,7 +33,7 @@ def large_frames(settings: KafkaSettings) -> list[bytes]:
     chance, made = random.Random(1), []
     for number in range(RECORDS):
         letters = base64.b64encode(chance.randbytes(DOCUMENTS * DOCUMENT_BYTES * 3 // 4)).decode()
-        words = [letters[at : at + 12] for at in range(0, len(letters), 12)]
+        words = [letters[at : at + WORD_BYTES] for at in range(0, len(letters), WORD_BYTES)]
         step = len(words) // DOCUMENTS
         documents = [Document(f"{number}-{i}", " ".join(words[i * step : (i + 1) * step])) for i in range(DOCUMENTS)]
         made += frames(settings, documents, DOCUMENTS, first=number)

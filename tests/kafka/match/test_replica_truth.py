@@ -67,7 +67,7 @@ def named(shape: object) -> str | None:
     ("n", "given"),
     [
         *SHAPES,
-        *rotating(LONG, 5),
+        *rotating(LONG, 2),
     ],
     ids=named,
 )

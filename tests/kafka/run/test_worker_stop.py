@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.kafka.brokers import settings_for
+from support.long_form import rotating
 
 from stream_lsh.kafka.tools.topics import create
 
@@ -77,9 +79,10 @@ def server(request: pytest.FixtureRequest, prefix: str, tmp_path: Path) -> Itera
     yield broker.bootstrap
 
 
-@pytest.mark.parametrize("server", ["away", "there"], indirect=True)
-@pytest.mark.parametrize("processes", ["one", "groups"])
-@pytest.mark.parametrize("seed", range(MOMENTS))
+@pytest.mark.parametrize(
+    ("seed", "server", "processes"), rotating(product(range(MOMENTS), ("away", "there"), ("one", "groups")), 8),
+    indirect=["server"],
+)  # fmt: skip
 def test_at_any_moment(server: str, prefix: str, tmp_path: Path, processes: str, seed: int) -> None:
     delay = EARLIEST + (LATEST - EARLIEST) * (seed + random.Random(f"{processes} {seed}").random()) / MOMENTS
     began = time.monotonic()

@@ -17,6 +17,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from support.kafka.brokers import alive, local_broker, settings_for
+from support.long_form import rotating
 
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.client.connection import admin
@@ -47,8 +48,7 @@ async def read(broker: KafkaBroker, count: int) -> list[bytes]:
         return [(await asyncio.wait_for(consumer.getone(), 120)).value for _ in range(count)]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", rotating(VERSIONS, 1))
 def test_it_starts_and_keeps_its_data_through_kill_and_restart(version: str, tmp_path: Path) -> None:
     with local_broker(tmp_path / "kafka", version) as broker:
         first, address = broker.pid, broker.bootstrap
@@ -207,8 +207,7 @@ mkdir "$folder"; sleep 0.3; touch "$folder/kafka_2.13-4.1.1.jar" """,
     assert (found[0] / "kafka_2.13-4.1.1.jar").exists()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("signal_", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("signal_", "code"), rotating([(signal.SIGTERM, 143), (signal.SIGINT, 130)], 1))
 def test_the_command_runs_until_a_signal_and_leaves_nothing_behind(
     tmp_path: Path, signal_: signal.Signals, code: int
 ) -> None:

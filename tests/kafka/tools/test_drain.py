@@ -15,6 +15,7 @@ from support.kafka.feeding import Feed, feed_of, lines, records_of
 from support.kafka.harness import Pipeline, until
 from support.kafka.oracle import Outputs
 from support.kafka.stages import commits, positions
+from support.long_form import rotating
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.client.connection import admin
@@ -69,7 +70,7 @@ def verdicts(pipeline: Pipeline) -> int:
     return len(outputs(pipeline).verdicts)
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("delivery", rotating(["exactly_once", "at_least_once"], 1))
 def test_a_feed_is_stopped_and_goes_on(
     broker: Any, prefix: str, tmp_path: Path, shared_data: Path, delivery: str
 ) -> None:

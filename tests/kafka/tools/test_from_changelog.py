@@ -17,6 +17,7 @@ from support.kafka.feeding import feed_of, lines, records_of
 from support.kafka.harness import PATIENCE, Pipeline, until
 from support.kafka.oracle import Outputs, json_of, strip
 from support.kafka.stages import KEY, commit, delete_before, send, until_committed
+from support.long_form import rotating
 
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.kafka.client.connection import admin
@@ -85,7 +86,9 @@ def check(found: Outputs, pipeline: Pipeline, before: set[tuple[int, int]]) -> N
 
 
 @pytest.mark.first
-@pytest.mark.parametrize(("against", "before", "after"), [("any", 2, 3), ("unique", 2, 1), ("unique", 1, 2)])
+@pytest.mark.parametrize(
+    ("against", "before", "after"), rotating([("any", 2, 3), ("unique", 2, 1), ("unique", 1, 2)], 1)
+)
 def test_another_number_of_shards_without_the_documents(
     broker: Any, prefix: str, tmp_path: Path, shared_data: Path, against: str, before: int, after: int
 ) -> None:  # fmt: skip
