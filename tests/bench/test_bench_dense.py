@@ -10,11 +10,10 @@ import orjson
 import pytest
 from support.missing import extra
 
-from bench.dense import QUARTERS, at_quarters, near, ours, recalls
+from bench.dense import ours
 from bench.engine import from_anywhere
 from bench.growth import read_rows
 from bench.peers import peer
-from bench.process import Finished, Sample
 from bench.systems import SYSTEMS
 
 WORDS = [f"word{i}" for i in range(3000)]
@@ -42,24 +41,6 @@ def feed(tmp_path: Path) -> Path:
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "")
     from_anywhere()
-
-
-def test_recall_of_planted_pairs() -> None:
-    planted = [("near-1", "near-900"), ("near-2", "near-1002"), ("near-3", "near-1004"), ("near-4", "near-5")]
-    assert [near(pair) for pair in planted] == [True, True, False, True]
-    kept = {"near-2", "near-1002", "near-3"}
-    # The first was listed, of the second both were kept, of the third one, of the last none.
-    found = recalls(planted, [("near-1", "near-900"), ("near-7", "near-8")], kept)
-    assert found == {"recall": 2 / 4, "newest": 2 / 3}
-    assert recalls([], [], set()) == {"recall": None, "newest": None}
-
-
-def test_memory_at_the_quarters() -> None:
-    samples = [Sample(i, resident=1_000_000 * i, position=10 * i) for i in range(1, 10)]
-    samples.append(Sample(10.0, resident=77_000_000))  # closed
-    found = at_quarters(Finished(10.0, 0, 1.0, 1, "", samples=samples), 100)
-    assert list(found.values()) == [3, 5, 8, 77]
-    assert at_quarters(Finished(1.0, 0, 1.0, 1, ""), 100) == dict.fromkeys(f"at_{q:g}" for q in QUARTERS)
 
 
 @pytest.mark.long

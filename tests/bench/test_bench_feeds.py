@@ -55,19 +55,3 @@ def test_planted_pairs_are_as_similar_as_is_said(name: str, posts: Path, tmp_pat
         assert LOWEST <= similarity <= HIGHEST
         assert 0 < newer - older < 1.2 * NEAREST
         assert older % EVERY != 0
-
-
-@pytest.mark.long
-def test_families(posts: Path, tmp_path: Path) -> None:
-    template, hot, drift = (read(name, posts, tmp_path)[0] for name in ("template", "hot", "drift"))
-    near, mixed, boilerplate = (read(name, posts, tmp_path)[0] for name in ("near", "mixed", "boilerplate"))
-    pairs = [(i, i + 7) for i in range(0, FIRST - 10, 10)]
-    assert sum(jaccard(template[i], template[j]) >= 0.8 for i, j in pairs) > 0.98 * len(pairs)
-    assert 0.55 < sum(jaccard(near[i], near[j]) for i, j in pairs) / len(pairs) < 0.7
-    assert all(jaccard(hot[0], text) == 1 for text in hot)
-    assert all(0.9 < jaccard(drift[i], drift[i + 1]) <= 1 for i in range(0, DOCUMENTS - 1, 50))
-    assert jaccard(drift[0], drift[-1]) < 0.1
-    assert all(text[:100] == boilerplate[0][:100] for text in boilerplate[:FIRST])
-    assert sum(jaccard(boilerplate[i], boilerplate[j]) for i, j in pairs) / len(pairs) < 0.5
-    assert all(jaccard(mixed[i], mixed[i + 10]) > 0.7 for i in range(9, 1000, 10))
-    assert all(jaccard(mixed[i], mixed[i + 1]) < 0.1 for i in range(0, 1000, 10))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.edits import template
-from bench.forgetting import START, by_window, log_times, score
+from bench.forgetting import by_window, score
 
 
 def test_pairs_by_log_time() -> None:
@@ -34,13 +33,3 @@ def test_windows_beside_the_second() -> None:
     assert (second["to_second"], second["disk_mb"], second["batch_ms"], second["commit_ms"]) == (1, 40, 4, 8)
     assert third["to_second"] == pytest.approx(2 / 3)
     assert (third["disk_to_second"], third["memory_to_second"]) == (1, 1)
-
-
-def test_log_times_are_those_of_the_feed() -> None:
-    line = b'{"id": "%d", "ts": 1, "source": "s", "title": "t", "text": "a few words"}'
-    made = template(iter(line % i for i in range(200)), ["a"])
-    made.times[:] = START + 50_000 * np.arange(200)
-    log = log_times(made, 500)
-    assert len(log) == 500
-    assert np.all(np.diff(log) >= 0)
-    assert START < log[499] < START + 700_000

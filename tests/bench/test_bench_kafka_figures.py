@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from aiokafka import TopicPartition
@@ -11,8 +9,6 @@ from aiokafka.structs import ConsumerRecord
 
 from bench.kafka_figures import done_by, span
 from bench.kafka_latency import Pair, delays
-from bench.kafka_processes import Look, Usage, cpu_between, most_resident, parse_stat
-from bench.kafka_recovery import Replies, reading_time, remaining
 from bench.kafka_rig import last_offsets, seen_at
 from bench.kafka_stages import total, weights
 
@@ -48,18 +44,6 @@ def test_seen_at_needs_all_partitions() -> None:
         seen_at(ends[:2], last)
 
 
-def test_parse_stat() -> None:
-    text = "17 (a (b) c) S 5 17 17 0 -1 4194560 1 2 3 4 250 50 9 9 20 0 7 0 123 4096 100 18446744073709551615"
-    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    assert parse_stat(text) == (5, 300 / ticks, 100 * page)
-
-
-def test_cpu_between_two_moments() -> None:
-    looks = [Look(0.0, {"a": Usage(1.0, 5)}), Look(10.0, {"a": Usage(2.0, 9), "b": Usage(4.0, 7)})]
-    assert cpu_between(looks, 5.0, 10.0) == pytest.approx({"a": 0.5, "b": 2.0})
-    assert most_resident(looks, 0.0, 10.0) == {"a": 9, "b": 7}
-
-
 def test_delays_count_the_document_that_made_the_pair_complete_once_and_inside() -> None:
     sent = {"a": 1.0, "b": 2.0, "c": 9.0, "early": 0.5}
     pairs = [
@@ -73,32 +57,3 @@ def test_delays_count_the_document_that_made_the_pair_complete_once_and_inside()
     found = delays(pairs, sent, 1.0, 9.0)
     assert found["seen"] == pytest.approx({"b": 20.0, "a": 4000.0})
     assert found["signed"]["b"] == pytest.approx(4.0)
-
-
-METRICS = """# TYPE stream_lsh_recovery_remaining_records gauge
-stream_lsh_recovery_remaining_records{role="match",shard="0"} 1200.0
-stream_lsh_recovery_remaining_records{role="match",shard="11"} 1.5e+06
-stream_lsh_index_documents{role="match",shard="0"} 7.0
-"""
-
-
-def test_remaining() -> None:
-    assert remaining(METRICS) == {0: 1200.0, 11: 1.5e6}
-    assert remaining("") == {}
-
-
-def test_reading_time() -> None:
-    looks = [(0.0, 0.0), (1.0, 0.0), (2.0, 700.0), (3.0, 300.0), (4.0, 0.0), (5.0, 0.0)]
-    assert reading_time(looks) == (2.0, 4.0, 700.0)
-    assert reading_time(looks[:2]) is None
-    assert reading_time(looks[:4]) is None  # it never came to an end
-
-
-def test_replies() -> None:
-    replies = Replies({0: [(1.0, 5), (2.0, 6), (9.0, 7)], 1: [(1.0, 5), (1.5, 6), (2.5, 7)]})
-    assert replies.newest() == 7
-    assert replies.first_after(0, 6) == 9.0
-    assert replies.first_after(1, 7) is None
-    assert replies.first_after(2, 0) is None
-    assert replies.longest_gap(0, 1.5) == (2.0, 9.0)
-    assert replies.longest_gap(1, 2.0) == (2.0, 2.5)

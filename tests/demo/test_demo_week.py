@@ -18,8 +18,8 @@ from rich.console import Console
 
 from stream_lsh.cli import main
 from stream_lsh.demo import desks
-from stream_lsh.demo.diary import ARTICLES, LARGEST, article_table, looked_into, show, week_table
-from stream_lsh.demo.event import again, happen, report
+from stream_lsh.demo.diary import ARTICLES, article_table, looked_into, show
+from stream_lsh.demo.event import happen, report
 from stream_lsh.demo.feed import LEAST, Entry
 from stream_lsh.demo.stories import Diary, judged, run_week
 from stream_lsh.demo.story import Desk, Topic, slots
@@ -58,11 +58,6 @@ def day(entry: Entry) -> int:
     return int((entry.document["ts"] - START) // DAY)
 
 
-def shingles(entry: Entry) -> set[tuple[str, ...]]:
-    words = re.findall(r"\w+", f"{entry.document['title']} {entry.document['text']}".lower())
-    return set(zip(words, words[1:], words[2:], strict=False))
-
-
 # The feed.
 
 
@@ -74,11 +69,6 @@ def test_the_size_is_what_was_asked_for(documents: int) -> None:
     assert made.twins
     assert {entry.kind for entry in entries} >= {SINGLE, REPORT}
     assert {entry.kind for entry in entries} <= {SINGLE, REPORT, FOLLOW_UP, *COPIES}
-
-
-def test_too_small_a_week() -> None:
-    with pytest.raises(ValueError, match="at least"):
-        make_week(LEAST - 1)
 
 
 def test_the_week_follows_from_the_seed() -> None:
@@ -95,42 +85,6 @@ def test_lines_are_documents_of_one_week_in_order_of_time_with_their_truth(week:
     assert times == sorted(times)
     assert START <= times[0] < times[-1] < END
     assert {day(entry) for entry in entries} == set(range(7))
-
-
-def test_several_papers_tell_of_an_event_over_days_and_others_are_told_once(week: Week) -> None:
-    by_event: dict[int, list[Entry]] = {}
-    for entry in week.feed.entries:
-        by_event.setdefault(entry.story, []).append(entry)
-    told = [entries for entries in by_event.values() if entries[0].kind != SINGLE]
-    assert 40 <= len(told) <= 60
-    for entries in told:
-        assert entries[0].kind == REPORT
-        own = [entry for entry in entries if entry.parent is None]
-        assert len(own) >= 3 and len({entry.document["source"] for entry in own}) >= 2
-        assert all((entry.kind == FOLLOW_UP) == (day(entry) > day(own[0])) for entry in own)
-    assert sum(day(entries[-1]) - day(entries[0]) >= 2 for entries in told) > len(told) / 3
-    alone = [entries for entries in by_event.values() if entries[0].kind == SINGLE]
-    assert all(entry.parent is not None for entries in alone for entry in entries[1:])
-    assert sum(len(entries) == 1 for entries in alone) > 300
-
-
-def test_a_copy_is_of_the_event_of_what_it_was_made_from(week: Week) -> None:
-    by_id = {entry.id: entry for entry in week.feed.entries}
-    copies = [entry for entry in week.feed.entries if entry.parent is not None]
-    assert {entry.kind for entry in copies} == set(COPIES)
-    for entry in copies:
-        parent = by_id[entry.parent]
-        assert parent.story == entry.story
-        assert parent.document["ts"] <= entry.document["ts"]
-
-
-def test_reports_of_an_event_are_no_near_copies_of_each_other(week: Week) -> None:
-    """Same event, other words: half of all pairs share less than a quarter, and hardly any as much as copies do."""
-    for event in (0, 1, 2):
-        own = [shingles(entry) for entry in week.feed.entries if entry.story == event and entry.parent is None]
-        found = sorted(len(a & b) / len(a | b) for n, a in enumerate(own) for b in own[:n])
-        assert found[len(found) // 2] < 0.25
-        assert sum(jaccard >= 0.8 for jaccard in found) < 0.01 * len(found)
 
 
 @pytest.mark.parametrize(("desk", "topic"), TOPICS)
@@ -150,29 +104,6 @@ def test_papers_agree_on_what_happened_and_know_more_every_day(desk: Desk, topic
     later = report(random, event, 3)
     assert all(int(later.facts[name]) > int(event.facts[name]) for name in event.moving)
     assert set(later.paragraphs) & set(event.extras)
-
-
-@pytest.mark.parametrize(("desk", "topic"), TOPICS)
-def test_a_twin_has_the_names_and_not_the_matter(desk: Desk, topic: Topic) -> None:
-    random = Random(4)
-    event = happen(random, desk, topic, "Monday")
-    twin = again(random, event, "Friday")
-    same = {name for name in event.facts if twin.facts[name] == event.facts[name]}
-    people = {name for name in event.facts if f"{name}.last" in event.facts}
-    assert same >= people
-    assert "town" not in event.facts or "town" in same or "town" in topic.pools
-    assert any(name not in same for name in event.facts if name in topic.pools or name in topic.ranges)
-
-
-def test_two_events_come_back_as_twins_some_days_later(week: Week) -> None:
-    assert len(week.twins) == 2
-    for twin, before in week.twins.items():
-        first, second = (
-            [entry for entry in week.feed.entries if entry.story == number and entry.parent is None]
-            for number in (before, twin)
-        )
-        assert second[0].document["ts"] - first[0].document["ts"] >= 3 * DAY
-        assert first[-1].document["ts"] < second[0].document["ts"]
 
 
 # What the job finds, and how right that is.
@@ -266,18 +197,6 @@ def test_what_goes_wrong_is_counted(week: Week) -> None:
 
 
 # What is shown.
-
-
-def test_the_table_has_the_largest_stories(diary: Diary) -> None:
-    output = StringIO()
-    Console(file=output, width=200, highlight=False).print(week_table(diary, 200))
-    lines = output.getvalue().splitlines()
-    rows = [line for line in lines if re.search(r"[▁▂▃▄▅▆▇█]", line)]
-    assert len(rows) == LARGEST
-    for row, story in zip(rows, diary.stories, strict=False):
-        assert row.startswith(diary.entries[story.members[0]].document["title"])
-        assert row.split()[-4:] == [str(n) for n in (len(story.members), story.sources, story.others, story.missed)]
-        assert lines[lines.index(row) + 1].rstrip() == ", ".join(story.terms)
 
 
 def test_the_articles_of_a_story_with_what_decided(diary: Diary) -> None:

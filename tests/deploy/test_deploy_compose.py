@@ -69,12 +69,6 @@ def test_workers_wait_for_the_topics_and_have_time_to_stop() -> None:
             assert service["cap_drop"] == ["ALL"]
 
 
-def test_each_match_worker_has_a_volume_of_its_own() -> None:
-    found = [service["volumes"] for name, service in own_services().items() if name.startswith("match")]
-    assert len({volume for volumes in found for volume in volumes}) == len(found) > 1
-    assert all(volume.endswith(f":{image_environment()['STREAM_LSH_DATA_FOLDER']}") for (volume,) in found)
-
-
 def test_the_settings_of_compose_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (image_environment() | own_services()["sign"]["environment"]).items():
         if name.startswith(PREFIX):
@@ -87,11 +81,6 @@ def test_the_settings_of_compose_are_settings(monkeypatch: pytest.MonkeyPatch) -
     assert dict(entry.split("://") for entry in advertised.split(",")) == {
         "INSIDE": settings.bootstrap_servers, "OUTSIDE": KafkaSettings.model_fields["bootstrap_servers"].default
     }  # fmt: skip
-
-
-def test_ports_are_open_to_this_machine_only() -> None:
-    for service in services().values():
-        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
 
 @pytest.mark.parametrize("name", ["serve", "page"])

@@ -35,13 +35,6 @@ def test_the_image_starts_a_worker_and_asks_for_its_health() -> None:
     assert only("EXPOSE") == image_environment()["STREAM_LSH_HTTP_PORT"] == str(PORT)
 
 
-def test_the_image_has_its_folders() -> None:
-    made = next(step["value"] for step in last_stage() if "install --directory" in step["value"])
-    for name in ("STREAM_LSH_DATA_FOLDER", "XDG_CACHE_HOME"):
-        assert image_environment()[name] in made
-    assert only("VOLUME") == image_environment()["STREAM_LSH_DATA_FOLDER"]
-
-
 def test_the_image_gets_all_it_copies() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert "*" in ignored
