@@ -25,7 +25,7 @@ from stream_lsh.evaluation.sample import Sample, draw
 from stream_lsh.evaluation.shares import few, percent
 from stream_lsh.families.signer import Signed, Signer
 from stream_lsh.families.tuning import alternatives, choose, component_bytes, false_candidates
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 DOCUMENTS = 1_000_000
 THRESHOLDS = (0.5, 0.8)

@@ -5,8 +5,9 @@ second: so a window has as many documents as seconds. After two generations all 
 anything older than the window were seen, nearly all would be duplicates. A process of its own writes them into the
 pipe; another one (bench/growing.py) runs the job and reports memory, disk and the slowest batch and commit ten times a
 window. The rings have all their memory from the start. Of each window the peaks are shown, beside those of the second
-one, which is the first to forget. At the end the pairs are looked at by log time, as the rule has it (`index/logtime`):
-how many are older than the window, and how many true pairs inside it were missed (both documents were kept).
+one, which is the first to forget. At the end the pairs are looked at by log time, as the rule has it
+(`index/segments/stream_time`): how many are older than the window, and how many
+true pairs inside it were missed (both documents were kept).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from bench.growth import grow, read_rows
 from bench.one import pairs_of
 from bench.process import folder_bytes
 from bench.scoring import read_truth
-from stream_lsh.index.logtime import LogTime
-from stream_lsh.settings import Settings
+from stream_lsh.index.segments.stream_time import LogTime
+from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.forgetting --window-documents 20000 --out results"
 START, SECOND = 1_700_000_000_000, 1000

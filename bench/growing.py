@@ -20,7 +20,7 @@ from bench.one import pairs_of
 from bench.process import folder_bytes, memory_of
 from bench.stages import replaced
 from stream_lsh.embedded.job import Job
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 JOB, INDEX = "stream_lsh.embedded.job", "stream_lsh.index.index"
 

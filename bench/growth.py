@@ -32,7 +32,7 @@ from bench.one import pairs_of
 from bench.plots import growth_plot
 from bench.process import Finished, Sample, folder_bytes, watch
 from bench.scoring import Pair, read_truth
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.growth --documents 300000 --every 50000 --work made --out results"
 POSTS = 120_000

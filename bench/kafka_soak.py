@@ -23,7 +23,7 @@ from bench.kafka_latency import Pair, collect, delays, until_up
 from bench.kafka_processes import Processes, most_resident
 from bench.kafka_rig import MYSELF, PACKAGES, Rig, add_options, rig
 from bench.plots import soak_plot
-from stream_lsh.index.files import disk_bytes
+from stream_lsh.index.store.files import disk_bytes
 
 EXAMPLE = "python -m bench.kafka_soak --minutes 60 --out results"
 LATE = 3.0  # seconds that pairs of a minute may still come

@@ -20,7 +20,7 @@ from bench.engine import require_success
 from bench.process import Finished, Sample, folder_bytes, own_peak, watch
 from stream_lsh.cli.group import settle
 from stream_lsh.embedded.job import Job
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 def run(

@@ -24,7 +24,7 @@ from bench import report
 from bench.corpora import EXAMPLE_NAMES, Corpus, corpus, unpack
 from bench.engine import ALL_PAIRS
 from stream_lsh.embedded.job import Job
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.stages --corpus posts-40k --out results"
 # Stage, module, and the function in it, by the name under which the engine calls it.
@@ -33,16 +33,16 @@ CLOCKED = (
     ("shingles, signature, keys", "stream_lsh.families.signer", "Signer.sign"),
     ("keys, hashes, owner", "stream_lsh.index.index", "Index.sign"),
     ("compress texts", "stream_lsh.index.batch", "compress"),
-    ("probe the filters", "stream_lsh.index.matching", "passing"),
-    ("candidates, verify, store", "stream_lsh.index.matching", "match"),
-    ("read texts of candidates", "stream_lsh.index.matching", "Matching._load"),
+    ("probe the filters", "stream_lsh.index.batch_run", "passing"),
+    ("candidates, verify, store", "stream_lsh.index.batch_run", "match"),
+    ("read texts of candidates", "stream_lsh.index.batch_run", "Matching._load"),
     ("keep ids, texts", "stream_lsh.index.shard", "Shard.keep"),
     ("matches, upkeep", "stream_lsh.index.index", "Index.match"),
     ("judge", "stream_lsh.embedded.engine", "judge"),
     ("write outputs", "stream_lsh.embedded.sink", "Sink.write"),
     ("outputs to the disk", "stream_lsh.embedded.sink", "Sink.checkpoint"),
     ("encode rows", "stream_lsh.index.index", "Index.commit"),
-    ("write rows to RocksDB", "stream_lsh.index.store", "Store.write"),
+    ("write rows to RocksDB", "stream_lsh.index.store.rocksdb", "Store.write"),
     ("sort the memory segment", "stream_lsh.index.shard", "Shard.flush"),
 )
 READ, REST, START = "read, split lines", "the loop", "open and close"

@@ -1,7 +1,8 @@
 """What a window of seven days sees, by log time and by two other rules, on feeds whose times are as they come.
 
 Pairs: a copy and its original that were written at most a window apart are true. An index of the rule sees the original
-when the copy comes, or does not (tests/index/test_window.py compares the index with the rule), and it may see more.
+when the copy comes, or does not (tests/index/segments/test_window.py compares the
+index with the rule), and it may see more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from bench import report
 from stream_lsh.documents.times import NO_TIME, milliseconds, moment
-from stream_lsh.index.logtime import LogTime
+from stream_lsh.index.segments.stream_time import LogTime
 
 EXAMPLE = "python -m bench.times --out results"
 HOUR = 3_600_000

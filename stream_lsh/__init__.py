@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stream_lsh.api import Deduplicator, Match, Pair, Verdict
     from stream_lsh.documents.columns import Document
     from stream_lsh.families.signer import Signer
-    from stream_lsh.settings import Settings
+    from stream_lsh.settings.model import Settings
 
 __version__ = "0.1.0"
 __all__ = ["Deduplicator", "Document", "Match", "Pair", "Settings", "Signer", "Verdict"]
@@ -22,7 +22,7 @@ _HOMES = {
     "Document": "documents.columns",
     "Match": "api",
     "Pair": "api",
-    "Settings": "settings",
+    "Settings": "settings.model",
     "Signer": "families.signer",
     "Verdict": "api",
 }

@@ -22,10 +22,10 @@ from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StateError, UsageError
-from stream_lsh.index import layout
 from stream_lsh.index.index import Index
+from stream_lsh.index.rows import layout
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 Wanted = str | bytes | int | Sequence[str] | Mapping[str, float] | Sequence[float] | NDArray[Any]
 """What one may look for: a text, a set, weights, a vector, or bits."""

@@ -19,7 +19,7 @@ from support.models.dense import dense
 from stream_lsh import Deduplicator, Document, Match, Settings, Verdict
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import OutputError, StateError, UsageError
-from stream_lsh.index.store import Store
+from stream_lsh.index.store.rocksdb import Store
 
 FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
 SMALL = {"memory_documents": 16}  # a flush after nearly every batch

@@ -15,7 +15,7 @@ from stream_lsh.families.likeness import LIKENESSES, unused
 from stream_lsh.judging.events import Change
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

@@ -21,7 +21,7 @@ from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import UsageError
 from stream_lsh.families.likeness import CERTAIN
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, duration, ratio
 
 if TYPE_CHECKING:

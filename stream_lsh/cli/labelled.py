@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream_lsh.cli.limit import asked_of, limit_of
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, ratio
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 def limit_of(settings: Settings) -> str:

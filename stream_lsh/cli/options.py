@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
-from stream_lsh.settings import Settings
-from stream_lsh.settings_sources import CONFIG, PREFIX
+from stream_lsh.settings.model import Settings
+from stream_lsh.settings.sources import CONFIG, PREFIX
 
 _TOLD = "stream_lsh.config_told"  # key of click's meta
 Function = TypeVar("Function", bound=Callable[..., Any])

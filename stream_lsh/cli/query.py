@@ -24,7 +24,7 @@ from stream_lsh.wording import count, plain_table
 
 if TYPE_CHECKING:
     from stream_lsh import Match
-    from stream_lsh.settings import Settings
+    from stream_lsh.settings.model import Settings
 
 EXAMPLES = """
 stream-lsh query "the text to look for" --state index

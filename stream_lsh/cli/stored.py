@@ -8,7 +8,7 @@ from typing import Any
 
 from stream_lsh.errors import StateError
 from stream_lsh.families.likeness import unused
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 BOUNDS = ("against", "verify_matches", "candidates", "on_same_id", "window")
 """What is allowed for one of them, or for another setting, depends on the others."""

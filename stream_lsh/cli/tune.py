@@ -22,7 +22,7 @@ from stream_lsh.cli.options import load_settings, settings_options, with_options
 from stream_lsh.errors import UsageError
 from stream_lsh.families.likeness import unused
 from stream_lsh.families.tuning import Banding, alternatives, component_bytes, false_candidates
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, size
 
 if TYPE_CHECKING:

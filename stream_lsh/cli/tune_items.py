@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.likeness import CERTAIN, lookups
 from stream_lsh.families.tuning import alternatives, component_bytes
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, size
 
 if TYPE_CHECKING:

@@ -108,7 +108,7 @@ def worker(context: click.Context, /, roles: str | None, processes: Any, log_lev
         from stream_lsh.kafka.run.supervisor import plan, work  # here, because it takes the Kafka client with it
 
         if GROUP in wanted and settings.alerts is not None:
-            from stream_lsh.kafka.grouping.stage import rules_of
+            from stream_lsh.kafka.groups.stage import rules_of
 
             rules_of(settings)  # what is wrong with them is said before anything begins
     jobs = plan(wanted, processes, settings.http_port, log_level)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from stream_lsh.demo.feed import feed_lines
 from stream_lsh.demo.run import TEXT_FIELDS
 from stream_lsh.serve.service import Service
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 TICKS = 4  # a second, at each of which some documents are sent
 

@@ -13,8 +13,8 @@ from stream_lsh.demo.score import Truth, find_truth, score
 from stream_lsh.demo.spread import read_lines, run_spread, spread_settings
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Progress
-from stream_lsh.index import compiling
-from stream_lsh.settings import Settings
+from stream_lsh.index.kernel import compiling
+from stream_lsh.settings.model import Settings
 
 TEXT_FIELDS = ("title", "text")
 WARM_UP = 300  # documents

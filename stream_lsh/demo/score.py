@@ -13,7 +13,7 @@ from stream_lsh.demo.feed import SHARES, UNRELATED, Entry, Feed
 from stream_lsh.evaluation.exact import exact_pairs
 from stream_lsh.evaluation.metrics import Quality
 from stream_lsh.families.signer import Signer
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 DUPLICATE = ("near_duplicate", "exact_duplicate")
 NO_DOCUMENT = ("broken", "id reused", "redelivered")

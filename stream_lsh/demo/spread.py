@@ -19,7 +19,7 @@ from stream_lsh.demo.desks.names import TOWNS
 from stream_lsh.demo.outlets import AGENCY
 from stream_lsh.demo.story import Story, write
 from stream_lsh.embedded.job import Job
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 PAPERS = ("gazette", "herald", "courier", "post", "echo", "observer")
 # Papers that print it, those of them that do so twice, that correct it, and others that print the correction.

@@ -17,7 +17,7 @@ from stream_lsh.demo.week import DAY, DAYS, PARAGRAPH, SINGLE, START, Week, make
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Progress
 from stream_lsh.evaluation.clusters import Agreement, agreement
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 SETTINGS: Mapping[str, Any] = {
     "likeness": "stories", "text_field": TEXT_FIELDS, "time_field": "ts", "source_field": "source",

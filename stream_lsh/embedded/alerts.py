@@ -14,8 +14,8 @@ from stream_lsh.embedded.groups import Groups, chosen
 from stream_lsh.embedded.report import Alerted
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.logtime import LogTime
-from stream_lsh.index.store import Store
+from stream_lsh.index.segments.stream_time import LogTime
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind
 

@@ -17,7 +17,7 @@ from stream_lsh.embedded.sink import Sink, gone_lines
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 BATCH = 2048
 

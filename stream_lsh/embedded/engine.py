@@ -21,11 +21,11 @@ from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.errors import StateError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import DELETION, VALID
 from stream_lsh.index.matches import Matches
+from stream_lsh.index.rows.layout import DELETION, VALID
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, judge, reasons
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 

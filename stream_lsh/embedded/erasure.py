@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from stream_lsh.embedded.group_erasing import still_named
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.sink import SPOOL, STANDARD, Sink
-from stream_lsh.index.ids import Ids
+from stream_lsh.index.erasure.queue import DONE, Version, waiting
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import DELETED, FLAGS, GROUP, SEQ
-from stream_lsh.index.rows import NONE, RowFile, blank, unpacked
-from stream_lsh.index.store import ROWS, Store
-from stream_lsh.index.texts import Texts
-from stream_lsh.index.waiting import DONE, Version, waiting
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.ids import Ids
+from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, SEQ
+from stream_lsh.index.rows.row_file import NONE, RowFile, blank, unpacked
+from stream_lsh.index.rows.texts import Texts
+from stream_lsh.index.store.rocksdb import ROWS, Store
+from stream_lsh.settings.model import Settings
 
 
 class Erasure(NamedTuple):

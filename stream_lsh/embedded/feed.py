@@ -12,7 +12,7 @@ from stream_lsh.documents.columns import Batch, Fields, Position
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
 from stream_lsh.errors import InputError
-from stream_lsh.index.store import Store
+from stream_lsh.index.store.rocksdb import Store
 
 
 @dataclass(slots=True)

@@ -19,8 +19,8 @@ from stream_lsh.embedded.group_store import (
     row_key,
     went,
 )
-from stream_lsh.index.store import MEMBERS, Range, Store
-from stream_lsh.index.waiting import Version
+from stream_lsh.index.erasure.queue import Version
+from stream_lsh.index.store.rocksdb import MEMBERS, Range, Store
 from stream_lsh.judging.groups import NO_ID
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.index.store import DEPARTED, FOUNDERS, GROUP, MEMBERS, SOURCES, Store
+from stream_lsh.index.store.rocksdb import DEPARTED, FOUNDERS, GROUP, MEMBERS, SOURCES, Store
 from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 

@@ -13,8 +13,8 @@ from stream_lsh.embedded.group_store import FACT, Member, dropped, members, row,
 from stream_lsh.embedded.groups import NO_GROUPS
 from stream_lsh.embedded.information import reading
 from stream_lsh.errors import StateError, UsageError
-from stream_lsh.index.identity import check_format
-from stream_lsh.index.store import Store
+from stream_lsh.index.segments.identity import check_format
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.groups import Group, time_text
 
 Order = Literal["largest", "newest", "growing"]

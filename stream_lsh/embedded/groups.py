@@ -26,9 +26,9 @@ from stream_lsh.embedded.group_store import (
 )
 from stream_lsh.embedded.shelf import Shelf
 from stream_lsh.errors import StateError, UsageError
+from stream_lsh.index.erasure.queue import Version
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import Range, Store
-from stream_lsh.index.waiting import Version
+from stream_lsh.index.store.rocksdb import Range, Store
 from stream_lsh.judging.ending import Ending
 from stream_lsh.judging.events import Change, Events
 from stream_lsh.judging.folding import fold

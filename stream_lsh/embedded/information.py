@@ -14,17 +14,17 @@ from stream_lsh.documents.times import moment
 from stream_lsh.embedded.erasure import Erasure, erasure, remains
 from stream_lsh.errors import DamagedError, StateError, StreamLshError
 from stream_lsh.families.likeness import unused
-from stream_lsh.index.dead import DEAD_ROWS, Dead
-from stream_lsh.index.erased import erased_of
-from stream_lsh.index.files import disk_bytes, looking
-from stream_lsh.index.generation import FOLDER, folder_of
-from stream_lsh.index.identity import check_format
 from stream_lsh.index.index import TRIES
-from stream_lsh.index.refusals import plainly
-from stream_lsh.index.rows import RowFile, Shape
-from stream_lsh.index.runs import REMEDY, Run, read_header
-from stream_lsh.index.store import Store
-from stream_lsh.settings import Settings
+from stream_lsh.index.postings.run import REMEDY, Run, read_header
+from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, Dead
+from stream_lsh.index.rows.row_file import RowFile, Shape
+from stream_lsh.index.segments.erased_rows import erased_of
+from stream_lsh.index.segments.identity import check_format
+from stream_lsh.index.segments.segment import FOLDER, folder_of
+from stream_lsh.index.store.errors import plainly
+from stream_lsh.index.store.files import disk_bytes, looking
+from stream_lsh.index.store.rocksdb import Store
+from stream_lsh.settings.model import Settings
 
 SHOWN = 20  # inputs and generations, the latest
 

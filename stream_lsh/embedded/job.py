@@ -20,9 +20,9 @@ from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
-from stream_lsh.index.files import disk_bytes
 from stream_lsh.index.index import Index
-from stream_lsh.settings import Settings
+from stream_lsh.index.store.files import disk_bytes
+from stream_lsh.settings.model import Settings
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
 COMMIT_DOCUMENTS = 16384  # most documents between commits: they are held in memory until then

@@ -18,7 +18,7 @@ from pathlib import Path
 import zstandard
 
 from stream_lsh.errors import OutputError, UsageError
-from stream_lsh.index.files import sync_folder
+from stream_lsh.index.store.files import sync_folder
 
 FRAME_BYTES = 256 * 1024
 """A compressed output begins a new frame behind the line that reaches this many uncompressed bytes."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from stream_lsh.documents.columns import Batch
-from stream_lsh.index import places
+from stream_lsh.index import source_positions
 from stream_lsh.index.index import Index
 from stream_lsh.index.matches import Matches
 
@@ -16,7 +16,7 @@ class Places:
 
     def __init__(self, index: Index) -> None:
         heirs = index.settings.updates and index.settings.against == "unique"
-        self._shards = [places.Places(shard, index.store) for shard in index.shards if heirs]
+        self._shards = [source_positions.Places(shard, index.store) for shard in index.shards if heirs]
 
     def add(self, batch: Batch, found: Sequence[Matches]) -> None:
         """Remember those documents of a batch that became rows in some shard."""

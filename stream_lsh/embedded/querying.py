@@ -21,7 +21,7 @@ from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, judge, reasons, verdicts
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 _WAIT = 0.2
 _Item = tuple[Input, Batch, SignedBatch]

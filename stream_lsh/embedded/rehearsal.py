@@ -17,8 +17,8 @@ from stream_lsh.embedded.alerts import check_fields
 from stream_lsh.embedded.group_store import FOUNDER, MEMBER, decoded, departures, dropped, group_of, row, went
 from stream_lsh.embedded.group_table import NO_TIMES, reading_groups
 from stream_lsh.errors import UsageError
-from stream_lsh.index.logtime import LogTime
-from stream_lsh.index.store import DEPARTED, FOUNDERS, MEMBERS, Store
+from stream_lsh.index.segments.stream_time import LogTime
+from stream_lsh.index.store.rocksdb import DEPARTED, FOUNDERS, MEMBERS, Store
 
 AT_ONCE = 8192  # documents
 _DOCUMENT = np.dtype(

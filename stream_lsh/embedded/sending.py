@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from stream_lsh.embedded.webhook import Answer, Webhook
 from stream_lsh.errors import InputError, OutputError, StateError
-from stream_lsh.index.files import sync_folder
+from stream_lsh.index.store.files import sync_folder
 
 WAIT = 0.5  # seconds between two looks at a file
 LONGEST = 300  # seconds between two attempts

@@ -25,7 +25,7 @@ from stream_lsh.embedded.group_store import (
     rows,
     source_key,
 )
-from stream_lsh.index.store import Store
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.groups import Group
 
 BLOCK = 512  # kept documents in a value

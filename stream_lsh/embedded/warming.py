@@ -12,8 +12,8 @@ import numpy as np
 
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.index.runs import Run, merge
-from stream_lsh.settings import Settings
+from stream_lsh.index.postings.run import Run, merge
+from stream_lsh.settings.model import Settings
 
 DOCUMENTS, GENERATION, DIMENSIONS = 64, 24, 64
 WORDS = (

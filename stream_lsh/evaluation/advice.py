@@ -15,7 +15,7 @@ from stream_lsh.evaluation.sample import Background, Sample, background
 from stream_lsh.evaluation.shares import few, percent
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import Banding, false_candidates
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.text.settings import SigningSettings, parse_shingles
 
 LOW_CHANCE = 0.01

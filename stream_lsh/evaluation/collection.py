@@ -18,7 +18,7 @@ from stream_lsh.evaluation.items import Items
 from stream_lsh.evaluation.reading import read_batches, texts_of
 from stream_lsh.evaluation.weights import WeightedSets
 from stream_lsh.families.family import signer_of
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 @dataclass

@@ -16,7 +16,7 @@ from stream_lsh.errors import InputError
 from stream_lsh.evaluation.reading import read_batches
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Kind, judge, reasons
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from stream_lsh.documents.columns import Batch, Columns, Fields, Position
 from stream_lsh.embedded.feed import open_input
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 def fields_of(settings: Settings, label_field: str | None = None) -> Fields:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Columns
 from stream_lsh.families.family import Signs
 from stream_lsh.hashing.murmur import murmur128
-from stream_lsh.index import layout
-from stream_lsh.index.keys import Hashes, Keys, as_words, ends_of
-from stream_lsh.index.texts import COMPRESSION, TextFrame, compress
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows import layout
+from stream_lsh.index.rows.keys import Hashes, Keys, as_words, ends_of
+from stream_lsh.index.rows.texts import COMPRESSION, TextFrame, compress
+from stream_lsh.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 from stream_lsh.families.family import Explains
 from stream_lsh.index.batch import Shingles
 from stream_lsh.index.matches import Matches, shortlist
+from stream_lsh.index.rows.texts import ALL
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.texts import ALL
 
 
 def explained(matches: Matches, shingles: Shingles, shard: Shard, explain: Explains, most: int) -> Matches:

@@ -17,25 +17,25 @@ from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import DamagedError, StateError, StreamLshError, UsageError
 from stream_lsh.families.family import explainer_of, signer_of
-from stream_lsh.index import compiling
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
-from stream_lsh.index.erasing import Beside, Erasing
+from stream_lsh.index.batch_run import Matching
+from stream_lsh.index.erasure.eraser import Beside, Erasing
 from stream_lsh.index.evidence import explained
-from stream_lsh.index.files import looking, make_folder, raise_limit
-from stream_lsh.index.generation import Generation
-from stream_lsh.index.identity import identity
-from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import DELETION, NO_GROUP, SEQ, TIME, VALID
-from stream_lsh.index.leaving import Leaving
+from stream_lsh.index.kernel import compiling
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.matching import Matching
-from stream_lsh.index.postings import Workers
-from stream_lsh.index.refusals import plainly
-from stream_lsh.index.settling import Fates, Settled, Settling
+from stream_lsh.index.postings.runs import Workers
+from stream_lsh.index.resolution import Fates, Settled, Settling
+from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.rows.layout import DELETION, NO_GROUP, SEQ, TIME, VALID
+from stream_lsh.index.segments.identity import identity
+from stream_lsh.index.segments.removal import Leaving
+from stream_lsh.index.segments.segment import Generation
+from stream_lsh.index.segments.window import Window
 from stream_lsh.index.shard import NO_NUMBERS, Shard
-from stream_lsh.index.store import Range, Store, name_key
-from stream_lsh.index.window import Window
-from stream_lsh.settings import Settings
+from stream_lsh.index.store.errors import plainly
+from stream_lsh.index.store.files import looking, make_folder, raise_limit
+from stream_lsh.index.store.rocksdb import Range, Store, name_key
+from stream_lsh.settings.model import Settings
 
 TRIES = 20  # to open what somebody is writing
 

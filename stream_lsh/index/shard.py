@@ -17,33 +17,34 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.families.likeness import LIKENESSES
-from stream_lsh.index import compiling, layout
 from stream_lsh.index.batch import SignedBatch
-from stream_lsh.index.dead import Dead
-from stream_lsh.index.drawn import Drawn, Shingle
-from stream_lsh.index.erased import Keyed, erased_of
-from stream_lsh.index.generation import Generation, post_rows, post_undecided_rows
-from stream_lsh.index.generations import Generations
-from stream_lsh.index.heap import trim
-from stream_lsh.index.ids import Ids
-from stream_lsh.index.keys import Hashes
-from stream_lsh.index.late import Late
-from stream_lsh.index.layout import Rows
-from stream_lsh.index.limits import limits_of
-from stream_lsh.index.manifest import BATCH, Manifest
+from stream_lsh.index.kernel import compiling
+from stream_lsh.index.kernel.document_frequency import Counted, Rarity
+from stream_lsh.index.kernel.insert import restore_heads
+from stream_lsh.index.kernel.limits import limits_of
+from stream_lsh.index.kernel.shingle_sets import Sets
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.memory import Memory, power_of_two
-from stream_lsh.index.postings import Workers
-from stream_lsh.index.rarity import Counted, Rarity
-from stream_lsh.index.rows import Shape, unpacked
-from stream_lsh.index.sets import Sets
-from stream_lsh.index.settling import Fates
-from stream_lsh.index.store import ROWS, TOLD, Range, Store, rows_key
-from stream_lsh.index.stored import Stored
-from stream_lsh.index.storing import restore_heads
-from stream_lsh.index.texts import Texts
-from stream_lsh.index.told import lay_over, told
-from stream_lsh.settings import Settings
+from stream_lsh.index.postings.memtable import Memory, power_of_two
+from stream_lsh.index.postings.runs import Workers
+from stream_lsh.index.resolution import Fates
+from stream_lsh.index.rows import layout
+from stream_lsh.index.rows.decisions import lay_over, told
+from stream_lsh.index.rows.deleted_rows import Dead
+from stream_lsh.index.rows.ids import Ids
+from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.rows.layout import Rows
+from stream_lsh.index.rows.row_file import Shape, unpacked
+from stream_lsh.index.rows.texts import Texts
+from stream_lsh.index.segments.erased_rows import Keyed, erased_of
+from stream_lsh.index.segments.manifest import BATCH, Manifest
+from stream_lsh.index.segments.provisional_rows import Late
+from stream_lsh.index.segments.sampled_keys import Drawn, Shingle
+from stream_lsh.index.segments.segment import Generation, post_rows, post_undecided_rows
+from stream_lsh.index.segments.segments import Generations
+from stream_lsh.index.segments.stored_rows import Stored
+from stream_lsh.index.store.heap import trim
+from stream_lsh.index.store.rocksdb import ROWS, TOLD, Range, Store, rows_key
+from stream_lsh.settings.model import Settings
 
 NO_NUMBERS = np.empty(0, np.int64)
 CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of more rows

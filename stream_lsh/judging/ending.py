@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index.window import slot_of
+from stream_lsh.index.segments.window import slot_of
 
 AT_ONCE = 4
 """Numbers of documents that may have founded a group, for each number: what has to go is caught up with."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.index import layout
 from stream_lsh.index.matches import Matches
+from stream_lsh.index.rows import layout
 
 
 class Kind(IntEnum):

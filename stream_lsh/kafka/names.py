@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stream_lsh.index.window import slot_of
+from stream_lsh.index.segments.window import slot_of
 from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
 
 FOREVER = -1

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from stream_lsh.documents.fields import LINE_ID
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 ROLES = ("sign", "sequence", "match", "judge", "forward")
 """What a worker can do, in the order of the pipeline."""

@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 
 from stream_lsh.embedded.engine import Judged
-from stream_lsh.index import layout
 from stream_lsh.index.index import Index
+from stream_lsh.index.rows import layout
 from stream_lsh.judging.verdicts import Judgement, Kind, verdicts
 
 

@@ -15,7 +15,7 @@ from stream_lsh.families.distances import MOST_COUNTED, similarity
 from stream_lsh.families.family import Signs
 from stream_lsh.families.likeness import BY_DISTANCE
 from stream_lsh.families.passages import Passages
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import CONTINUOUS, JOINER, MARK, PAGE_BITS, WORD, Tables, tables_for
 

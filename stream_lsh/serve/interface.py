@@ -15,7 +15,7 @@ from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True)

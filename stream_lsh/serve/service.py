@@ -24,9 +24,9 @@ from stream_lsh.embedded.group_table import Order, Row, member_json, table, whol
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.family import Signs
-from stream_lsh.index import layout
-from stream_lsh.index.files import disk_bytes
-from stream_lsh.index.likened import Likened, likened
+from stream_lsh.index.comparison import Likened, likened
+from stream_lsh.index.rows import layout
+from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
@@ -37,7 +37,7 @@ from stream_lsh.serve.interface import LIMITS, Limits, about, no_updates
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 SIZE_SECONDS = 5.0  # for which a size on disk is good enough
 CLOSED = "the service is starting, or its index cannot be written"

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, join_values, kind_of, pack, split_values, unpack
 
 VERSION = 2

@@ -5,14 +5,14 @@ Sections of a change ("C", version 2), little endian:
  1 ends of the keys uint32; 2 keys; 3 ends of the values uint32; 4 values; 5 the reply
  6 if several shards keep: the block of the log that began last, and the rows with which the one before it and it begin,
    all int64; else missing
- 7 if ids are updated (6 with one shard): int64, the rows that died, each with its mark (index/dead.py) in the last two
-   bits; else missing
+ 7 if ids are updated (6 with one shard): int64, the rows that died, each with its mark
+   (index/rows/deleted_rows.py) in the last two bits; else missing
  the next one, if there is a window: the first row that who comes can see, and of each generation that documents of the
    frame belong to number, log times of its first and its last document, part and place, all int64; else missing
- the last one, if versions went that are to be erased: JSON, the facts that say so (index/waiting.py), by name; else
-   missing
-Keys and values are those of the store (index/store.py): the rows, ids, texts and places that were added, and what was
-told of earlier rows, by generation. A key
+ the last one, if versions went that are to be erased: JSON, the facts that say so (index/erasure/queue.py), by name;
+   else missing
+Keys and values are those of the store (index/store/rocksdb.py): the rows, ids, texts and places that were added, and
+what was told of earlier rows, by generation. A key
 is a letter, the shard (uint16), the generation (uint32) and the first row (uint64), big endian.
 """
 
@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.index.store import ROWS, parts_of
-from stream_lsh.index.window import Span
-from stream_lsh.settings import Settings
+from stream_lsh.index.segments.window import Span
+from stream_lsh.index.store.rocksdb import ROWS, parts_of
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, join_values, pack, split_values, unpack
 
 VERSION = 2

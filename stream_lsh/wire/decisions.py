@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
-from stream_lsh.index.layout import NEAR, UNIQUE
-from stream_lsh.index.settling import Fates
-from stream_lsh.settings import Settings
+from stream_lsh.index.resolution import Fates
+from stream_lsh.index.rows.layout import NEAR, UNIQUE
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 
 VERSION = 2

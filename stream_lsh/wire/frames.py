@@ -28,8 +28,8 @@ from stream_lsh.errors import FormatError
 from stream_lsh.families.components import components_of
 from stream_lsh.families.family import Signs
 from stream_lsh.index.batch import owners, text_frames
-from stream_lsh.index.texts import TextFrame
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.texts import TextFrame
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, pack, undefined, unpack
 from stream_lsh.wire.source import Source, facts_of
 

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
-from stream_lsh.index.layout import UNKNOWN
+from stream_lsh.index.rows.layout import UNKNOWN
 from stream_lsh.judging.verdicts import Judgement, Kind
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 from stream_lsh.wire.source import MOST_ROWS, Source, numbers
 

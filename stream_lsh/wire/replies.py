@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
 from stream_lsh.families.likeness import EXPLAINED
-from stream_lsh.index.ids import Ids
-from stream_lsh.index.layout import NO_GROUP, REDELIVERED, WENT, WENT_SINCE
 from stream_lsh.index.matches import Matches
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.ids import Ids
+from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, WENT, WENT_SINCE
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 from stream_lsh.wire.source import Source
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, pack, undefined, unpack
 from stream_lsh.wire.source import numbers
 

@@ -10,10 +10,10 @@ from stream_lsh.errors import FormatError
 from stream_lsh.families.family import Signs
 from stream_lsh.families.terms import salted
 from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners
-from stream_lsh.index.keys import Hashes, Keys, ends_of
-from stream_lsh.index.layout import DELETION, SEQ
-from stream_lsh.index.texts import decompress
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.keys import Hashes, Keys, ends_of
+from stream_lsh.index.rows.layout import DELETION, SEQ
+from stream_lsh.index.rows.texts import decompress
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.errors import FormatError
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, split
 
 ROW_BITS = 12

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.times import DAY, MAD, START, live, mad
-from stream_lsh.index.logtime import LogTime
+from stream_lsh.index.segments.stream_time import LogTime
 
 
 @pytest.mark.parametrize("of_64", [31, 33])

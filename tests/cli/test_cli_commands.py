@@ -16,7 +16,7 @@ from support.waiting import until
 
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.errors import StateError
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 COMMAND = [sys.executable, "-m", "stream_lsh"]
 FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"

@@ -15,7 +15,7 @@ import orjson
 import pytest
 from support.json_lines import read_lines, write_lines
 
-from stream_lsh.index.store import Store, name_key
+from stream_lsh.index.store.rocksdb import Store, name_key
 
 FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
 FEED = [

@@ -15,7 +15,7 @@ from support.json_lines import read_lines, write_lines
 from support.long_form import rotating
 from support.models.distances import levenshtein_distance, weighted_jaccard
 
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 COSINE = ("--likeness", "cosine", "--dimensions", "16", "--threshold", "0.9")
 EUCLIDEAN = ("--likeness", "euclidean", "--dimensions", "16", "--distance", "2")

@@ -19,7 +19,7 @@ from stream_lsh.cli.options import (
     settings_options,
     with_options,
 )
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 @pytest.fixture(autouse=True)

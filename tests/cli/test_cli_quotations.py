@@ -12,7 +12,7 @@ from support.commands import figures, run
 from support.json_lines import read_lines, write_lines
 
 from stream_lsh.cli.marked import STYLE, marked
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 QUOTATIONS = ("--likeness", "quotations", "--shingles", "words:3")
 WORDS = [f"w{k}" for k in range(300)]

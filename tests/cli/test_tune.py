@@ -13,7 +13,7 @@ from support.json_lines import write_lines
 
 from stream_lsh.cli.curve import terminal_plot
 from stream_lsh.families.tuning import Banding
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 def tune(*arguments: object, code: int = 0) -> Result:

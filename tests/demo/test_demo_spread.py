@@ -14,7 +14,7 @@ from rich.console import Console
 from stream_lsh.demo.spread import CORRECTED, LATE, PRINTED, TWICE, Spreading, lines, make_spread, run_spread
 from stream_lsh.demo.timeline import rows, timeline
 from stream_lsh.embedded.group_table import table, whole
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 SETTINGS = Settings.model_validate({"text_field": ("title", "text")})
 COPIES = PRINTED + TWICE + LATE

@@ -22,8 +22,8 @@ from support.deploy_files import (
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
-from stream_lsh.settings import Settings
-from stream_lsh.settings_sources import PREFIX
+from stream_lsh.settings.model import Settings
+from stream_lsh.settings.sources import PREFIX
 
 pytestmark = pytest.mark.long  # the gate has the tools
 

@@ -17,7 +17,7 @@ from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError
-from stream_lsh.index.store import PLACES, Store, rows_key
+from stream_lsh.index.store.rocksdb import PLACES, Store, rows_key
 
 CHANGING = ("--on-same-id", "update", "--deleted-field", "deleted", "--time-field", "ts", "--quiet")
 

@@ -41,7 +41,7 @@ from stream_lsh.embedded.information import information, reading
 from stream_lsh.embedded.rehearsal import rehearse
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import MEMBERS
+from stream_lsh.index.store.rocksdb import MEMBERS
 from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import judge
 

@@ -12,8 +12,8 @@ from stream_lsh.documents.columns import Columns, Document, columns
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import erasure
 from stream_lsh.errors import StateError, UsageError
-from stream_lsh.index.layout import SEQ
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.layout import SEQ
+from stream_lsh.settings.model import Settings
 
 
 def documents(*names: str, version: int = 0) -> Columns:

@@ -27,7 +27,7 @@ from stream_lsh.embedded.report import Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.errors import OutputError
-from stream_lsh.index.store import Store, name_key
+from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.judging.verdicts import Judgement
 
 

@@ -19,7 +19,7 @@ from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.families.likeness import STORY_THRESHOLD
-from stream_lsh.index.store import RARE, Store
+from stream_lsh.index.store.rocksdb import RARE, Store
 
 
 def sure(**more: Any) -> Settings:

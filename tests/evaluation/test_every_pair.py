@@ -19,7 +19,7 @@ from stream_lsh.evaluation.report import edges_of_distance
 from stream_lsh.evaluation.weights import EverySet, WeightedSets
 from stream_lsh.families.distances import similarity
 from stream_lsh.families.family import signer_of
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "cosine": {"dimensions": 24, "threshold": 0.8},

@@ -16,7 +16,7 @@ from support.real_pairs import CORPORA, lines, true_pairs
 
 from stream_lsh.evaluation.exact import AllPairs, Ranked, exact_pairs
 from stream_lsh.families.signer import Signer
-from stream_lsh.settings import Settings as LshSettings
+from stream_lsh.settings.model import Settings as LshSettings
 
 Flat = tuple[NDArray[np.uint64], NDArray[np.int64]]
 

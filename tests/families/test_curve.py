@@ -12,7 +12,7 @@ import pytest
 from stream_lsh.families.components import masks_of
 from stream_lsh.families.curve import Curve, clean_blocks
 from stream_lsh.families.tuning import Banding
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 COSINE = Settings(likeness="cosine", dimensions=384, threshold=0.9).curve
 EUCLIDEAN = Settings(likeness="euclidean", dimensions=384, distance=5).curve

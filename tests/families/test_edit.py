@@ -16,9 +16,9 @@ from stream_lsh.families.edit import searches
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.likeness import COUNT_BITS, MOST_EDITS, lookups
 from stream_lsh.families.signer import Signed
-from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import HEAD_WORDS
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.rows.layout import HEAD_WORDS
+from stream_lsh.settings.model import Settings
 
 TEXTS = st.text("ab漢 é", max_size=14)
 

@@ -26,8 +26,8 @@ from stream_lsh.families.likeness import (
     similarity_at,
 )
 from stream_lsh.families.signer import Signed
-from stream_lsh.index.keys import Hashes, as_words
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.keys import Hashes, as_words
+from stream_lsh.settings.model import Settings
 
 COPIES = {  # as they were before there were other likenesses
     "8460387f112093fa": {},

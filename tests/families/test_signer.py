@@ -26,8 +26,8 @@ from stream_lsh.families.bands import band_keys
 from stream_lsh.families.signer import Signer
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.hashing.siphash import KEY_BYTES, LAST_ROUNDS, ROUNDS
-from stream_lsh.index.heap import trim
-from stream_lsh.settings import Settings
+from stream_lsh.index.store.heap import trim
+from stream_lsh.settings.model import Settings
 from stream_lsh.text.settings import SigningSettings
 
 MB = 1_000_000

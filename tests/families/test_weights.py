@@ -18,7 +18,7 @@ from stream_lsh.families.distances import similarity
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signed
 from stream_lsh.families.weights import logarithms, tables
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 WEIGHTS = st.floats(1e-9, 1e15) | st.integers(1, 5)
 SETS = st.dictionaries(st.sampled_from([*"abcdefgh", "\ud800", "é 漢"]), WEIGHTS, min_size=1)

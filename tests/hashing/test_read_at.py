@@ -18,7 +18,7 @@ from support.indexes import fed, once, opened
 from support.missing import missing
 
 from stream_lsh.hashing.kernels import read_at
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 # Reads of an index's own files fail or fall short; how often they did is written to $COUNTS at the end.

@@ -10,9 +10,8 @@ from support.models.siphash import siphash
 
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.siphash import KEY_BYTES, LAST_ROUNDS, ROUNDS, key_words, siphash128
-from stream_lsh.index.keys import Hashes, ends_of
-from stream_lsh.index.memory import KEY_BITS
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.keys import KEY_BITS, Hashes, ends_of
+from stream_lsh.settings.model import Settings
 
 KEY = bytes(range(16))
 VARIANTS = [(ROUNDS, LAST_ROUNDS), (2, 4), (1, 3)]

@@ -25,7 +25,7 @@ from support.short_histories import short_histories
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 MODES = {"unique": UNIQUE, "any": ANY}
 

@@ -14,7 +14,7 @@ from support.long_form import seeds
 from support.models.matching import agreement, any_pairs, entries, floor_of, similarity_of
 
 from stream_lsh.documents.columns import Document
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 def any_settings(seed: int, **changes: Any) -> Settings:

@@ -16,10 +16,10 @@ from support.indexes import opened, told
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, UsageError
-from stream_lsh.index.dead import CHUNK
 from stream_lsh.index.index import Index
-from stream_lsh.index.store import DEAD, Store, rows_key
-from stream_lsh.settings import Settings
+from stream_lsh.index.rows.deleted_rows import CHUNK
+from stream_lsh.index.store.rocksdb import DEAD, Store, rows_key
+from stream_lsh.settings.model import Settings
 
 FEED = [Document(str(i), f"{i} {i} {i + 1}", time=START) for i in range(CHUNK + 5)]
 SAID = "what says which rows of shard 0 were replaced or deleted is damaged; restore the folder from a backup"

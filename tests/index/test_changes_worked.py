@@ -13,7 +13,7 @@ from support.models.forgetting import Verdict, model_of
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.index.index import Index
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 BASE, NEAR, NEARER, OTHER = "a b c d e f", "a b c d e g", "a b c d e h", "u v w x y z"
 half = pytest.mark.parametrize("feed", [{"threshold": 0.5}], indirect=True)

@@ -14,11 +14,10 @@ from support.indexes import fed, once, opened
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index.index import Index
-from stream_lsh.index.keys import ends_of
-from stream_lsh.index.layout import TEXT
-from stream_lsh.index.memory import posting_key
+from stream_lsh.index.rows.keys import ends_of, posting_key
+from stream_lsh.index.rows.layout import TEXT
 from stream_lsh.judging.verdicts import judge, verdicts
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 TAIL = " and what both have in common, which is the larger part of the text, word for word to the end"
 # 32 bytes that leave MurmurHash3 x64 128 in the same state, whatever its seed and the blocks of 16 bytes before them

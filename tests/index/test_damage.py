@@ -25,9 +25,9 @@ from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index.index import Index
-from stream_lsh.index.runs import read_header
-from stream_lsh.index.store import Store, rows_key
-from stream_lsh.settings import Settings
+from stream_lsh.index.postings.run import read_header
+from stream_lsh.index.store.rocksdb import Store, rows_key
+from stream_lsh.settings.model import Settings
 
 FEEDER = ("-m", "support.feeder")
 N, FED = 600, 360  # of the last generation so few that its runs are not merged yet

@@ -16,13 +16,13 @@ from support.indexes import fed, once, opened
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import StateError
-from stream_lsh.index.ids import Ids
 from stream_lsh.index.index import Index
-from stream_lsh.index.postings import Postings
-from stream_lsh.index.rows import RowFile
+from stream_lsh.index.postings.runs import Postings
+from stream_lsh.index.rows.ids import Ids
+from stream_lsh.index.rows.row_file import RowFile
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store import Store
-from stream_lsh.settings import Settings
+from stream_lsh.index.store.rocksdb import Store
+from stream_lsh.settings.model import Settings
 
 BATCH, N = 40, 240
 FEED = nasty(7, N, words=WORDS[:60])

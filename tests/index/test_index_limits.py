@@ -18,7 +18,7 @@ from support.long_form import LONG, seeds
 from support.models.matching import Late, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.columns import Document
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 VOCABULARIES = (WORDS, WORDS[:5], WORDS[:40])
 TIGHT: dict[str, Any] = {

@@ -11,7 +11,7 @@ from support.indexes import once
 from stream_lsh.demo.feed import make_feed
 from stream_lsh.demo.score import NO_DOCUMENT, find_truth
 from stream_lsh.documents.columns import Document
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 @pytest.mark.parametrize(("threshold", "shards"), [(0.8, 1), (0.6, 3)])

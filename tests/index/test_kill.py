@@ -16,8 +16,8 @@ from support.feeds import WORDS, changing, nasty
 from support.indexes import once, opened
 from support.long_form import LONG, rotating
 
-from stream_lsh.index.runs import Run
-from stream_lsh.settings import Settings
+from stream_lsh.index.postings.run import Run
+from stream_lsh.settings.model import Settings
 
 FEEDER = ("-m", "support.feeder")
 SMALL = {"memory_documents": 32, "generation_documents": 500, "bucket_size": 8, "max_matches": 3}

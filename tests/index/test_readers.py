@@ -17,9 +17,9 @@ from support.long_form import LONG
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import DamagedError, StateError
-from stream_lsh.index.files import looking
 from stream_lsh.index.index import Index
-from stream_lsh.settings import Settings
+from stream_lsh.index.store.files import looking
+from stream_lsh.settings.model import Settings
 
 FEEDER = ("-m", "support.feeder")
 SMALL: dict[str, Any] = {"memory_documents": 64, "generation_documents": 500, "bucket_size": 8, "max_matches": 3}

@@ -14,20 +14,20 @@ from support.indexes import fed, once, opened
 
 from stream_lsh.errors import UsageError
 from stream_lsh.index import index as module
-from stream_lsh.index.access import word
-from stream_lsh.index.buckets import passing, read
-from stream_lsh.index.candidates import best, nominate
-from stream_lsh.index.dead import Dead
-from stream_lsh.index.files import PAGE
-from stream_lsh.index.layout import MASK, SEQ, Rows
-from stream_lsh.index.manifest import BATCH
-from stream_lsh.index.memory import POOL_WORDS, Memory, append, find, newest, posted
-from stream_lsh.index.rows import RowFile, Shape
-from stream_lsh.index.runs import MOST_POSTINGS, Run, directory_bits, filter_mask, filter_word, filter_words
+from stream_lsh.index.kernel.candidates import best, nominate
+from stream_lsh.index.kernel.row_access import word
+from stream_lsh.index.kernel.work import Scratch
+from stream_lsh.index.postings.bucket import passing, read
+from stream_lsh.index.postings.memtable import POOL_WORDS, Memory, append, find, newest, posted
+from stream_lsh.index.postings.run import MOST_POSTINGS, Run, directory_bits, filter_mask, filter_word, filter_words
+from stream_lsh.index.rows.deleted_rows import Dead
+from stream_lsh.index.rows.layout import MASK, SEQ, Rows
+from stream_lsh.index.rows.row_file import RowFile, Shape
+from stream_lsh.index.segments.manifest import BATCH
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store import IDS, Store, rows_key
-from stream_lsh.index.work import Scratch
-from stream_lsh.settings import Settings
+from stream_lsh.index.store.files import PAGE
+from stream_lsh.index.store.rocksdb import IDS, Store, rows_key
+from stream_lsh.settings.model import Settings
 
 HUGE = 2**32
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.models.spreading import reached
 
-from stream_lsh.index.window import SHARE
+from stream_lsh.index.segments.window import SHARE
 from stream_lsh.judging.ending import Ending
 
 MINUTE = 60_000

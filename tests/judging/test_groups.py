@@ -15,7 +15,7 @@ from support.models.forgetting import Model, Verdict
 from support.models.spreading import Spreading
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
-from stream_lsh.index import layout
+from stream_lsh.index.rows import layout
 from stream_lsh.judging.folding import fold
 from stream_lsh.judging.groups import LISTED, Group
 from stream_lsh.judging.verdicts import Judgement, Kind

@@ -9,8 +9,8 @@ import numpy as np
 import orjson
 import pytest
 
-from stream_lsh.index import layout
 from stream_lsh.index.matches import Matches, shortlist
+from stream_lsh.index.rows import layout
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 
 N = 12

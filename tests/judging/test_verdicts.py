@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.index import layout
 from stream_lsh.index.matches import Matches
+from stream_lsh.index.rows import layout
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pair_lines, reasons, verdict_lines
 
 N = 5

@@ -23,7 +23,7 @@ from support.kafka.stages import commits
 from support.long_form import LONG, rotating
 
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.decided import Judged
+from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.sequence.order import Accepted
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)

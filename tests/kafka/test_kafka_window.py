@@ -14,7 +14,7 @@ from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
 from support.long_form import rotating
 
-from stream_lsh.index.generation import FOLDER
+from stream_lsh.index.segments.segment import FOLDER
 from stream_lsh.wire.changes import Change
 
 pytestmark = pytest.mark.long

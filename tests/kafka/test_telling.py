@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from stream_lsh.errors import StateError
-from stream_lsh.index.settling import Fates
-from stream_lsh.kafka.group.decided import Decided, told_with
-from stream_lsh.settings import Settings
+from stream_lsh.index.resolution import Fates
+from stream_lsh.kafka.consumer.decided import Decided, told_with
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions
 
 SETTINGS = Settings(against="unique", shards=2, decided_after=4)

@@ -18,7 +18,7 @@ from support.waiting import PATIENCE
 
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.service import Limits, Service
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 TEXT = "The council has voted for the new {0} bridge over the {0} river; work begins in {0} and takes {0} years."
 LIMITS = Limits()

@@ -15,7 +15,7 @@ from stream_lsh.documents.weights import weights_text
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
 from stream_lsh.serve.comparing import MOST_CHARACTERS, compare, compared_documents, side_by_side
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 ONE = "The council has voted for the new bridge over the river; work begins in spring."
 OTHER = "THE council has voted for the new bridge  over the river; work begins in autumn."

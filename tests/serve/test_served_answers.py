@@ -17,7 +17,7 @@ from support.waiting import PATIENCE
 
 from stream_lsh.demo.feed import feed_lines
 from stream_lsh.embedded.job import Job
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 OPTIONS = ("--text-field", "title", "--text-field", "text")
 CLIENTS = 50

@@ -17,7 +17,7 @@ from support.serving import NDJSON, Serving, events
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query
 from stream_lsh.serve.problems import Problem
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 GIVEN: dict[str, dict[str, Any]] = {
     "stories": {"match_within": ("lang",)},

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from stream_lsh.index.index import Index
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from support.feeds import WORDS, changing, nasty
 from support.indexes import fed
 

@@ -15,7 +15,7 @@ import orjson
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, verdicts
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from support.feeds import START
 from support.models.forgetting import Verdict, model_of
 from support.models.matching import unique_verdicts

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from stream_lsh.documents.columns import NO_TIME, Columns, Document, Rejection, columns
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.signer import Signer
-from stream_lsh.index import store
 from stream_lsh.index.batch import SignedBatch, sign_batch
-from stream_lsh.index.keys import Hashes
-from stream_lsh.index.layout import DELETION, NO_GROUP, OWNED, SEQ, TIME, VALID, WENT
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.settling import Fates
-from stream_lsh.index.store import IDS, ROWS, rows_key
-from stream_lsh.settings import Settings
+from stream_lsh.index.resolution import Fates
+from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.rows.layout import DELETION, NO_GROUP, OWNED, SEQ, TIME, VALID, WENT
+from stream_lsh.index.store import rocksdb
+from stream_lsh.index.store.rocksdb import IDS, ROWS, rows_key
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions, told_of
@@ -131,7 +131,7 @@ def reply(*, carried: bool = True) -> Reply:
 def change() -> Change:
     values = {
         rows_key(ROWS, 1, 0, 100): b"rows", rows_key(ROWS, 1, 7, 102): b"more", rows_key(IDS, 1, 0, 100): b"",
-        rows_key(store.TEXTS, 1, 7, 102): b"texts",
+        rows_key(rocksdb.TEXTS, 1, 7, 102): b"texts",
     }  # fmt: skip
     return Change(1, 9, 8, 100, 103, KEY, values, b"reply")
 

@@ -17,9 +17,9 @@ from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
+from stream_lsh.kafka.consumer.delivery import Delivery, Row
+from stream_lsh.kafka.consumer.position import Reading
 from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
-from stream_lsh.kafka.group.delivery import Delivery, Row
-from stream_lsh.kafka.group.position import Reading
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings

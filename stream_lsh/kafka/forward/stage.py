@@ -19,13 +19,13 @@ from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
+from stream_lsh.kafka.consumer.member import Gone, Member
+from stream_lsh.kafka.consumer.position import all_committed, bounds_of
+from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
-from stream_lsh.kafka.group.delivery import BATCH_BYTES, Delivery, delivering
-from stream_lsh.kafka.group.member import Gone, Member
-from stream_lsh.kafka.group.position import all_committed, bounds_of
-from stream_lsh.kafka.group.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.index.batch import owners, parts
-from stream_lsh.index.layout import NEAR, NEW, UNIQUE
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.settling import Fates, Settled, Settling
-from stream_lsh.settings import Settings
+from stream_lsh.index.resolution import Fates, Settled, Settling
+from stream_lsh.index.rows.layout import NEAR, NEW, UNIQUE
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions
 from stream_lsh.wire.replies import Reply, source_of
 from stream_lsh.wire.sequenced import places_in_log

@@ -18,11 +18,11 @@ from typing import ClassVar
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.kafka.group.decided import DecisionLog, Judged
-from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
-from stream_lsh.kafka.group.member import Member
-from stream_lsh.kafka.group.position import Reading, bounds_of, committed_at
-from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.consumer.decided import DecisionLog, Judged
+from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
+from stream_lsh.kafka.consumer.member import Member
+from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
+from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.records import Records

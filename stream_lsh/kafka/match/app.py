@@ -27,12 +27,12 @@ from yarl import URL
 
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import ForeignError, StreamLshError
-from stream_lsh.index.heap import map_large
+from stream_lsh.index.store.heap import map_large
 from stream_lsh.kafka.client.clients import producing, shorten
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.output import Underway
-from stream_lsh.kafka.group.position import Reading
-from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.consumer.output import Underway
+from stream_lsh.kafka.consumer.position import Reading
+from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.lock import locked

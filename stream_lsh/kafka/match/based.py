@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.index.erased import PAGE, blanked, erased_of, kept_in
-from stream_lsh.index.generation import folder_of
-from stream_lsh.index.layout import ERASED as IS_ERASED
-from stream_lsh.index.layout import FLAGS
-from stream_lsh.index.rows import RowFile, Shape, blank, unpacked
-from stream_lsh.index.store import ERASED, IDS, ROWS, TEXTS, Store, name_key, parts_of
+from stream_lsh.index.rows.layout import ERASED as IS_ERASED
+from stream_lsh.index.rows.layout import FLAGS
+from stream_lsh.index.rows.row_file import RowFile, Shape, blank, unpacked
+from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, kept_in
+from stream_lsh.index.segments.segment import folder_of
+from stream_lsh.index.store.rocksdb import ERASED, IDS, ROWS, TEXTS, Store, name_key, parts_of
 from stream_lsh.wire.bases import Base
 
 Line = Mapping[str, Any]

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
-from stream_lsh.index.dead import dead_between
-from stream_lsh.index.erasing import Erasing
-from stream_lsh.index.generation import Generation
-from stream_lsh.index.rarity import folded
+from stream_lsh.index.erasure.eraser import Erasing
+from stream_lsh.index.erasure.queue import DONE
+from stream_lsh.index.kernel.document_frequency import folded
+from stream_lsh.index.rows.deleted_rows import dead_between
+from stream_lsh.index.segments.segment import Generation
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store import ERASED, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
-from stream_lsh.index.waiting import DONE
+from stream_lsh.index.store.rocksdb import ERASED, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark

@@ -18,21 +18,21 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError, StateError
-from stream_lsh.index.dead import DEAD_ROWS, dead_in, died, marked
-from stream_lsh.index.files import make_folder
-from stream_lsh.index.late import facts
-from stream_lsh.index.leaving import Leaving
-from stream_lsh.index.manifest import ranges_of
-from stream_lsh.index.rarity import folded, superseded
-from stream_lsh.index.refusals import plainly
-from stream_lsh.index.rows import Shape
-from stream_lsh.index.store import Store, name_key
-from stream_lsh.index.waiting import DONE, waiting
+from stream_lsh.index.erasure.queue import DONE, waiting
+from stream_lsh.index.kernel.document_frequency import folded, superseded
+from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in, died, marked
+from stream_lsh.index.rows.row_file import Shape
+from stream_lsh.index.segments.manifest import ranges_of
+from stream_lsh.index.segments.provisional_rows import facts
+from stream_lsh.index.segments.removal import Leaving
+from stream_lsh.index.store.errors import plainly
+from stream_lsh.index.store.files import make_folder
+from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.match.based import erased_by, overwrite, purge
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change, Late
 from stream_lsh.wire.envelope import OLDER

@@ -22,7 +22,7 @@ from mode.utils.queues import ThrowableQueue
 from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer, watch_name
-from stream_lsh.kafka.group.position import Bounds, bounds
+from stream_lsh.kafka.consumer.position import Bounds, bounds
 from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Unanswered

@@ -11,8 +11,8 @@ from typing import Any
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.group.output import InOrder, Record, Send
-from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.consumer.output import InOrder, Record, Send
+from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index.window import Window
-from stream_lsh.settings import Settings
+from stream_lsh.index.segments.window import Window
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change, Seen
 
 First = tuple[int, int]

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TypeVar
 
 from stream_lsh.errors import DamagedError, ForeignError, StateError, StreamLshError
-from stream_lsh.index.files import disk_bytes
-from stream_lsh.index.refusals import plainly
+from stream_lsh.index.store.errors import plainly
+from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.match.backlog import Backlog
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.replica import Answer, Replica

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.index.store import ANSWERS, RARE, ROWS, Store, parts_of, rows_key
-from stream_lsh.settings import Settings
+from stream_lsh.index.store.rocksdb import ANSWERS, RARE, ROWS, Store, parts_of, rows_key
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import LATE, Change, Seen
 from stream_lsh.wire.source import MOST_ROWS
 

@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
 from stream_lsh.index.batch import Shingles, parts
-from stream_lsh.index.dead import died
-from stream_lsh.index.erasing import Erasing, left_by
+from stream_lsh.index.batch_run import Matching
+from stream_lsh.index.erasure.eraser import Erasing, left_by
 from stream_lsh.index.evidence import explained
-from stream_lsh.index.generation import FOLDER, Generation
-from stream_lsh.index.keys import Hashes
 from stream_lsh.index.matches import Matches, shortlist
-from stream_lsh.index.matching import Matching
-from stream_lsh.index.places import Places
-from stream_lsh.index.postings import Workers
-from stream_lsh.index.refusals import plainly
+from stream_lsh.index.postings.runs import Workers
+from stream_lsh.index.rows.deleted_rows import died
+from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.segments.segment import FOLDER, Generation
 from stream_lsh.index.shard import NO_NUMBERS, Shard
-from stream_lsh.index.store import DEAD, name_key
+from stream_lsh.index.source_positions import Places
+from stream_lsh.index.store.errors import plainly
+from stream_lsh.index.store.rocksdb import DEAD, name_key
 from stream_lsh.kafka.match.cleaning import Cleaning
 from stream_lsh.kafka.match.copy import Copy
 from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import missing
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions

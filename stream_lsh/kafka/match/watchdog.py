@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stream_lsh.kafka.group.position import Bounds
+from stream_lsh.kafka.consumer.position import Bounds
 
 LOOK_SECONDS = 1.0  # between two looks
 LATE_SECONDS = 1.5  # after a longer pause the process, or its event loop, stood still: the look before proves nothing

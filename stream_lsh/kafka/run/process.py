@@ -32,8 +32,8 @@ from pydantic import SecretStr
 from stream_lsh.embedded.signals import Signals, ignore
 from stream_lsh.errors import OutputError, StateError, StreamLshError, UsageError
 from stream_lsh.hashing import notice
-from stream_lsh.index.files import raise_limit
-from stream_lsh.index.refusals import refusal
+from stream_lsh.index.store.errors import refusal
+from stream_lsh.index.store.files import raise_limit
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.health import Health
 from stream_lsh.kafka.run.lives import Stage, keep_running
@@ -48,7 +48,7 @@ STAGES = {
     "match": "stream_lsh.kafka.match.stage:MatchStage",
     "judge": "stream_lsh.kafka.judge.stage:JudgeStage",
     "forward": "stream_lsh.kafka.forward.stage:ForwardStage",
-    "group": "stream_lsh.kafka.grouping.stage:GroupStage",
+    "group": "stream_lsh.kafka.groups.stage:GroupStage",
 }
 """Where the class of each role is; imported only where it runs."""
 COMPILED = ("sign", "match")  # the roles that need kernels

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.index.logtime import LogTime, begun
+from stream_lsh.index.segments.stream_time import LogTime, begun
 from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import CONTINUES, JUMPS, Places
 

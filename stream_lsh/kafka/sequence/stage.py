@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.index.logtime import BEFORE, LogTime, jumps
+from stream_lsh.index.segments.stream_time import BEFORE, LogTime, jumps
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.group.decided import DecisionLog, Judged, told_with
-from stream_lsh.kafka.group.link import LOOK_SECONDS, Link
-from stream_lsh.kafka.group.position import Reading, committed
-from stream_lsh.kafka.group.unreadable import Unreadable
+from stream_lsh.kafka.consumer.decided import DecisionLog, Judged, told_with
+from stream_lsh.kafka.consumer.link import LOOK_SECONDS, Link
+from stream_lsh.kafka.consumer.position import Reading, committed
+from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch

@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.group.position import Reading, committed
+from stream_lsh.kafka.consumer.position import Reading, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 from stream_lsh.wire.source import Record

@@ -17,8 +17,8 @@ from typing import ClassVar
 from stream_lsh.errors import StateError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.group.link import Link, Marks
-from stream_lsh.kafka.group.position import all_committed, commit_alone, committed
+from stream_lsh.kafka.consumer.link import Link, Marks
+from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch

@@ -9,7 +9,7 @@ from aiokafka import TopicPartition, errors
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.position import commit_alone
+from stream_lsh.kafka.consumer.position import commit_alone
 from stream_lsh.kafka.settings import KafkaSettings
 
 

@@ -13,9 +13,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.errors import StateError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.decided import Judged
-from stream_lsh.kafka.group.position import all_committed, committed
-from stream_lsh.kafka.grouping.copy import Folded
+from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.position import all_committed, committed
+from stream_lsh.kafka.groups.copy import Folded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings

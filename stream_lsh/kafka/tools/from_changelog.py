@@ -24,9 +24,9 @@ from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client.clients import producing, seen, waited
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.decided import Judged
-from stream_lsh.kafka.group.output import Underway
-from stream_lsh.kafka.group.position import all_committed, committed
+from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.output import Underway
+from stream_lsh.kafka.consumer.position import all_committed, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings

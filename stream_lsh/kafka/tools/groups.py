@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 
 from stream_lsh.embedded.group_store import FACT
 from stream_lsh.errors import BrokerError, StateError
-from stream_lsh.index.store import Store
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.client.connection import admin, explained
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings

@@ -16,9 +16,9 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.position import all_committed
 from stream_lsh.kafka.forward.partition import read_verdict
-from stream_lsh.kafka.group.decided import Judged
-from stream_lsh.kafka.group.position import all_committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings

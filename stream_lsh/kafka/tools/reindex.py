@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from stream_lsh.errors import FormatError, StateError, UsageError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create

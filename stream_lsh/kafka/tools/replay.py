@@ -18,10 +18,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
+from stream_lsh.kafka.consumer.member import Positions
+from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.forward.partition import LETTER
-from stream_lsh.kafka.group.delivery import Delivery, Row, delivering
-from stream_lsh.kafka.group.member import Positions
-from stream_lsh.kafka.group.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Watch

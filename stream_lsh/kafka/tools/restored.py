@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import signer_of
-from stream_lsh.index import layout
-from stream_lsh.index.rows import unpacked
-from stream_lsh.index.store import ROWS, TEXTS, parts_of
-from stream_lsh.index.texts import texts_in
+from stream_lsh.index.rows import layout
+from stream_lsh.index.rows.row_file import unpacked
+from stream_lsh.index.rows.texts import texts_in
+from stream_lsh.index.store.rocksdb import ROWS, TEXTS, parts_of
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import CONTINUES, STARTS
 from stream_lsh.wire.replies import Reply, source_of

@@ -10,8 +10,8 @@ from aiokafka import ConsumerRecord, TopicPartition
 from stream_lsh.embedded.sending import Courier, key_of
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.member import Member
-from stream_lsh.kafka.group.position import Reading, bounds_of, committed_at
+from stream_lsh.kafka.consumer.member import Member
+from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Watch

@@ -12,9 +12,9 @@ from aiokafka import ConsumerRecord, TopicPartition, errors
 
 from stream_lsh.errors import ForeignError, StateError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.consumer.position import committed
+from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
 from stream_lsh.kafka.forward.partition import read_verdict
-from stream_lsh.kafka.group.position import committed
-from stream_lsh.kafka.group.unreadable import GROUP, SKIPPABLE, named
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.commits import commit

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from stream_lsh.index.logtime import BEFORE
+from stream_lsh.index.segments.stream_time import BEFORE
 from stream_lsh.kafka.judge.gather import Waits
 from stream_lsh.kafka.tools.seen import Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 
 from stream_lsh.embedded.group_store import FACT
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.index.store import Store
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.names import Topics, largest_record

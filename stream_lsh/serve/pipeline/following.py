@@ -20,9 +20,9 @@ from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.decided import Judged
-from stream_lsh.kafka.group.position import committed
-from stream_lsh.kafka.grouping.copy import Folded
+from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.position import committed
+from stream_lsh.kafka.groups.copy import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings

@@ -29,7 +29,7 @@ from support.kafka.stages import (
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.decided import Judged
+from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.judge import stage as judge
 from stream_lsh.kafka.judge.gather import Gather
 from stream_lsh.kafka.judge.records import Records

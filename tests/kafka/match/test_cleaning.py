@@ -33,9 +33,9 @@ from support.long_form import pairwise, rotating
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StateError
-from stream_lsh.index.rarity import Counted, Rarity
-from stream_lsh.index.store import RARE
-from stream_lsh.index.waiting import waiting
+from stream_lsh.index.erasure.queue import waiting
+from stream_lsh.index.kernel.document_frequency import Counted, Rarity
+from stream_lsh.index.store.rocksdb import RARE
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.cycle import Cycle
@@ -43,7 +43,7 @@ from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark
 from stream_lsh.wire.changes import Change
 

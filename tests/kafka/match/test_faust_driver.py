@@ -15,7 +15,7 @@ from faust.tables import recovery
 from faust.types import TP
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.group import position
+from stream_lsh.kafka.consumer import position
 from stream_lsh.kafka.match.app import MatchApp
 from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread, Recovery
 from stream_lsh.kafka.match.held import Held

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream_lsh.errors import StateError
-from stream_lsh.kafka.group import output
+from stream_lsh.kafka.consumer import output
 from stream_lsh.kafka.match import flow as module
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.held import Matched

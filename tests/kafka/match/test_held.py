@@ -18,7 +18,7 @@ from support.kafka.match_play import documents, frames
 from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, undisturbed
 
 from stream_lsh.errors import DamagedError, StateError
-from stream_lsh.index import store
+from stream_lsh.index.store import rocksdb
 from stream_lsh.kafka.match import held as module
 from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match.held import Held
@@ -279,7 +279,7 @@ async def test_a_folder_that_the_system_refuses_stays(
         try:
             with monkeypatch.context() as patched:
                 if where == "open":
-                    patched.setattr(store, "Rdict", Refused)
+                    patched.setattr(rocksdb, "Rdict", Refused)
                 await opened(held, 0, FRAMES)
                 patched.setattr(os, "open", refuse)
                 await held.activate()

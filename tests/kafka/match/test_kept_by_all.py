@@ -14,12 +14,12 @@ import pytest
 from support.kafka.replica_play import UPDATES, WINDOW, change_of, feed_of, frames, oracle, reply_of, settings_of
 from support.long_form import rotating
 
-from stream_lsh.index.settling import Fates
+from stream_lsh.index.resolution import Fates
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.tools.restored import documents as restored
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions, told_of
 from stream_lsh.wire.frames import Frame

@@ -21,7 +21,7 @@ from support.kafka.stages import warm
 
 from stream_lsh.errors import BrokerError, FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.output import Underway
+from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.match.faust_driver import Consumer
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics

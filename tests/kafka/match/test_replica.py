@@ -28,11 +28,11 @@ from support.kafka.replica_play import (
 from support.kafka.stages import KEY
 
 from stream_lsh.errors import DamagedError, FormatError, StateError
-from stream_lsh.index import layout
-from stream_lsh.index.generation import folder_of
-from stream_lsh.index.ids import Ids
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.store import ROWS, Store, name_key, rows_key
+from stream_lsh.index.rows import layout
+from stream_lsh.index.rows.ids import Ids
+from stream_lsh.index.segments.segment import folder_of
+from stream_lsh.index.store.rocksdb import ROWS, Store, name_key, rows_key
 from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match import replica as replica_module
 from stream_lsh.kafka.match.replica import Replica

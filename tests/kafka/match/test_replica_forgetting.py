@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from stream_lsh.index.window import Window
+from stream_lsh.index.segments.window import Window
 from stream_lsh.kafka.match.forgetting import Forgetting
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.sequenced import places_in_log
 
 MINUTE = 60_000

@@ -27,10 +27,10 @@ from support.kafka.replica_play import (
 from support.long_form import rotating
 
 from stream_lsh.documents.columns import Document
-from stream_lsh.index.generation import FOLDER
-from stream_lsh.index.store import Store
+from stream_lsh.index.segments.segment import FOLDER
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match.replica import Answer, Replica
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.kafka.replica_play import UPDATES, WINDOW, answer, change_of, feed_of, frames, settings_of
 
-from stream_lsh.index.dead import DEAD_ROWS, dead_in
-from stream_lsh.index.store import RARE, Store, parts_of
+from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in
+from stream_lsh.index.store.rocksdb import RARE, Store, parts_of
 from stream_lsh.kafka.match.replica import Replica
 
 pytestmark = pytest.mark.usefixtures("short_memory")

@@ -13,7 +13,7 @@ from support.kafka.proxy import Proxied, Proxy
 from support.kafka.stages import running, until
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.group import member
+from stream_lsh.kafka.consumer import member
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.tools.topics import create

@@ -20,7 +20,7 @@ from support.kafka.stages import begun, commit, line, produce, records, running,
 from support.kafka.stages import until as until_there
 
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.decided import Judged
+from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Registry, Watch
 from stream_lsh.kafka.sequence.stage import SequenceStage

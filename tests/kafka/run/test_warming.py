@@ -13,7 +13,7 @@ from stream_lsh.embedded import job
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 def kernels_in_use() -> set[tuple[str, object]]:

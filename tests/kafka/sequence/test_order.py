@@ -13,7 +13,7 @@ from support.long_form import LONG, seeds
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.errors import FormatError, StateError
-from stream_lsh.index.logtime import BEFORE, LAST, LogTime
+from stream_lsh.index.segments.stream_time import BEFORE, LAST, LogTime
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS, Places
 

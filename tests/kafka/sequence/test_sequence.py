@@ -36,7 +36,7 @@ from support.kafka.stages import (
 
 from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.group.decided import Judged
+from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted

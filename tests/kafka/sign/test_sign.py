@@ -39,7 +39,7 @@ from support.kafka.stages import (
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.link import Link
+from stream_lsh.kafka.consumer.link import Link
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted

@@ -19,9 +19,9 @@ from support.kafka.oracle import json_of
 from support.kafka.stages import records
 
 from stream_lsh.cli import main
+from stream_lsh.kafka.consumer.delivery import Delivery
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import dead_letter
-from stream_lsh.kafka.group.delivery import Delivery
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import replay as tool

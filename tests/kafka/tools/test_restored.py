@@ -23,7 +23,7 @@ from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import judge, reasons, verdict_lines
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.tools.restored import Segments, documents, pieces
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import CONTINUES, STARTS, Frame
 from stream_lsh.wire.replies import Reply, ReplyNames

@@ -17,7 +17,7 @@ from support.kafka.stages import begun, chained, commit, records, running, until
 from stream_lsh.cli import main
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.unreadable import named
+from stream_lsh.kafka.consumer.unreadable import named
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.sequence.order import Accepted

@@ -11,7 +11,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import Alerts
 from stream_lsh.embedded.groups import Groups
-from stream_lsh.index.store import Store
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.verdicts import Judgement
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.settings import KafkaSettings

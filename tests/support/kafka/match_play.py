@@ -20,7 +20,7 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import Job, command, dump
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced

@@ -19,7 +19,7 @@ from stream_lsh.documents.columns import NO_TIME, Columns, Fields, Rejection
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
-from stream_lsh.index.layout import DELETION, TIME, VALID
+from stream_lsh.index.rows.layout import DELETION, TIME, VALID
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings

@@ -14,11 +14,11 @@ from stream_lsh.documents.columns import Document, columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.index import Index
-from stream_lsh.index.logtime import LogTime, begun
-from stream_lsh.index.store import DEAD
+from stream_lsh.index.segments.stream_time import LogTime, begun
+from stream_lsh.index.store.rocksdb import DEAD
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.match.replica import Answer, Replica
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply, ReplyNames
 from stream_lsh.wire.sequenced import Sequenced

@@ -18,7 +18,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.group.position import committed
+from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, keep_running
 from stream_lsh.kafka.run.metrics import Watch

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from stream_lsh.index.batch import owners
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 
 
 class Verdict(NamedTuple):

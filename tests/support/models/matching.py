@@ -22,7 +22,7 @@ from stream_lsh.documents.columns import Document
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index.batch import owners
-from stream_lsh.settings import Settings
+from stream_lsh.settings.model import Settings
 from support.models.minhash import jaccard
 from support.models.signing import normalise, shingles
 

@@ -1,6 +1,6 @@
 """What updates, deletions and a window make of groups, in plain Python: every row counted anew.
 
-Nothing of the engine is used but how long log time is cut into (`stream_lsh.index.window`).
+Nothing of the engine is used but how long log time is cut into (`stream_lsh.index.segments.window`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_lsh.index.window import LEAST, SHARE
+from stream_lsh.index.segments.window import LEAST, SHARE
 from stream_lsh.judging.ending import AT_ONCE
 from support.models.forgetting import Verdict
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
-from stream_lsh.index.rarity import BEFORE, SLOTS
-from stream_lsh.index.story import LOST, MEMBERS, PAD, SLEEP, TELLERS
-from stream_lsh.settings import Settings
+from stream_lsh.index.kernel.document_frequency import BEFORE, SLOTS
+from stream_lsh.index.kernel.tf_idf import LOST, MEMBERS, PAD, SLEEP, TELLERS
+from stream_lsh.settings.model import Settings
 from support.models.forgetting import Model, Seen, Verdict
 
 

@@ -1,0 +1,212 @@
+"""A batch on its way through a shard: the kernel is run, and given what it finds missing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.batch import Sets as Own
+from stream_lsh.index.batch import SignedBatch
+from stream_lsh.index.kernel import compiling
+from stream_lsh.index.kernel.match import look_up, match
+from stream_lsh.index.kernel.prefetch import MOST, guess
+from stream_lsh.index.kernel.replace import inherit
+from stream_lsh.index.kernel.shingle_sets import keep_all, similarities
+from stream_lsh.index.kernel.tf_idf import liken
+from stream_lsh.index.kernel.work import (
+    AT_LEAST,
+    FULL,
+    HEIR_STANDS,
+    NO_LOG,
+    NO_OWN_SET,
+    NO_ROOM,
+    NO_SETS,
+    Results,
+    Scratch,
+    Work,
+)
+from stream_lsh.index.matches import Matches
+from stream_lsh.index.postings.bucket import passing
+from stream_lsh.index.postings.memtable import power_of_two
+from stream_lsh.index.rows.keys import ends_of
+from stream_lsh.index.rows.layout import DELETION, KNOWN, OF, REPLACES
+from stream_lsh.index.segments.sampled_keys import post_sample
+from stream_lsh.index.shard import NO_NUMBERS, Shard
+
+LOADED_BYTES = 32 << 20  # texts read from the store at a time
+MET = 1 << 16  # rows met that room is kept for, where documents may have any number of keys
+GUESSED = 256  # documents for which they are read ahead
+REMEDY = (
+    "stream-lsh info --state {} --check names the file: a folder generations/*/postings can be deleted, as postings "
+    "are rebuilt from the rows, and rows have to be restored from a backup"
+)
+
+
+class Matching:
+    """A batch on its way through a shard.
+
+    Args:
+        store: whether what is new becomes a row. known: whether ids are looked up.
+    """
+
+    def __init__(self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True) -> None:
+        self._shard = shard
+        self._batch = batch
+        self._documents = batch.owned_by(shard.number) if known else batch.documents
+        self._limits = shard.limits.replaced(store=store)
+        self._results = Results.of(len(batch), max(256, len(batch)))
+        self._met = shard.met
+        self._guessed = 0  # what the documents before this one will ask for
+        self._heirs = np.empty((0, 4), np.int64)
+        self._first = shard.count
+        self._stored = np.empty(2 * len(batch), np.int64)  # documents of the rows that come of it
+
+        deletions = bool((self._documents.what & DELETION).any())
+        compiling.have([*shard.kernels, *(["deletions"] if deletions else [])])
+
+    def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
+        """Match the documents [start, stop), after those before them. groups: those that are to be told who may stand
+        for them, as a block begins with the first document."""
+        shard, results = self._shard, self._results
+        shard.rows.known = -1  # rows in files may have been erased
+        if self._limits.store and (self._limits.update or (self._documents.what & DELETION).any()):
+            shard.make_room_for_the_dead(stop - start + len(groups))
+        self._documents.hits = passing(self._documents.keys, shard.table)
+        if len(groups):  # each of them may come to a row
+            self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
+        self._at_hand(self._batch.shingles.known())
+        if len(groups):
+            self._inherit(start, groups)
+        if self._limits.samples and self._limits.store:
+            shard.memory.reserve(int(self._documents.starts[stop] - self._documents.starts[start]) + 2 * (stop - start))
+        work = self._work()
+        while start < stop:
+            try:
+                start, code = match(start, stop, work)
+            except OSError as error:
+                raise DamagedError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
+            if code == NO_OWN_SET:
+                self._at_hand(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
+            elif code == NO_SETS:
+                self._load(start, np.unique(work.scratch.wanted[: int(work.scratch.wanted_count)]))
+                if start >= self._guessed:
+                    self._guessed = min(start + GUESSED, stop)
+                    self._load_ahead(start + 1, work)
+            elif code == NO_ROOM:
+                self._met *= 2
+                if not self._limits.samples or self._met <= MET:  # what met a book is no measure for others
+                    shard.met = self._met
+                work = self._work()
+            elif code == HEIR_STANDS:
+                self._post_heir()
+            elif code == NO_LOG:
+                shard.counted.rarity.enlarge()
+            elif code == FULL:
+                results.enlarge()
+
+    def _post_heir(self) -> None:
+        """Post the last row, which stands for an heir, under the sampled shingles of that one's text."""
+        shard = self._shard
+        row = shard.count - 1
+        words = shard.stored.words(row)
+        heir = int(words[OF])
+        if heir >= self._first:
+            document = int(self._stored[heir - self._first])
+            own = self._batch.shingles.with_document(document)
+            self._at_hand(own)
+            shingles = own.shingles[own.offsets[document] : own.offsets[document + 1]]
+        else:
+            drawn = shard.keyed.drawn
+            assert drawn is not None, "keys are no sample of the shingles"
+            shingles = drawn.of(heir)
+        at = shard.shape.signature_at
+        post_sample(shard.memory, shard.hashes, row, shingles, words[at : at + 1])
+
+    def _inherit(self, start: int, groups: NDArray[np.int64]) -> None:
+        """Add a row for each who may stand for one of the groups."""
+        shard, first, groups = self._shard, self._shard.count, groups.copy()
+        found = np.empty((len(groups), 2), np.int64)
+        n = inherit(start, groups, found, self._work(int(AT_LEAST)))
+        shard.post_heirs(first)
+        self._heirs = np.concatenate((self._heirs, np.column_stack((np.full(n, start), groups[:n], found[:n]))))
+
+    def known(self) -> NDArray[np.int64]:
+        """The rows of this shard that have the documents' ids, -1 where there is none."""
+        self._documents.hits = passing(self._documents.keys, self._shard.table)
+        look_up(0, len(self._batch), self._work())
+        return self._results.columns[:, KNOWN].copy()
+
+    def likened(self, row: int) -> NDArray[np.float64]:
+        """How similar each document is to a row, as terms weigh now: of stories."""
+        self._shard.rows.known = -1  # rows in files may have been erased
+        self._documents.hits = passing(self._documents.keys, self._shard.table)
+        self._at_hand(self._batch.shingles.known())
+        work = self._work()
+        while liken(len(self._batch), row, work) == NO_LOG:
+            self._shard.counted.rarity.enlarge()
+        return self._results.similarity.copy()
+
+    def matches(self) -> Matches:
+        """All that was found so far."""
+        r, n = self._results, int(self._results.found)
+        document, row, seq, same = r.matches[:n].T.copy()
+        status, known, row_of, kind, of, of_seq, group, more, incomplete = r.columns[:, :REPLACES].T.copy()
+        return Matches(
+            document, row, seq, r.similarities[:n].copy(), same != 0, status, known, row_of, kind, of, of_seq,
+            r.similarity, group, more, incomplete, r.columns[:, REPLACES:].copy(), self._heirs,
+        )  # fmt: skip
+
+    def _work(self, least: int = 0) -> Work:
+        """What the kernel works with, with room for as many rows as a document of this shard has met so far, at least
+        so many."""
+        shard, documents = self._shard, self._documents
+        keys = int(np.diff(documents.starts).max(initial=0))
+        most, met = int(self._limits.full), max(self._met, power_of_two(least))
+        return Work(
+            batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
+            newer=shard.late.newer, limits=self._limits, sets=shard.sets, rarity=shard.counted.rarity,
+            results=self._results,
+            scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
+        )  # fmt: skip
+
+    def _at_hand(self, own: Own) -> None:
+        """Have the batch's own sets beside those of the shard's rows."""
+        sets, largest = self._shard.sets, 0
+        if self._limits.exact:
+            largest = int(self._documents.sizes.max(initial=0))
+        sets.shingles, sets.offsets, sets.have = own.shingles, own.offsets, own.have
+        sets.documents, sets.first = self._stored, self._first
+        sets.table = np.empty((power_of_two(max(32, 2 * largest)), 2), np.uint64)
+        sets.filled = sets.document = -1
+
+    def _load(self, document: int, rows: NDArray[np.int64]) -> None:
+        """Compute the similarity of a document with rows whose texts have to be read; their sets are at hand
+        afterwards, as far as there is room."""
+        shard, similarity, done = self._shard, np.empty(len(rows)), 0
+        before = shard.sets.loaded, shard.sets.similarity, int(shard.sets.document)
+        while done < len(rows):
+            shingles, offsets = self._read(rows[done:], LOADED_BYTES)
+            part = slice(done, done + len(offsets) - 1)
+            similarities(shard.sets, document, shingles, offsets, float(self._limits.threshold), similarity[part])
+            done = part.stop
+        if before[2] == document:  # what was kept had to be read as well
+            rows, first = np.unique(np.concatenate((before[0], rows)), return_index=True)
+            similarity = np.concatenate((before[1], similarity))[first]
+        shard.sets.document, shard.sets.loaded, shard.sets.similarity = document, rows, similarity
+
+    def _load_ahead(self, document: int, work: Work) -> None:
+        """Read what the documents from this one on are likely to ask for, as long as that stays at hand."""
+        rows = np.empty(MOST * max(0, self._guessed - document), np.int64)
+        rows = np.unique(rows[: guess(document, self._guessed, work, rows)])
+        if len(rows):
+            self._read(rows, len(self._shard.sets.ring))  # so many bytes are an eighth of the ring, as shingles a sixth
+
+    def _read(self, rows: NDArray[np.int64], most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The sets of the first of these rows, ascending, by their texts of some `most` bytes: shingles, and offsets of
+        the sets in them. They are at hand from now on, as far as there is room."""
+        shard = self._shard
+        texts = shard.texts.read(rows.tolist(), most)
+        shingles, offsets = shard.shingle(b"".join(texts), ends_of(texts))
+        keep_all(shard.sets, rows[: len(texts)], shingles, offsets)
+        return shingles, offsets

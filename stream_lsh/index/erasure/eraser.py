@@ -1,0 +1,324 @@
+"""Erasing: what versions that were deleted or replaced said of id and text leaves the disk, some time after they went.
+
+It frees what nobody reads any more, and changes no answer: so it goes by the clock, and by rounds of bounded work, one
+with a commit. A round takes the versions of one page of rows that are due:
+
+1. Their ids, texts and latest rows are written anew, in one atomic step with the keys that their rows were posted under
+   and new checksums. From then on they count as erased, in whatever order the following reaches the disk.
+2. Their rows in files are overwritten.
+3. Beside the work RocksDB writes the files with the values before anew.
+
+Before that, in rounds of their own, dead letters of ids that were deleted are erased, and their ids are taken out of
+what is known of those that were dropped for them. When nothing is due any more, what each commit has counted of words
+becomes one sum, RocksDB's log, the latest rows and what is known of groups are swept, and only then is it forgotten
+that these versions had to be erased: what a crash breaks off is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
+from stream_lsh.documents.erased_letters import erase_letters
+from stream_lsh.index.erasure.queue import DONE, HEIR, NOBODY, Version, Waiting, facts_of, in_rows, of_fact, waiting
+from stream_lsh.index.kernel.document_frequency import folded
+from stream_lsh.index.kernel.replace import dropped_for, oldest_members
+from stream_lsh.index.rows.ids import BLOCK
+from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, ID
+from stream_lsh.index.rows.row_file import blank
+from stream_lsh.index.rows.texts import FRAME_DOCUMENTS
+from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, keep
+from stream_lsh.index.segments.segment import Generation
+from stream_lsh.index.shard import Shard
+from stream_lsh.index.store.errors import plainly
+from stream_lsh.index.store.files import nobody_looking
+from stream_lsh.index.store.rocksdb import Range, Store, name_key
+
+MOST = 64  # texts' frames, and values of ids, that a round writes anew
+PAST = 256  # versions that a round takes whose generation has gone
+IDS = 4096  # whose dead letters are looked for at a time
+MEMBERS = 4096  # of a group that a round reads
+REACH = 1 << 19  # rows behind the first of which ids are written anew in a round
+ROUNDS = 256  # after which there is a sweep, whatever is due still
+_LOOK = 4  # to look for members of a group costs as much as so many members
+
+Beside = Callable[[Sequence[Version]], tuple[dict[bytes, bytes], list[Range]]]
+"""What a store knows of versions beside the index: values without their ids, and ranges of the keys that had them."""
+
+
+Patch = tuple[Shard, Generation, NDArray[np.int64], NDArray[np.uint64]]
+"""Rows of a file that are to be overwritten: their places, and what with."""
+
+
+class Erasing:
+    """What is to be erased of an index that is being written.
+
+    Args:
+        after: seconds after which a version is due. pool: a thread for what is done beside the work. id_field: where
+            dead letters have their ids. forgets: what was erased is forgotten at once; else when `forget` is called.
+
+    Attributes:
+        beside: what else has ids of versions, None = nothing.
+    """
+
+    def __init__(
+        self, folder: Path, store: Store, shards: Sequence[Shard], after: int, pool: ThreadPoolExecutor, id_field: str,
+        *, forgets: bool = True,
+    ) -> None:  # fmt: skip
+        self._forgets = forgets
+        self._folder = folder
+        self._id_field = id_field
+        self._store = store
+        self._shards = shards
+        self._after = after
+        self._pool = pool
+        self.beside: Beside | None = None
+        self._waiting = list(waiting(store))
+        self._patches: list[Patch] = []
+        self._spans: list[Range] = []  # whose values are to be swept
+        self._running: Future[None] | None = None
+        self._sweeping = False
+        self._rounds = 0  # since the last sweep
+
+    def enter(self, now: float) -> dict[str, Any]:
+        """The facts that make the next commit remember what went since the last one."""
+        facts: dict[str, Any] = {}
+        for shard in self._shards:
+            facts |= left_by(shard, int(now), self._after)
+        self.add(facts)
+        return facts
+
+    def add(self, facts: Mapping[str, Any]) -> None:
+        """These wait, too."""
+        self._waiting += [of_fact(name, fact) for name, fact in facts.items()]
+
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        """What waits, or is not forgotten yet."""
+        return self._waiting
+
+    def going(self, now: float) -> int | None:
+        """When the latest of the versions went that are erased from now on, None if none is due."""
+        return max((item.since for item in self._waiting if item.due <= now), default=None)
+
+    def step(self, now: float, before: int | None = None) -> None:
+        """Begin the next round, if the one before is over and something is due; after a commit. before: only of what
+        went when there were fewer rows than that.
+
+        Raises:
+            OutputError: the disk is full, or refuses. StateError: likewise, or what is there is damaged.
+        """
+        if self._running is not None:
+            if not self._running.done():
+                return
+            self._take_over()
+        self._write_patches()
+        if self._patches:
+            return
+        due = [item for item in self._waiting if item.due <= now and not item.swept]
+        if before is not None:
+            due = [item for item in due if item.there < before]
+        if self._letters([item for item in due if not item.told]):
+            return
+        while self._rounds < ROUNDS and (item := next((item for item in due if item.left.any()), None)) is not None:
+            if self._round(self._shards[item.shard], [other for other in due if other.shard == item.shard]):
+                self._rounds += 1
+                return
+        if due:
+            self._rounds, self._sweeping = 0, True
+            for shard in self._shards:
+                values, passed = folded(self._store, shard.number, trimmed=shard.counted.trimmed)
+                if values:
+                    self._store.write(values, ranges=passed)
+            spans, self._spans = self._spans, []
+            self._running = self._pool.submit(self._store.sweep, spans)
+
+    def run(self, now: float) -> None:
+        """Erase all that is due."""
+        while any(item.due <= now for item in self._waiting):
+            self.step(now)
+            if self._patches:  # somebody checks the files
+                return
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for what is done beside the work."""
+        if self._running is not None:
+            self._running.exception()
+            self._take_over()
+
+    def _take_over(self) -> None:
+        running, self._running = self._running, None
+        with plainly(self._folder):
+            if running is not None:
+                running.result()
+        if self._sweeping:
+            self._sweeping = False
+            for item in self._waiting:
+                item.swept = not item.left.any()
+            if self._forgets:
+                self.forget()
+
+    def forget(self) -> None:
+        """Forget that there was something to be erased of which nothing is left."""
+        gone = [item for item in self._waiting if item.swept]
+        self._waiting = [item for item in self._waiting if not item.swept]
+        done = (self._store.named(DONE) or 0) + sum(item.versions for item in gone)
+        names = [name_key(item.name) for item in gone]
+        self._store.write({name_key(DONE): orjson.dumps(done)}, names)
+
+    # -- rounds -----------------------------------------------------------------------------------------------------
+
+    def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
+        """A round with the first that is left, of entries of one shard; whether there was something to do."""
+        gone = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
+        if past := list(islice(gone, PAST)):  # their generation is not there any more
+            self._write({}, self._nameless(past))
+            return True
+        row = next((int(item.rows[item.left][0]) for item in due if item.left.any()), None)
+        if row is None:
+            return False
+        begin, end = _page(shard, row)
+        if named := self._named(shard, in_rows(due, begin, end, named=True)):
+            self._write(shard.ids.without((), named))
+            return True
+        chosen: list[tuple[Waiting, int]] = []
+        frames: set[int] = set()
+        for item, at in in_rows(due, begin, end, named=False):
+            frame = int(item.rows[at]) // FRAME_DOCUMENTS
+            if len(frames) == MOST and frame not in frames:
+                break
+            frames.add(frame)
+            chosen.append((item, at))
+        if chosen:
+            self._erase(shard, np.unique([int(item.rows[at]) for item, at in chosen]), self._nameless(chosen))
+        return True
+
+    def _letters(self, due: Sequence[Waiting]) -> bool:
+        """Erase the dead letters of the ids of some of these, if there are any letters."""
+        letters, ids = self._folder / DEAD_LETTERS, set[bytes]()
+        for item in due if letters.exists() and letters.stat().st_size else ():
+            shard = self._shards[item.shard]
+            ids |= {shard.ids.read(row) for row in item.rows[item.deleted & (item.rows >= shard.first)].tolist()}
+            item.told = True
+            if len(ids) >= IDS:
+                break
+        if ids - {b"null"}:
+            self._running = self._pool.submit(erase_letters, letters, ids - {b"null"}, self._id_field)
+        return self._running is not None
+
+    def _nameless(self, chosen: Sequence[tuple[Waiting, int]]) -> dict[bytes, bytes]:
+        """These are being erased: what is known of them beside the index, without their ids."""
+        versions = set()
+        for item, at in chosen:
+            item.left[at] = False
+            if item.begins[at] != HEIR:
+                versions.add((int(item.groups[at]), int(item.seqs[at])))
+        if self.beside is None or not versions:
+            return {}
+        values, spans = self.beside(sorted(versions))
+        self._spans += spans
+        return values
+
+    def _named(self, shard: Shard, versions: Iterable[tuple[Waiting, int]]) -> list[int]:
+        """Rows that were dropped for some versions and have their ids, as many as a round writes; whose rows are all
+        named can be erased."""
+        named: list[int] = []
+        blocks: set[int] = set()
+        looked = 0
+        for item, at in versions:
+            (version,) = shard.stored.at(item.rows[at : at + 1])
+            while item.begins[at] >= 0:
+                if looked > MEMBERS or len(blocks) == MOST:
+                    return named
+                found = _behind(shard, version[GROUP], int(item.begins[at]))
+                members = found[found < item.ends[at]]
+                looked += len(found) + _LOOK
+                for member in members[dropped_for(version[ID], members, shard.rows)].tolist():
+                    if named and (member > named[0] + REACH or (len(blocks) == MOST and member // BLOCK not in blocks)):
+                        item.begins[at] = member
+                        return named
+                    named.append(member)
+                    blocks.add(member // BLOCK)
+                item.begins[at] = int(found[-1]) + 1 if len(members) == MEMBERS else NOBODY
+        return named
+
+    def _erase(self, shard: Shard, rows: NDArray[np.int64], more: dict[bytes, bytes]) -> None:
+        """Erase rows of one page, ascending; more: values that are written with theirs."""
+        generation = shard.generations.of(int(rows[0]))
+        known = erased_of(self._store, shard.number, generation.number, int(rows[0]))
+        block = shard.stored.at(rows)
+        versions = rows[block[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
+        values = shard.ids.without(versions, ())
+        if shard.limits.exact:
+            values |= shard.texts.without(versions)
+        anew = values.copy()
+        new = ~np.isin(rows, known)
+        if new.any():
+            fresh = block[new]
+            values |= keep(shard.number, generation.number, rows[new], shard.keyed.lasting(fresh))
+        block = blank(block, shard.shape.signature_at)
+        values |= blanked(self._store, shard.number, generation.number, rows, shard.shape.signature_at)
+        base = int(shard.rows.base)
+        in_memory = rows >= base
+        shard.rows.recent[rows[in_memory] - base] = block[in_memory]
+        filed = ~in_memory
+        if filed.any():
+            places = rows[filed] - generation.first
+            if flushes := shard.flushed():
+                self._store.write(flushes)
+            erased = np.union1d(known, rows) - generation.first
+            values |= generation.rows.checksums(self._store, shard.number, generation.number, erased, places)
+            self._patches.append((shard, generation, places, block[filed]))
+        self._write(anew, values | more)
+
+    def _write(self, anew: dict[bytes, bytes], values: dict[bytes, bytes] | None = None) -> None:
+        """Write values, some of which are there already; RocksDB then writes the files of those anew."""
+        keys = list(anew)
+        self._store.settle(keys)
+        self._store.write(anew if values is None else values)
+        self._store.settle(keys)
+        self._write_patches()
+        self._running = self._pool.submit(self._store.purge, keys)
+
+    def _write_patches(self) -> None:
+        """Overwrite rows in files, unless somebody compares them with their checksums."""
+        if not self._patches:
+            return
+        with nobody_looking(self._folder) as free:
+            while free and self._patches:
+                shard, generation, places, rows = self._patches.pop()
+                if generation in shard.generations:  # else it has gone meanwhile
+                    generation.rows.patch(places, rows)
+
+
+def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
+    """The facts of the versions of a shard that went since it was asked last, in seconds since 1970."""
+    went = shard.rows.dead.took_leave()
+    # Under `any` others may be reached only through the dead; with several shards others know their ids, too.
+    if not shard.limits.unique or shard.limits.late:
+        return {}
+    return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))  # not named: the ids stay
+
+
+def _page(shard: Shard, row: int) -> tuple[int, int]:
+    """The rows of the page that a row is in, and of its generation."""
+    generations = shard.generations
+    return (
+        max(generations.of(row).first, row // PAGE * PAGE),
+        min(generations.end_of(row), (row // PAGE + 1) * PAGE),
+    )
+
+
+def _behind(shard: Shard, group: np.uint64, row: int) -> NDArray[np.int64]:
+    """The oldest MEMBERS members of a group, from this row on."""
+    found: NDArray[np.int64] = oldest_members(group, np.int64(row), np.int64(MEMBERS), shard.table, shard.memory)
+    return found

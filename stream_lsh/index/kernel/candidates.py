@@ -1,0 +1,372 @@
+"""Candidates: the rows in a document's buckets, and the best of them by the agreement of signatures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.bits import prefetch
+from stream_lsh.hashing.kernels import far, njit
+from stream_lsh.index.kernel.live_rows import read_living
+from stream_lsh.index.kernel.row_access import (
+    agreement_with,
+    equal,
+    in_ring,
+    living,
+    name_of,
+    note_of,
+    stands_for,
+    up_to,
+    visible,
+)
+from stream_lsh.index.kernel.work import EVERYTHING, NOBODY, NUMBER, WORK
+from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, count, earliest, empty, key_behind, nowhere, probe, read
+from stream_lsh.index.postings.memtable import find
+from stream_lsh.index.postings.provisional import read_undecided
+from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.layout import FOLLOWED, FOLLOWS
+
+_ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
+_AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
+_ONE, _FIRST = np.uint64(1), np.int64(0)
+_AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
+ENTRIES = np.int64(16)  # under `any` so many times as many rows of a bucket are read where some are not visible
+
+
+@njit(forceinline=True)
+def home(row, table):  # type: ignore[no-untyped-def]
+    """Where in the table of the rows met one is looked for first."""
+    return (row * np.int64(0x9E3779B1)) >> np.int64(7) & np.int64(len(table) - 1)
+
+
+@njit
+def _meet(i, n, band, work):  # type: ignore[no-untyped-def]
+    """Meet the n rows in `scratch.out`: whoever is new is compared with document i by the heads of the signatures.
+    band: the one that they were met in, or -1."""
+    rows, limits, scratch, signatures = work.rows, work.limits, work.scratch, work.batch.signatures
+    out, table, met, bands, histogram = scratch.out, scratch.table, scratch.met, scratch.bands, scratch.histogram
+    ring, at, size, tops = rows.ring, i * limits.signature, limits.head, limits.tops
+    ring_mask, mask, band_words = np.int64(len(rows.notes) - 1), np.int64(len(table) - 1), bands.shape[1]
+    kept, met_count = in_ring(rows), scratch.met_count
+    for k in range(n):
+        row = out[k]
+        if k + _AHEAD < n and out[k + _AHEAD] >= kept:
+            prefetch(ring, (out[k + _AHEAD] & ring_mask) * size)
+            prefetch(ring, (out[k + _AHEAD] & ring_mask) * size + 8)
+        slot = home(row, table)
+        while table[slot] >= 0 and met[table[slot], 0] != row:
+            slot = (slot + 1) & mask
+        m = table[slot]
+        if m < 0:
+            m = met_count
+            met_count += 1
+            table[slot] = m
+            met[m, 0] = row
+            if row >= kept:
+                agreement = equal(ring, (row & ring_mask) * size, signatures, at, size, tops)
+            else:
+                agreement = agreement_with(rows, row, signatures, at, size, tops)
+            met[m, 1] = agreement
+            histogram[agreement] += 1
+            for w in range(band_words):
+                bands[m, w] = 0
+        if band >= 0 and band_words > 0:
+            bands[m, band >> 6] |= _ONE << np.uint64(band & 63)
+    scratch.met_count = met_count
+
+
+@njit
+def forget(scratch):  # type: ignore[no-untyped-def]
+    """Empty the table, beginning with the row that came last: so the chains of probes stay whole meanwhile."""
+    table, met, histogram = scratch.table, scratch.met, scratch.histogram
+    mask = np.int64(len(table) - 1)
+    for m in range(scratch.met_count - 1, -1, -1):
+        slot = home(met[m, 0], table)
+        while table[slot] != m:
+            slot = (slot + 1) & mask
+        table[slot] = -1
+        histogram[max(met[m, 1], _FIRST)] = 0
+    scratch.met_count = 0
+
+
+@njit
+def gather(i, work):  # type: ignore[no-untyped-def]
+    """Meet the rows in the buckets of document i; under `any` also those behind whom it meets. Returns how many of what
+    it looked into was not read to the end, or -1 if there is no room."""
+    batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
+    first, row, entries = batch.starts[i], rows.seen, limits.bucket
+    if not limits.unique and rows.guides < rows.seen:
+        row, entries = rows.guides, ENTRIES * limits.bucket
+    if not limits.unique and any_dead(rows.dead):
+        entries = ENTRIES * limits.bucket
+    bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
+    for j in range(bands if limits.unique else bands + 1):  # the bucket of its text: known already, or like a band
+        slot, at = scratch.slots[j], first + j
+        if empty(work.memory, slot) and nowhere(batch.hits, at):
+            continue
+        most = min(entries, len(scratch.met) - scratch.met_count - 1)
+        if limits.unique and any_dead(rows.dead):
+            n, more = read_living(batch.keys[at], slot, batch.hits, at, most, work)
+        else:
+            n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+        if more and most < entries:
+            return NOBODY
+        if not limits.unique:
+            n, further = up_to(rows, n, out, limits.bucket)
+            more |= further
+        cut += more
+        _meet(i, n, np.int64(j) if j < limits.bands else NOBODY, work)
+    if limits.unique:
+        return cut
+    for m in range(scratch.met_count):
+        if scratch.met[m, 1] >= limits.expand and note_of(rows, scratch.met[m, 0]) & FOLLOWED:
+            dead = any_dead(rows.dead)
+            most = ENTRIES * limits.behind if dead else limits.behind
+            n, more = behind(scratch.met[m, 0], FOLLOWERS, rows.guides, most, work)
+            if n < 0 or scratch.met_count + n > len(scratch.met):
+                return NOBODY
+            cut_off = more > 0 and out[n - 1] >= rows.seen
+            if dead:
+                n, further = up_to(rows, n, out, limits.behind)
+                cut_off |= further
+            cut += cut_off
+            _meet(i, n, NOBODY, work)
+    if (rows.guides < rows.seen or any_dead(rows.dead)) and not pass_by(work):
+        return NOBODY
+    return cut
+
+
+@njit
+def pass_by(work):  # type: ignore[no-untyped-def]
+    """Of the rows met leave aside those that are not visible, unless there are copies of them that are. Returns whether
+    there was room to look."""
+    rows, limits, scratch = work.rows, work.limits, work.scratch
+    met, histogram = scratch.met, scratch.histogram
+    for m in range(scratch.met_count):
+        row, agreement = met[m, 0], met[m, 1]
+        if not visible(rows, row):
+            copied = _FIRST
+            if agreement >= limits.floor and note_of(rows, row) & FOLLOWED:
+                copied, _ = copies(row, work)
+            if copied < 0:
+                return False
+            if not copied:
+                histogram[agreement] -= 1
+                met[m, 1] = NOBODY
+    return True
+
+
+@far(NUMBER(NUMBER, WORK))
+def gather_undecided(i, work):  # type: ignore[no-untyped-def]
+    """Meet the undecided rows in the buckets of document i and make candidates of the oldest and the best, the oldest
+    first. Returns how many agree well enough and buckets were not read to the end; -1 if there is no room."""
+    batch, limits, scratch, n, cut = work.batch, work.limits, work.scratch, _FIRST, _FIRST
+    forget(scratch)
+    scratch.old_first = True
+    scratch.candidates = 0
+    entries = ENTRIES * limits.bucket if any_dead(work.rows.dead) else limits.bucket
+    for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text, too
+        if len(scratch.out) - n < entries:
+            return NOBODY
+        key, row, out = batch.keys[j], work.rows.seen, scratch.out[n:]
+        m, more = read_undecided(work.older, work.newer, key, row, entries, out)
+        if entries > limits.bucket:
+            m, further = _living_halves(m, limits.bucket, out, work.rows)
+            more |= further
+        n += m
+        cut += more
+    _meet(i, n, NOBODY, work)
+    return cut + _choose(limits, scratch)
+
+
+@njit
+def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
+    """Of the n undecided rows in `out`, the oldest first, leave those that live, and in the place of one that stands
+    for an heir the heir; if they are more than `limit`, half of them the oldest, half the newest. Returns their number,
+    and whether there are more."""
+    there = _FIRST
+    for k in range(n):
+        met = stands_for(rows, out[k])
+        if met >= 0 and met != rows.dead.aside:
+            out[there] = met
+            there += 1
+    if there <= limit:
+        return there, False
+    half = limit >> 1
+    for k in range(half):
+        out[limit - half + k] = out[there - half + k]
+    return limit, True
+
+
+@njit
+def _choose(limits, scratch):  # type: ignore[no-untyped-def]
+    """Make candidates of the undecided rows met, as many as are verified: half of them the oldest, half those that
+    agree best, the oldest first among equals; how many agree well enough in all. Those that are thought to match are
+    equals here, too: of a family of copies the oldest is the one that is kept."""
+    met, there, least = scratch.met, _FIRST, limits.floor
+    for agreement in range(limits.floor, len(scratch.histogram)):
+        there += scratch.histogram[agreement]
+    old = best = np.int64(EVERYTHING)
+    if there > limits.candidates:
+        half = limits.candidates >> 1
+        least, better = _cut(half, limits, scratch)
+        most = least
+        if least == limits.likely:
+            most, better = limits.full, _FIRST
+        old = _row_of(limits.candidates - half, limits.floor, limits.full, scratch)
+        best = _row_of(half - better, least, most, scratch)
+    for m in range(scratch.met_count):
+        row, agreement = met[m, 0], met[m, 1]
+        level = min(agreement, limits.likely)
+        if agreement >= limits.floor and (row <= old or level > least or (level == least and row <= best)):
+            nominate(row, agreement, scratch)
+    return there
+
+
+@njit
+def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
+    """The n-th oldest of the rows met that agree in so many components, of which there are as many; -1 if n is 0."""
+    met, heap, count = scratch.met, scratch.heap, _FIRST
+    if n == 0:
+        return NOBODY
+    for m in range(scratch.met_count):
+        if lowest <= met[m, 1] <= highest:
+            row = np.uint64(met[m, 0])
+            if count < n:
+                push(heap, count, row)
+                count += 1
+            elif row < heap[0]:
+                pop(heap, n)
+                push(heap, n - 1, row)
+    return np.int64(heap[0])
+
+
+@njit
+def leader(work):  # type: ignore[no-untyped-def]
+    """The place of the row to follow among those met: who agrees best, and well enough, of those of this generation
+    that live and stand for themselves; -1 if there is none."""
+    met, best, place = work.scratch.met, work.limits.follow - 1, NOBODY
+    first = max(work.memory.first, work.rows.seen)
+    for m in range(work.scratch.met_count):
+        row, agreement = met[m, 0], met[m, 1]
+        if agreement > best and row >= first and visible(work.rows, row) and not note_of(work.rows, row) & FOLLOWS:
+            best, place = agreement, np.int64(m)
+    return place
+
+
+@njit
+def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
+    """Read what stands behind a row, from the row `first` on, the newest first: how many rows are in `scratch.out`, -1
+    if there is no room for them; and how many more there are."""
+    memory, scratch = work.memory, work.scratch
+    key = key_behind(name_of(work.rows, row, work.limits), what)
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    there = count(key, slot, scratch.hits, work.runs, memory, first, scratch.room)
+    limit = min(most, there)
+    if limit > len(scratch.out):
+        return NOBODY, there
+    n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, first, limit, scratch.room, scratch.out)
+    return n, there - n
+
+
+@njit
+def copies(row, work):  # type: ignore[no-untyped-def]
+    """The newest copies of a row that are visible, as many as are listed, in `scratch.out`: their number, -1 if there
+    is no room for them; and how many more there are. Where some are dead ENTRIES times as many are read; those behind
+    are counted, whether they live or not."""
+    rows, most, out = work.rows, work.limits.copies, work.scratch.out
+    if not any_dead(rows.dead):
+        return behind(row, COPIES, rows.seen, most, work)
+    n, more = behind(row, COPIES, rows.seen, ENTRIES * most, work)
+    if n > 0:
+        n = living(rows, n, out)
+    return min(n, most), more + max(n - most, _FIRST)
+
+
+@njit
+def oldest_copy(row, work):  # type: ignore[no-untyped-def]
+    """The oldest copy of a row that is visible, of the first ones as of the newest; there is one among the latter."""
+    rows, memory, scratch, most = work.rows, work.memory, work.scratch, np.int64(1)
+    if any_dead(rows.dead):
+        most = min(ENTRIES * work.limits.copies, np.int64(len(scratch.out)))
+    key = key_behind(name_of(rows, row, work.limits), COPIES)
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    n = earliest(key, slot, scratch.hits, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
+    if living(rows, n, scratch.out) > 0:
+        return scratch.out[0]
+    n, _ = copies(row, work)
+    return scratch.out[n - 1]
+
+
+@njit
+def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
+    """Make a row a candidate."""
+    value = np.uint64(agreement) << _ROW_BITS | np.uint64(row)
+    if scratch.old_first:
+        value = (_ROWS - np.uint64(row)) << _AGREEMENT_BITS | np.uint64(agreement)
+    push(scratch.heap, scratch.candidates, value)
+    scratch.candidates += 1
+
+
+@njit
+def rank(limits, scratch):  # type: ignore[no-untyped-def]
+    """Make candidates of the best of the rows met, as many as are verified and those that agree as well as the last of
+    them; how many agree well enough in all. Of those that are thought to match the newest come first, and before them
+    only who agrees fully: so enough matches are found among sets that are still at hand, whatever the index holds."""
+    histogram, met, others = scratch.histogram, scratch.met, _FIRST
+    least, _ = _cut(limits.candidates, limits, scratch)
+    for agreement in range(limits.floor, least):
+        others += histogram[agreement]
+    for m in range(scratch.met_count):
+        if met[m, 1] >= least:
+            nominate(met[m, 0], met[m, 1] if met[m, 1] == limits.full else min(met[m, 1], limits.likely), scratch)
+    return scratch.candidates + others
+
+
+@njit
+def _cut(n, limits, scratch):  # type: ignore[no-untyped-def]
+    """The agreement of the n-th best of the rows met, or from which they are thought to match if it is more; how many
+    agree better. It is the least that counts if they are fewer."""
+    histogram, better = scratch.histogram, _FIRST
+    least = np.int64(len(histogram) - 1)
+    while least > limits.floor and (least > limits.likely or better + histogram[least] < n):
+        better += histogram[least]
+        least -= 1
+    return least, better
+
+
+@njit
+def best(scratch):  # type: ignore[no-untyped-def]
+    """Row and agreement of the best candidate, the newest among equals, or just the oldest; it is none any more."""
+    value = pop(scratch.heap, scratch.candidates)
+    scratch.candidates -= 1
+    if scratch.old_first:
+        return np.int64(_ROWS - (value >> _AGREEMENT_BITS)), np.int64(value & _AGREEMENTS)
+    return np.int64(value & _ROWS), np.int64(value >> _ROW_BITS)
+
+
+@njit
+def push(heap, n, value):  # type: ignore[no-untyped-def]
+    """Add a value to a heap of n."""
+    at = n
+    while at > 0 and heap[(at - 1) >> 1] < value:
+        heap[at] = heap[(at - 1) >> 1]
+        at = (at - 1) >> 1
+    heap[at] = value
+
+
+@njit
+def pop(heap, n):  # type: ignore[no-untyped-def]
+    """Take the largest value out of a heap of n."""
+    first, value, at, last = heap[0], heap[n - 1], _FIRST, n - 1
+    while 2 * at + 1 < last:
+        child = 2 * at + 1
+        if child + 1 < last and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= value:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = value
+    return first

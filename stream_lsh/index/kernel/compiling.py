@@ -1,0 +1,91 @@
+"""The very first start: the kernels of the index are compiled beside the others, by a process of its own.
+
+Numba compiles one kernel at a time in a process, and these take as long as all others together. What the other process
+has compiled is loaded from the cache; if it fails, a kernel is compiled where it is needed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+
+from numba import types
+
+from stream_lsh.hashing import cache
+from stream_lsh.hashing.compiler import FarKernel, Kernel
+from stream_lsh.index.kernel.candidates import gather_undecided
+from stream_lsh.index.kernel.containment import gather_sharing
+from stream_lsh.index.kernel.match import match, stays_with
+from stream_lsh.index.kernel.replace import delete, replace, went_since
+from stream_lsh.index.kernel.shingle_sets import containment_in, measured
+from stream_lsh.index.kernel.tf_idf import compare, counted, resembles, weigh
+from stream_lsh.index.kernel.work import Work
+from stream_lsh.settings.model import Settings
+
+TYPES = (types.int64, types.int64, Work.numba_type)
+"""What `match` gets."""
+FAR: dict[str, tuple[FarKernel, ...]] = {
+    "stories": (weigh, compare, counted, resembles),
+    "samples": (gather_sharing, containment_in),
+    "measures": (measured,),
+    "late": (gather_undecided,),
+    "updates": (went_since, stays_with, replace),
+    "deletions": (delete,),
+}
+"""Kernels that `match` calls with some settings only."""
+_LOOK = 0.02  # seconds between two looks whether the other process has compiled a kernel
+_process: subprocess.Popen[bytes] | None = None
+
+
+def needed(settings: Settings) -> list[str]:
+    """The names of FAR that settings need, but for deletions that come without `deleted_field`."""
+    likeness = settings.likeness
+    chosen = {
+        "stories": likeness == "stories",
+        "samples": likeness == "quotations",
+        "measures": settings.verify == "exact" and likeness not in ("copies", "stories"),
+        "late": settings.late,
+        "updates": settings.on_same_id == "update",
+        "deletions": settings.deleted_field is not None,
+    }
+    return [name for name, wanted in chosen.items() if wanted]
+
+
+def begin(settings: Settings) -> subprocess.Popen[bytes] | None:
+    """Compile what an index with these settings needs, if that has not been done and is not under way. Returns the
+    process that does it, if there is one."""
+    global _process
+    names = needed(settings)
+    there = match.ready(*TYPES) and all(kernel.ready() for name in names for kernel in FAR[name])
+    if not there and cache.FOLDER is not None and (_process is None or _process.poll() is not None):
+        silent = subprocess.DEVNULL
+        # -P: nothing is imported from where the caller happens to be.
+        command = [sys.executable, "-P", "-m", __name__, *names]
+        with suppress(OSError):
+            _process = subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
+            return _process
+    return None
+
+
+def have(names: list[str]) -> None:
+    """Load or compile `match` and, by their names in FAR, what it calls. What the other process compiles is waited
+    for."""
+    _wait(match, *TYPES)
+    for name in names:
+        for kernel in FAR[name]:
+            _wait(kernel)
+            kernel.load()
+
+
+def _wait(kernel: Kernel, *arguments: types.Type) -> None:
+    while _process is not None and _process.poll() is None and not kernel.ready(*arguments):
+        with suppress(subprocess.TimeoutExpired):
+            _process.wait(_LOOK)
+
+
+if __name__ == "__main__":
+    match.compile(TYPES)
+    for name in sys.argv[1:]:
+        for kernel in FAR[name]:
+            kernel.load()

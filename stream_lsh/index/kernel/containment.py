@@ -1,0 +1,140 @@
+"""Candidates where keys are a sample of the shingles: the rows that share enough of them, the best first.
+
+What two documents share of their sampled shingles says what they share of all. A bucket of more rows than are read is a
+phrase that many have: it is left aside, and shares are of the other keys. Only where so many are left aside that a
+partner could be in these alone they are read as well, the newest rows, and the verdict says that it is incomplete.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.hashing.kernels import far, njit
+from stream_lsh.index.kernel.candidates import ENTRIES, home, pass_by
+from stream_lsh.index.kernel.live_rows import read_living
+from stream_lsh.index.kernel.row_access import in_ring, up_to, word
+from stream_lsh.index.kernel.work import NOBODY, NUMBER, WORK
+from stream_lsh.index.postings.bucket import empty, nowhere, read
+from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.layout import FULL, HALF
+
+_FIRST, _ONE = np.int64(0), np.int64(1)
+_SURE = np.int64(1 << 40)  # more than a document has keys
+
+
+@far(NUMBER(NUMBER, WORK))
+def gather_sharing(i, work):  # type: ignore[no-untyped-def]
+    """As `candidates.gather`, where keys are sampled."""
+    batch, limits, rows = work.batch, work.limits, work.rows
+    first = batch.starts[i]
+    keys, cut = batch.starts[i + 1] - first - 2, _FIRST
+    for j in range(keys):
+        n, more = _read(j, first + j, work)
+        if n < 0:
+            return NOBODY
+        cut += more
+        if not more:
+            share(n, _ONE, work)
+    alone = cut > 0 and cut >= needed(np.float64(keys), limits)
+    left = keys if alone else keys - cut
+    if alone:
+        for j in range(keys):
+            n, more = _read(j, first + j, work)
+            if n < 0:
+                return NOBODY
+            if more:
+                share(n, _ONE, work)
+    if not limits.unique:  # what has its text shares all, and may have no key
+        n, more = _read(keys, first + keys, work)
+        if n < 0:
+            return NOBODY
+        share(n, _SURE, work)
+        cut += more
+        alone |= more
+    _rank(left, keys, work)
+    if not limits.unique and (rows.guides < rows.seen or any_dead(rows.dead)) and not pass_by(work):
+        return NOBODY
+    return cut if alone else _FIRST
+
+
+@njit
+def _read(j, at, work):  # type: ignore[no-untyped-def]
+    """The newest rows in the bucket of the document's key j, which is `at` among those of the batch, in `scratch.out`:
+    their number, -1 if there is no room; and whether there are more."""
+    batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
+    slot, out, key = scratch.slots[j], scratch.out, batch.keys[at]
+    if empty(work.memory, slot) and nowhere(batch.hits, at):
+        return _FIRST, False
+    row, entries, dead = rows.seen, limits.bucket, any_dead(rows.dead)
+    if not limits.unique and rows.guides < rows.seen:
+        row, entries = rows.guides, ENTRIES * limits.bucket
+    if not limits.unique and dead:
+        entries = ENTRIES * limits.bucket
+    most = min(entries, len(scratch.met) - scratch.met_count - 1)
+    if limits.unique and dead:
+        n, more = read_living(key, slot, batch.hits, at, most, work)
+    else:
+        n, more = read(key, slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+    if more and most < entries:
+        return NOBODY, False
+    if not limits.unique:
+        n, further = up_to(rows, n, out, limits.bucket)
+        more |= further
+    return n, more
+
+
+@njit
+def share(n, times, work):  # type: ignore[no-untyped-def]
+    """The n rows in `scratch.out` have a key of the document; it counts so many times, or so much."""
+    scratch = work.scratch
+    out, table, met, met_count = scratch.out, scratch.table, scratch.met, scratch.met_count
+    mask = np.int64(len(table) - 1)
+    for k in range(n):
+        row = out[k]
+        slot = home(row, table)
+        while table[slot] >= 0 and met[table[slot], 0] != row:
+            slot = (slot + 1) & mask
+        m = table[slot]
+        if m < 0:
+            m = met_count
+            met_count += 1
+            table[slot] = m
+            met[m, 0] = row
+            met[m, 1] = 0
+        met[m, 1] += times
+    scratch.met_count = met_count
+
+
+@njit
+def needed(keys, limits):  # type: ignore[no-untyped-def]
+    """As `quotations.needed`, of a number of keys that may be an estimate."""
+    return max(1.0, math.ceil(limits.threshold * keys - limits.slack * math.sqrt(keys) - 1e-9))
+
+
+@njit
+def _rank(left, keys, work):  # type: ignore[no-untyped-def]
+    """Make agreements of the numbers of keys that the document shares with the rows met, of `left` of its `keys` that
+    were looked at. Who shares too few has none. Of the row's own keys the same part is taken to be looked at."""
+    limits, scratch, rows = work.limits, work.scratch, work.rows
+    met, histogram, part = scratch.met, scratch.histogram, left / max(keys, _ONE)
+    own, kept, ring_mask = needed(np.float64(left), limits), in_ring(rows), np.int64(len(rows.notes) - 1)
+    for m in range(scratch.met_count):
+        row, shared = met[m, 0], met[m, 1]
+        if row >= kept:
+            theirs = np.int64(rows.ring[(row & ring_mask) * limits.head + 1])
+        else:
+            theirs = np.int64(word(rows, row, rows.signature_at + 1))
+        other = max(np.float64(shared), theirs * part)
+        agreement: Any = NOBODY
+        if shared >= _SURE or (shared > 0 and shared >= left):
+            agreement = FULL
+        elif shared >= own:
+            agreement = HALF + np.int64((HALF - 1) * shared / left)
+        elif shared >= needed(other, limits):
+            agreement = _ONE + np.int64((HALF - 2) * shared / other)
+        met[m, 1] = agreement
+        if agreement >= 0:
+            histogram[agreement] += 1

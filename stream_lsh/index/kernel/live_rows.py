@@ -1,0 +1,59 @@
+"""Who lives in a bucket: the dead are read past, and count in no limit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.kernel.row_access import stands_for
+from stream_lsh.index.kernel.work import NOBODY
+from stream_lsh.index.postings.bucket import read_before
+from stream_lsh.index.postings.memtable import BEHIND_ALL
+from stream_lsh.index.rows.deleted_ranges import SHORTEST, pass_over, remember
+
+_FIRST, _ONE = np.int64(0), np.int64(1)
+
+
+@njit
+def read_living(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
+    """The newest rows under a key that are visible, at most `limit`, in `scratch.out`, which has room for one more: the
+    newest first, and in the place of one that stands for an heir the heir. slot, hits[at]: as for `read`.
+
+    Returns their number, and whether there are more.
+    """
+    rows, scratch = work.rows, work.scratch
+    stretches, aside, out = rows.dead.stretches, rows.dead.aside, scratch.out
+    n, below, most = _FIRST, BEHIND_ALL, limit + _ONE
+    newest, oldest, passed = NOBODY, NOBODY, _FIRST  # the dead since the last one that was none
+    more = True
+    while more and below > rows.seen:
+        room = out[n : n + most]
+        there, more = read_before(
+            key, slot, hits, at, work.runs, work.memory, rows.seen, below, np.int64(len(room)), scratch.room, room
+        )  # fmt: skip
+        last = room[there - 1] if there > 0 else _FIRST
+        for k in range(n, n + there):
+            row = out[k]
+            if row >= below:
+                continue
+            met = stands_for(rows, row)
+            if met < 0:
+                if passed == 0:
+                    newest = row
+                oldest = pass_over(stretches, key, row)
+                passed += _ONE if oldest < 0 else SHORTEST
+                oldest = below = row if oldest < 0 else oldest
+                continue
+            if passed >= SHORTEST:
+                remember(stretches, key, newest, oldest)
+            passed = _FIRST
+            if met != aside:
+                if n == limit:
+                    return n, True
+                out[n] = met
+                n += 1
+        below = min(below, last)
+        most *= 2
+    if passed >= SHORTEST:
+        remember(stretches, key, newest, _FIRST)  # nor is there anybody older
+    return n, False

@@ -1,0 +1,334 @@
+"""Versions that go: one that was deleted, or replaced by another text under its id; and the heir of one that was kept.
+
+Under `unique` a kept document that goes leaves its group to the oldest living member that is seen. The heir has a row
+already, which was dropped and is in no bucket. So it is posted by a row more, the next one, that has its signature and
+says whose it is: rows are posted in their order and never again, and whatever is rebuilt from rows has heirs in it.
+
+With several shards members stand in all of them, and who went stood in one. So what went is told to all as what was
+kept is, and with the block that begins then each names its oldest living member. All of them are posted among the
+undecided; whoever knows the answers of all shards knows which is the oldest. The rows of the others say from where on
+their shards look the next time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from stream_lsh.documents import times
+from stream_lsh.families.bands import key_of_band, key_of_mask, key_of_piece
+from stream_lsh.hashing.kernels import far, njit
+from stream_lsh.index.kernel.row_access import copy_words, see, word
+from stream_lsh.index.kernel.work import AT_LEAST, CODE, DONE, HEIR_STANDS, NOBODY, NUMBER, WORK
+from stream_lsh.index.postings.bucket import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
+from stream_lsh.index.postings.memtable import append, find
+from stream_lsh.index.postings.provisional import post_undecided
+from stream_lsh.index.rows.deleted_rows import DIED, LIVES, STANDS, bury, leave, mark_of
+from stream_lsh.index.rows.keys import posting_key
+from stream_lsh.index.rows.layout import (
+    DELETED,
+    DELETION,
+    DROPPED,
+    FLAGS,
+    FOLLOWS,
+    GONE,
+    GROUP,
+    HEIR,
+    HEIR_OF,
+    HEIR_SEQ,
+    ID,
+    KIND_BITS,
+    LEFT,
+    LIKE,
+    MEMBER,
+    OF,
+    OUTDATED,
+    REPLACES,
+    SEQ,
+    STATUS,
+    STOOD,
+    TEXT,
+    TIME,
+    UNIQUE,
+    UNKNOWN,
+)
+
+NO_TIME = np.int64(times.NO_TIME)
+_FIRST, _ONE = np.int64(0), np.int64(1)
+
+
+@njit
+def time_of(rows, row):  # type: ignore[no-untyped-def]
+    """The event time that a row has, or NO_TIME."""
+    return np.int64(word(rows, row, TIME))
+
+
+@njit
+def older(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether document i has an event time before that of a row."""
+    mine, other = np.int64(work.batch.words[i, TIME]), time_of(work.rows, row)
+    return mine != NO_TIME and other != NO_TIME and mine < other
+
+
+@njit
+def was_deleted(rows, row):  # type: ignore[no-untyped-def]
+    """Whether a row says that its id was deleted."""
+    return word(rows, row, FLAGS) & np.uint64(DELETED) != 0
+
+
+@njit
+def stands(row, work):  # type: ignore[no-untyped-def]
+    """The row by which a version is met that was kept: its own, or that of an heir; -1 if it was not kept. Under `any`
+    of several shards nobody knows."""
+    rows = work.rows
+    if not work.limits.unique:
+        kind = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
+        return row if kind in (UNIQUE, UNKNOWN) else NOBODY
+    if work.limits.late and row >= work.older.first:  # it is for others to say
+        return row
+    if not word(rows, row, FLAGS) & np.uint64(DROPPED):
+        return row
+    newest = _newest_heir(word(rows, row, GROUP), work)
+    if newest < 0 or word(rows, newest, FLAGS) & np.uint64(DROPPED):
+        return NOBODY
+    return newest if np.int64(word(rows, newest, OF)) == row else NOBODY
+
+
+@njit
+def _newest_heir(group, work):  # type: ignore[no-untyped-def]
+    """The row by which the last heir of a group is met, or -1. With several shards another one's may stand instead of
+    the one that this shard named last: then that row says that it was dropped."""
+    rows, memory, scratch = work.rows, work.memory, work.scratch
+    key = key_behind(group, HEIRS)
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another group has the key, by accident
+        n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
+        for k in range(n):
+            newest = scratch.out[k]
+            if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(HEIR):
+                return newest
+    return NOBODY
+
+
+@far(types.boolean(NUMBER, WORK))
+def went_since(row, work):  # type: ignore[no-untyped-def]
+    """Whether the version that a row was dropped for was replaced or deleted since: there is a newer row of that id."""
+    rows, memory, scratch = work.rows, work.memory, work.scratch
+    if not word(rows, row, FLAGS) & np.uint64(DROPPED):
+        return False
+    hashed = word(rows, row, OF)
+    key = posting_key(hashed)
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another id has the key, by accident
+        n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
+        for k in range(n):
+            if word(rows, scratch.out[k], ID) == hashed:
+                return scratch.out[k] > row
+    return False
+
+
+@njit
+def heir_of(group, row, work):  # type: ignore[no-untyped-def]
+    """The heir of a group but for one row, or -1; the caller has seen to room for AT_LEAST rows. Members that have died
+    are passed over by one heir only, the next one is looked for behind it."""
+    rows, memory, scratch = work.rows, work.memory, work.scratch
+    newest, first = _newest_heir(group, work), rows.seen
+    if newest >= 0:  # whoever is older than the last heir was dead by then
+        left = np.int64(word(rows, newest, FLAGS) & np.uint64(DROPPED))
+        first = max(first, np.int64(word(rows, newest, OF)) + _ONE - left)
+    key, n = key_behind(group, FOLLOWERS), AT_LEAST
+    probe(key, work.runs, scratch.hits)
+    slot = find(memory, key)
+    while n == AT_LEAST:
+        n = earliest(key, slot, scratch.hits, work.runs, memory, first, AT_LEAST, scratch.room, scratch.out)
+        for k in range(n):
+            member = scratch.out[k]
+            first = member + 1
+            if member == row or mark_of(rows.dead, member) != LIVES:
+                continue
+            if word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED):
+                return member
+    return NOBODY
+
+
+@far(CODE(NUMBER, NUMBER, WORK))
+def delete(i, row, work):  # type: ignore[no-untyped-def]
+    """Document i says that its id is deleted, of which the newest row is this one, or -1."""
+    rows, columns = work.rows, work.results.columns
+    time = np.int64(work.batch.words[i, TIME])
+    columns[i, STATUS] = GONE
+    if row < 0 or was_deleted(rows, row):
+        if row >= 0 and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this record: it is done
+            return DONE
+        if time != NO_TIME and (row < 0 or time > time_of(rows, row)):  # for older versions that come later
+            _store(i, NOBODY, NOBODY, time, work)
+        return DONE
+    if older(i, row, work):
+        columns[i, STATUS] = OUTDATED
+        return DONE
+    if time_of(rows, row) != NO_TIME:
+        time = max(time, time_of(rows, row) + _ONE)
+    heir = _go(i, row, work)
+    _store(i, heir, row, time, work)
+    return HEIR_STANDS if heir >= 0 and work.limits.samples else DONE
+
+
+@njit
+def inherit(i, groups, found, work):  # type: ignore[no-untyped-def]
+    """With document i a block begins: who may stand for these groups from here on gets a row more, which is the
+    caller's to post. found: int64[g, 2], row and number of each; how many there are."""
+    rows, log, n = work.rows, work.batch.log[i], _FIRST
+    if work.limits.window:
+        see(rows, log - work.limits.window)
+    for g in range(len(groups)):
+        heir = heir_of(np.uint64(groups[g]), NOBODY, work)
+        if heir < 0:
+            continue
+        at, new = rows.total, rows.recent[rows.total - rows.base]
+        _stand_for(heir, new, work)
+        new[SEQ], new[TIME], new[GROUP] = word(rows, heir, SEQ), np.uint64(NO_TIME), np.uint64(groups[g])
+        new[FLAGS] = np.uint64(HEIR) | np.uint64(UNKNOWN) << KIND_BITS
+        if work.limits.window:
+            new[rows.log_at] = np.uint64(log)
+        _added(at, STANDS, rows)
+        groups[n], found[n, 0], found[n, 1] = groups[g], heir, np.int64(new[SEQ])
+        n += 1
+    return n
+
+
+@far(CODE(NUMBER, NUMBER, NUMBER, WORK))
+def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
+    """Document i replaces a version. stays: that version, if it takes its place in the group; else it is as if it had
+    been deleted before, and it is compared with the heir, if there is one. With several shards others say whether it
+    does."""
+    work.results.columns[i, LIKE] = stays >= 0
+    if stays >= 0 and not work.limits.late:
+        work.results.columns[i, STOOD] = 1
+        _bury(i, row, stands(row, work), work)
+        return DONE
+    heir = _go(i, row, work)
+    if heir < 0:
+        return DONE
+    _store(i, heir, row, NO_TIME, work)
+    return HEIR_STANDS
+
+
+@njit
+def _go(i, row, work):  # type: ignore[no-untyped-def]
+    """A version goes by document i; its heir, or -1."""
+    rows, columns, heir = work.rows, work.results.columns, NOBODY
+    met_by = stands(row, work)
+    columns[i, STOOD] = met_by >= 0
+    if met_by >= 0 and work.limits.unique and not work.limits.late:
+        heir = heir_of(word(rows, row, GROUP), row, work)
+    _bury(i, row, met_by, work)
+    if heir >= 0:
+        columns[i, HEIR_OF], columns[i, HEIR_SEQ] = heir, np.int64(word(rows, heir, SEQ))
+    return heir
+
+
+@njit
+def _bury(i, row, met_by, work):  # type: ignore[no-untyped-def]
+    """A version is seen no more, by document i; met_by: the row by which it was."""
+    columns, rows = work.results.columns, work.rows
+    columns[i, REPLACES], columns[i, LEFT] = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
+    deleted = work.batch.what[i] & DELETION != 0
+    leave(rows.dead, row, met_by, rows.total, columns[i, REPLACES], columns[i, LEFT], deleted)
+
+
+@njit
+def _store(i, heir, row, time, work):  # type: ignore[no-untyped-def]
+    """The next row says that document i's id was deleted, whose version was `row`, and stands for an heir; -1 if there
+    is none."""
+    batch, rows, memory = work.batch, work.rows, work.memory
+    at, new = rows.total, rows.recent[rows.total - rows.base]
+    flags, kind = DELETED, UNIQUE if work.limits.late else UNKNOWN
+    if heir >= 0:
+        flags |= HEIR | (MEMBER if work.limits.stories else _FIRST)
+        _stand_for(heir, new, work)
+    else:
+        _clear(new)
+    new[SEQ], new[TIME] = batch.words[i, SEQ], np.uint64(time)
+    new[ID], new[ID + 1] = batch.words[i, ID], batch.words[i, ID + 1]
+    new[FLAGS] = np.uint64(flags) | np.uint64(kind) << KIND_BITS
+    if work.limits.window:
+        new[rows.log_at] = np.uint64(batch.log[i])
+    if row >= 0 and not work.limits.late:
+        new[GROUP] = word(rows, row, GROUP)
+    if work.limits.late:
+        post_undecided(work.newer, batch.keys[batch.starts[i + 1] - 1], at)
+    else:
+        if heir >= 0:
+            _post_heir(new, at - memory.first, work)
+        _post(batch.keys[batch.starts[i + 1] - 1], at - memory.first, memory)
+    _added(at, STANDS if heir >= 0 else DIED, rows)
+
+
+@njit
+def _clear(new):  # type: ignore[no-untyped-def]
+    for k in range(len(new)):
+        new[k] = np.uint64(0)
+
+
+@njit
+def _stand_for(heir, new, work):  # type: ignore[no-untyped-def]
+    """A row in memory stands for an heir: it is met as that one would be."""
+    rows = work.rows
+    _clear(new)
+    new[OF] = np.uint64(heir)
+    copy_words(rows, heir, TEXT, new[TEXT : TEXT + 2])
+    copy_words(rows, heir, rows.signature_at, new[rows.signature_at :])
+
+
+@njit
+def _added(at, mark, rows):  # type: ignore[no-untyped-def]
+    """A row was added that is no document."""
+    rows.notes[at & (len(rows.notes) - 1)] = FOLLOWS
+    rows.total = at + 1
+    bury(rows.dead, at, mark)
+
+
+@njit
+def _post_heir(new, row, work):  # type: ignore[no-untyped-def]
+    """Post the next row, as `storing.post` would, where its heir is met, and behind the group."""
+    memory, limits = work.memory, work.limits
+    _post(key_behind(new[GROUP], HEIRS), row, memory)
+    if limits.stories:  # it is met where it is posted itself
+        return
+    _post(posting_key(new[TEXT]), row, memory)
+    if limits.samples:  # under the shingles of its text by whoever has that
+        return
+    for band in range(limits.bands):
+        if len(limits.masks):
+            key = key_of_mask(new, work.rows.signature_at, band, limits.masks, limits.secret)
+        elif limits.pieces:
+            key = key_of_piece(new, work.rows.signature_at, limits.pieces + band, limits.secret)
+        else:
+            key = key_of_band(new, work.rows.signature_at, band, limits.rows, limits.bits, limits.secret)
+        _post(posting_key(key), row, memory)
+
+
+@njit
+def _post(key, row, memory):  # type: ignore[no-untyped-def]
+    append(memory, np.int64(key >> memory.shift), key, row)
+
+
+@njit(allocates=True)
+def oldest_members(group, row, most, runs, memory):  # type: ignore[no-untyped-def]
+    """The oldest members of a group from a row on, at most so many."""
+    key, hits = key_behind(group, FOLLOWERS), np.zeros((1, (len(runs) + 63) >> 6), np.uint64)
+    room, out = np.empty(512, np.uint64), np.empty(most, np.int64)
+    probe(key, runs, hits)
+    return out[: earliest(key, find(memory, key), hits, runs, memory, row, most, room, out)]
+
+
+@njit(allocates=True)
+def dropped_for(hashed, members, rows):  # type: ignore[no-untyped-def]
+    """Which of these rows say that they were dropped for an id with this hash."""
+    out = np.empty(len(members), np.bool_)
+    for k in range(len(members)):
+        flags = word(rows, members[k], FLAGS)
+        out[k] = flags & np.uint64(DROPPED) != 0 and word(rows, members[k], OF) == hashed
+    return out

@@ -1,0 +1,186 @@
+"""Rows as the kernel reads them: from memory, from the ring of heads, or from a generation's file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.bits import popcount
+from stream_lsh.hashing.kernels import njit, read_at
+from stream_lsh.index.rows.deleted_rows import DIED, LIVES, STANDS, lasting_mark_of, mark_of
+from stream_lsh.index.rows.layout import (
+    COPY,
+    FIRST_ROW,
+    FLAGS,
+    FOLLOWED,
+    FOLLOWER,
+    FOLLOWS,
+    ID,
+    MASK,
+    OF,
+    ROW_FILE,
+    ROWS_AT,
+    SEQ,
+)
+
+_WORD, _FIRST, _UNKNOWN = np.int64(1), np.int64(0), np.int64(-1)
+
+
+@njit
+def _read_words(rows, row, column, size):  # type: ignore[no-untyped-def]
+    """Read words of a row that is in a file into `rows.read`."""
+    generations = rows.generations
+    g = len(generations) - 1
+    while generations[g, FIRST_ROW] > row:
+        g -= 1
+    place = generations[g, ROWS_AT] + 8 * ((row - generations[g, FIRST_ROW]) * rows.recent.shape[1] + column)
+    read_at(generations[g, ROW_FILE], rows.read.ctypes.data, 8 * size, place)
+
+
+@njit
+def word(rows, row, column):  # type: ignore[no-untyped-def]
+    """A word of a row."""
+    if row >= rows.base:
+        return rows.recent[row - rows.base, column]
+    if column >= MASK:
+        _read_words(rows, row, column, _WORD)
+        return rows.read[0]
+    if row != rows.known:  # as a rule more words of it are asked for
+        _read_words(rows, row, _FIRST, MASK)
+        for k in range(MASK):
+            rows.begin[k] = rows.read[k]
+        rows.known = row
+    return rows.begin[column]
+
+
+@njit
+def copy_words(rows, row, column, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with words of a row."""
+    if row >= rows.base:
+        for k in range(len(out)):
+            out[k] = rows.recent[row - rows.base, column + k]
+    else:
+        _read_words(rows, row, column, np.int64(len(out)))
+        for k in range(len(out)):
+            out[k] = rows.read[k]
+
+
+@njit
+def name_of(rows, row, limits):  # type: ignore[no-untyped-def]
+    """What those that stand behind a row know of it: the first word of its id's hash. With a window or updates an id
+    may come again; under `any`, where copies are listed unread, it is also known which of its rows is meant."""
+    hashed = word(rows, row, ID)
+    return hashed ^ word(rows, row, SEQ) if (limits.window or limits.update) and not limits.unique else hashed
+
+
+@njit
+def see(rows, oldest):  # type: ignore[no-untyped-def]
+    """Pass over the rows whose log time is before `oldest`: nobody who comes sees them again. In steps that double,
+    then by bisection, as rows may be in files."""
+    if rows.seen_log >= oldest:
+        return
+    low = rows.seen + (rows.seen_log >= 0)
+    high, step = low, _WORD
+    while high < rows.total and np.int64(word(rows, high, rows.log_at)) < oldest:
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, rows.total)
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(word(rows, middle, rows.log_at)) < oldest:
+            low = middle + 1
+        else:
+            high = middle
+    rows.seen = rows.guides = low
+    rows.seen_log = _UNKNOWN
+    if low < rows.total:
+        rows.seen_log = np.int64(word(rows, low, rows.log_at))
+        g = len(rows.generations) - 1
+        while rows.generations[g, FIRST_ROW] > low:
+            g -= 1
+        rows.guides = rows.generations[g, FIRST_ROW]
+
+
+@njit(forceinline=True)
+def equal(one, at, other, where, size, tops):  # type: ignore[no-untyped-def]
+    """Components in which one[at:at + size] and other[where:where + size] are equal, whose highest bits are at `tops`:
+    those of the exclusive or that are zero, all of a word at once (Warren, Hacker's Delight, 6-1)."""
+    low, total = ~tops, np.uint64(0)
+    first, second = np.uint64(at), np.uint64(where)  # of what has a sign it is asked each time whether it is negative
+    for k in range(np.uint64(size)):
+        x = one[first + k] ^ other[second + k]
+        total += popcount(~(((x & low) + low) | x | low))
+    return np.int64(total)
+
+
+@njit
+def agreement_with(rows, row, signatures, at, size, tops):  # type: ignore[no-untyped-def]
+    """Agreement of the first words of a row's signature with signatures[at:at + size]."""
+    if row >= rows.base:
+        begin = (row - rows.base) * rows.recent.shape[1] + rows.signature_at
+        return equal(rows.recent.reshape(-1), begin, signatures, at, size, tops)
+    _read_words(rows, row, rows.signature_at, size)
+    return equal(rows.read, _FIRST, signatures, at, size, tops)
+
+
+@njit
+def in_ring(rows):  # type: ignore[no-untyped-def]
+    """The first row whose head is in the ring."""
+    return max(rows.kept, rows.total - len(rows.notes))
+
+
+@njit
+def note_of(rows, row):  # type: ignore[no-untyped-def]
+    """What is known of a row: FOLLOWS, FOLLOWED. An old one may be followed."""
+    if row >= in_ring(rows):
+        return np.int64(rows.notes[row & (len(rows.notes) - 1)])
+    behind = word(rows, row, FLAGS) & np.uint64(FOLLOWER | COPY)
+    return FOLLOWED | FOLLOWS if behind else FOLLOWED
+
+
+@njit
+def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
+    """Whether a row has the same hash as a document: of the id (what = ID), of the text (TEXT)."""
+    return word(rows, row, what) == batch.words[i, what] and word(rows, row, what + 1) == batch.words[i, what + 1]
+
+
+@njit
+def visible(rows, row):  # type: ignore[no-untyped-def]
+    """Whether a row is seen and lives."""
+    return row >= rows.seen and mark_of(rows.dead, row) == LIVES
+
+
+@njit
+def up_to(rows, n, out, most):  # type: ignore[no-untyped-def]
+    """How many of the n rows in `out`, the newest first, there are with so many that are visible, and those
+    between; and whether another visible one follows."""
+    there, end = _FIRST, _FIRST
+    for k in range(n):
+        if visible(rows, out[k]):
+            if there == most:
+                return end, True
+            there += 1
+        end = k + _WORD
+    return end, False
+
+
+@njit
+def living(rows, n, out):  # type: ignore[no-untyped-def]
+    """Of the n rows in `out` leave those that are visible; their new number."""
+    left = _FIRST
+    for k in range(n):
+        if visible(rows, out[k]):
+            out[left] = out[k]
+            left += 1
+    return left
+
+
+@njit
+def stands_for(rows, row):  # type: ignore[no-untyped-def]
+    """Who is met where this row is posted: the row itself, or the heir that it stands for; -1 if nobody is any more,
+    who is aside for the moment not among them."""
+    mark = lasting_mark_of(rows.dead, row)
+    if mark == STANDS:
+        row = np.int64(word(rows, row, OF))
+        mark = lasting_mark_of(rows.dead, row) if row >= rows.seen else DIED
+    return row if mark == LIVES else _UNKNOWN

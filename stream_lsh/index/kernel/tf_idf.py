@@ -1,0 +1,435 @@
+"""The kernel's part of stories: which story a document belongs to, that tells of the same event in other words.
+
+1. Its terms weigh by what the text says of them and by how rare they are in the log so far (`rarity`). The heaviest
+   stand in its row; the heaviest of these are its keys.
+2. Of the bucket of each key the newest rows are read, those of the rarest first: what they leave is for the others.
+   Who shares the weightiest keys is compared: the cosine of all terms, and that of names, together.
+3. The similarity with a story is the mean of that with its three most similar members, near-duplicates counted once.
+   A story that slept is less similar. The most similar one is joined, or else one is founded. Every document is posted,
+   so that the next ones meet it.
+
+Everybody's terms weigh what they do now: what a row keeps is what its text says of them. How rare they are is a matter
+of stories, not of documents: who joins one that is told often counts no more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
+from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, key_of_term
+from stream_lsh.hashing.bits import popcount
+from stream_lsh.hashing.kernels import far, njit
+from stream_lsh.index.kernel.candidates import pop, push
+from stream_lsh.index.kernel.containment import share
+from stream_lsh.index.kernel.document_frequency import (
+    BITMAP,
+    OWN_SLOTS,
+    count,
+    most_rare,
+    rarity_of,
+    slot_of,
+    weigh_among,
+)
+from stream_lsh.index.kernel.live_rows import read_living
+from stream_lsh.index.kernel.replace import NO_TIME, time_of
+from stream_lsh.index.kernel.row_access import copy_words, in_ring, same_hash, word
+from stream_lsh.index.kernel.verify import emit
+from stream_lsh.index.kernel.work import (
+    CODE,
+    CODE_AND_ROW,
+    DONE,
+    FULL,
+    NO_LOG,
+    NO_OWN_SET,
+    NO_ROOM,
+    NOBODY,
+    NUMBER,
+    WORK,
+)
+from stream_lsh.index.postings.bucket import empty, nowhere, probe, read
+from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.keys import posting_key
+from stream_lsh.index.rows.layout import (
+    EXACT,
+    GROUP,
+    INCOMPLETE,
+    KIND,
+    NEAR,
+    OLDEST,
+    OLDEST_SEQ,
+    SEQ,
+    TEXT,
+    TIME,
+    VALID,
+)
+
+MEMBERS = 3
+"""Members of a story that a document is compared with, the most similar."""
+PAD = 12.0
+"""Terms of its own that every text has besides those that are looked at, as rare as can be: or else a few words would
+be enough for two short texts to be taken for one story."""
+TELLERS = np.int64(8)
+"""Members of a story that a document meets from which on it counts no more: or else the words of a story that is told
+very often would not be rare any longer, and the story would fall apart."""
+SLEEP, LOST = np.int64(7 * 24 * 3600 * 1000), 0.5
+"""A story that slept so long (ms) has lost half of the share of its similarity that it may lose: what happens again
+after weeks, to the same people in the same place, is another event most often."""
+_SAME = 0.6  # share of terms in common from which two texts are near-duplicates
+_ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
+_FIXED = 65536.0  # weights as whole numbers, for their order
+_GRID = 2.0**30  # of similarities: the same terms are as similar in whatever order they are added up
+_ENTRY = np.uint64(0xFFFFFFFF)
+_HALF, _ONE = np.uint64(32), np.uint64(1)
+_FEW = np.int64(4)
+_FIRST, _MASK = np.int64(0), np.uint64(OWN_SLOTS - 1)
+
+
+@far(CODE(NUMBER, WORK))
+def weigh(i, work):  # type: ignore[no-untyped-def]
+    """Fill in signature and keys of document i, by the documents before it; DONE, or what is missing."""
+    batch, sets, rarity, limits = work.batch, work.sets, work.rarity, work.limits
+    if not batch.what[i] & VALID:
+        return DONE
+    if not sets.have[i]:
+        work.scratch.wanted[0] = i
+        return NO_OWN_SET
+    first, last = sets.offsets[i], sets.offsets[i + 1]
+    if rarity.logged + last - first > len(rarity.log):
+        return NO_LOG
+    weigh_among(rarity, sets.shingles[last - 1] >> TERM_SHIFT)
+    n, heaviest = _heaviest(sets.shingles, first, last, rarity)
+    at = i * limits.signature
+    for k in range(limits.signature):
+        batch.signatures[at + k] = np.uint64(0)
+    for k in range(OWN_SLOTS):
+        rarity.own[k] = np.uint64(0)
+    rarity.norm, rarity.names = 0.0, 0.0
+    whole = most_rare(rarity)
+    rarity.pad = PAD * whole * whole
+    rarity.keys = min(n, np.int64(STORY_KEYS))
+    begin = batch.starts[i]
+    for k in range(n):
+        entry = heaviest[k] & _ENTRY
+        batch.signatures[at + (k >> 1)] |= entry << (_HALF * np.uint64(k & 1))
+        weight = np.float64(entry & WEIGHT_MASK) / UNIT * rarity_of(rarity, entry >> TERM_SHIFT, 1.0)
+        slot = _slot(rarity.own, entry >> TERM_SHIFT)
+        rarity.own[slot] = entry
+        rarity.own_weights[slot] = weight
+        rarity.norm += weight * weight
+        if entry & NAME_BIT:
+            rarity.names += weight * weight
+        if k < rarity.keys:
+            batch.keys[begin + k] = posting_key(key_of_term(entry >> TERM_SHIFT, limits.secret))
+            rarity.key_weights[k] = np.int64(min(weight * weight * 8.0, 262143.0))
+            probe(batch.keys[begin + k], work.runs, batch.hits[begin + k : begin + k + 1])
+            _sort_in(k, rarity)
+    return DONE
+
+
+@njit
+def _sort_in(k, rarity):  # type: ignore[no-untyped-def]
+    """Put the k-th of the heaviest among those before it, by how rare they are."""
+    rarest, at = rarity.rarest, k
+    mine = _times(k, rarity)
+    while at > 0 and _times(rarest[at - 1], rarity) > mine:
+        rarest[at] = rarest[at - 1]
+        at -= 1
+    rarest[at] = k
+
+
+@njit(forceinline=True)
+def _times(k, rarity):  # type: ignore[no-untyped-def]
+    """How often the k-th of the heaviest terms was counted."""
+    return rarity.counts[slot_of((rarity.heaviest[k] & _ENTRY) >> TERM_SHIFT)]
+
+
+@njit
+def _heaviest(terms, first, last, rarity):  # type: ignore[no-untyped-def]
+    """The heaviest of terms[first:last], weight and entry of each, the heaviest first; their number."""
+    heap, n = rarity.heaviest, _FIRST
+    for k in range(first, last):
+        entry = terms[k] & _ENTRY
+        if entry & WEIGHT_MASK == 0:
+            continue
+        weight = np.float64(entry & WEIGHT_MASK) / UNIT * rarity_of(rarity, entry >> TERM_SHIFT, 1.0)
+        value = ~(np.uint64(weight * _FIXED) << _HALF | entry)  # the lightest is the largest
+        if n < STORY_TERMS:
+            push(heap, n, value)
+            n += 1
+        elif value < heap[0]:
+            pop(heap, n)
+            push(heap, n - 1, value)
+    for k in range(n - 1, -1, -1):
+        lightest = pop(heap, k + 1)
+        heap[k] = ~lightest
+    return n, heap
+
+
+@njit(forceinline=True)
+def _slot(own, term):  # type: ignore[no-untyped-def]
+    """Where a term of the document is, or belongs."""
+    slot = term & _MASK
+    while own[slot] != 0 and own[slot] >> TERM_SHIFT != term:
+        slot = (slot + _ONE) & _MASK
+    return slot
+
+
+@far(types.none(NUMBER, WORK))
+def counted(i, work):  # type: ignore[no-untyped-def]
+    """Document i is stored: its terms are less rare from now on, unless it is one of many of its story."""
+    sets = work.sets
+    if work.rarity.tellers < TELLERS:
+        count(work.rarity, sets.shingles, sets.offsets[i], sets.offsets[i + 1], TERM_SHIFT)
+
+
+@far(CODE_AND_ROW(NUMBER, WORK))
+def compare(i, work):  # type: ignore[no-untyped-def]
+    """Find the story of a document, as `match._compare` finds a match: DONE or what is missing, and the row that it is
+    stored behind, the most similar member, or -1."""
+    rows, rarity, limits, columns = work.rows, work.rarity, work.limits, work.results.columns
+    if work.results.found + MEMBERS > len(work.results.similarities):
+        return FULL, NOBODY
+    same = _with_text(i, work)
+    if same >= 0 and _goes_on(rows, np.int64(word(rows, same, GROUP))):
+        rarity.tellers = TELLERS
+        _joins(i, same, 1.0, EXACT, work)
+        emit(i, same, 1.0, True, work)
+        return DONE, same
+    rarity.tellers = 0
+    cut = _meet(i, work)
+    if cut < 0:
+        return NO_ROOM, NOBODY
+    n, met = _candidates(work)
+    columns[i, INCOMPLETE] = cut + met - n
+    for k in range(n):
+        _load(rarity.found[k], k, work)
+        rarity.groups[k] = np.int64(word(rows, rarity.found[k], GROUP))
+        rarity.cosines[k] = _similarity(rarity, rarity.near[k], rarity.bitmaps[k])
+        rarity.apart[k] = _apart(np.int64(work.batch.words[i, TIME]), time_of(rows, rarity.found[k]))
+    best, mean = _best_story(n, rows, rarity)
+    if best < 0 or mean < limits.threshold:
+        return DONE, NOBODY
+    group, listed, first = rarity.groups[best], _FIRST, rarity.found[best]
+    _joins(i, first, mean, NEAR, work)
+    for k in range(n):
+        c = rarity.order[k]
+        rarity.tellers += np.int64(rarity.groups[c] == group)
+        if rarity.groups[c] == group and rarity.chosen[c] and listed < MEMBERS:
+            row = rarity.found[c]
+            emit(i, row, rarity.cosines[c], same_hash(rows, row, TEXT, work.batch, i), work)
+            listed += 1
+    return DONE, first
+
+
+@njit
+def _with_text(i, work):  # type: ignore[no-untyped-def]
+    """The newest row with the text of document i, or -1; of the newest few under its key, as others have that by
+    accident only."""
+    place = work.batch.starts[i + 1] - work.batch.starts[i] - 2
+    slot, at = work.scratch.slots[place], work.batch.starts[i] + place
+    if empty(work.memory, slot) and nowhere(work.batch.hits, at):
+        return NOBODY
+    n, _ = read_living(work.batch.keys[at], slot, work.batch.hits, at, _FEW, work)
+    for k in range(n):
+        if same_hash(work.rows, work.scratch.out[k], TEXT, work.batch, i):
+            return work.scratch.out[k]
+    return NOBODY
+
+
+@far(types.boolean(NUMBER, NUMBER, WORK))
+def resembles(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether document i, which was weighed, is similar enough to one row."""
+    return _likened(row, work) >= work.limits.threshold
+
+
+@njit
+def _likened(row, work):  # type: ignore[no-untyped-def]
+    """Similarity of the document that was weighed with one row."""
+    rarity = work.rarity
+    _load(row, _FIRST, work)
+    return _similarity(rarity, rarity.near[0], rarity.bitmaps[0])
+
+
+@njit
+def liken(n, row, work):  # type: ignore[no-untyped-def]
+    """Similarity of the first n documents of a batch with one row, as terms weigh now, in `results.similarity`: DONE,
+    or what is missing."""
+    for i in range(n):
+        code = weigh(i, work)
+        if code != DONE:
+            return code
+        if work.batch.what[i] & VALID:
+            work.results.similarity[i] = _likened(row, work)
+    return DONE
+
+
+@njit
+def _goes_on(rows, group):  # type: ignore[no-untyped-def]
+    """Whether a story can be joined: not when its founder has left the window, for then it ends."""
+    return rows.seen >= rows.total or group >= np.int64(word(rows, rows.seen, SEQ))
+
+
+@njit
+def _meet(i, work):  # type: ignore[no-untyped-def]
+    """Meet the rows in the buckets of document i, with the weights of the keys that they share with it. Returns how
+    many buckets were not read to the end, or -1 if there is no room."""
+    batch, limits, scratch, rarity = work.batch, work.limits, work.scratch, work.rarity
+    cut, left, dead = _FIRST, limits.bucket * STORY_KEYS, any_dead(work.rows.dead)
+    for j in range(rarity.keys):
+        k, part = rarity.rarest[j], left // (rarity.keys - j)
+        slot, at = scratch.slots[k], batch.starts[i] + k
+        if empty(work.memory, slot) and nowhere(batch.hits, at):
+            continue
+        most = min(part, len(scratch.met) - scratch.met_count - 1)
+        if dead:
+            n, more = read_living(batch.keys[at], slot, batch.hits, at, most, work)
+        else:
+            n, more = read(
+                batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room,
+                scratch.out,
+            )  # fmt: skip
+        if more and most < part:
+            return NOBODY
+        cut += more
+        left -= n
+        share(n, rarity.key_weights[k], work)
+    return cut
+
+
+@njit
+def _candidates(work):  # type: ignore[no-untyped-def]
+    """Of the rows met those that share the weightiest keys, the newest first among equals, in `rarity.found`: how many,
+    and how many were met."""
+    scratch, rarity, n = work.scratch, work.rarity, _FIRST
+    met, heap = scratch.met, scratch.heap
+    for m in range(scratch.met_count):
+        push(heap, m, np.uint64(met[m, 1]) << _ROW_BITS | np.uint64(met[m, 0]))
+        met[m, 1] = 0  # an agreement, to `forget`
+    while n < scratch.met_count and n < len(rarity.found):
+        rarity.found[n] = np.int64(pop(heap, scratch.met_count - n) & _ROWS)
+        n += 1
+    return n, scratch.met_count
+
+
+@njit
+def _load(row, k, work):  # type: ignore[no-untyped-def]
+    """Have the signature of a row, and the bitmap of its terms, as the k-th."""
+    rows, limits, near, bitmap = work.rows, work.limits, work.rarity.near[k], work.rarity.bitmaps[k]
+    if row >= in_ring(rows):
+        at = (row & np.int64(len(rows.notes) - 1)) * limits.head
+        for w in range(limits.signature):
+            near[w] = rows.ring[at + w]
+    else:
+        copy_words(rows, row, rows.signature_at, near)
+    for w in range(BITMAP):
+        bitmap[w] = np.uint64(0)
+    for w in range(2 * len(near)):
+        entry = near[w >> 1] >> (_HALF * np.uint64(w & 1)) & _ENTRY
+        if entry != 0:
+            bit = entry >> TERM_SHIFT & np.uint64(64 * BITMAP - 1)
+            bitmap[np.int64(bit >> np.uint64(6))] |= _ONE << (bit & np.uint64(63))
+
+
+@njit
+def _similarity(rarity, near, bitmap):  # type: ignore[no-untyped-def]
+    """Similarity of the document that was weighed with a row: the geometric mean of the cosines of all terms (three
+    parts) and of names (one part), each with what is not looked at."""
+    norm = names = shared = shared_names = 0.0
+    own, weights = rarity.own, rarity.own_weights
+    for w in range(2 * len(near)):
+        entry = near[w >> 1] >> (_HALF * np.uint64(w & 1)) & _ENTRY
+        if entry == 0:
+            break
+        term = entry >> TERM_SHIFT
+        slot = _slot(own, term)
+        mine = own[slot]
+        weight = np.float64(entry & WEIGHT_MASK) / UNIT * rarity_of(rarity, term, 1.0 if mine != 0 else 0.0)
+        norm += weight * weight
+        if entry & NAME_BIT:
+            names += weight * weight
+        if mine != 0:
+            shared += weight * weights[slot]
+            if entry & mine & NAME_BIT:
+                shared_names += weight * weights[slot]
+    pad = rarity.pad
+    cosine = shared / np.sqrt((rarity.norm + pad) * (norm + pad))
+    if rarity.names > 0.0 and names > 0.0:
+        of_names = shared_names / np.sqrt((rarity.names + pad) * (names + pad))
+        cosine = np.sqrt(cosine * np.sqrt(cosine * of_names))
+    return np.floor(cosine * _GRID + 0.5) / _GRID
+
+
+@njit(forceinline=True)
+def _apart(one, other):  # type: ignore[no-untyped-def]
+    """Milliseconds between two event times, as a real number; none where one is not known."""
+    return abs(np.float64(one) - np.float64(other)) if one != NO_TIME and other != NO_TIME else 0.0
+
+
+@njit
+def _best_story(n, rows, rarity):  # type: ignore[no-untyped-def]
+    """The most similar member of the most similar story, the older story among equals, as a place in `found`, or -1;
+    and how similar it is. chosen[c]: how many members of its story were chosen, with this one; 0 if it is not."""
+    order, chosen, cosines, groups, bitmaps = rarity.order, rarity.chosen, rarity.cosines, rarity.groups, rarity.bitmaps
+    apart = rarity.apart
+    for k in range(n):
+        at = k
+        while at > 0 and _before(k, order[at - 1], cosines, rarity.found):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = k
+    best, highest = NOBODY, -1.0
+    for k in range(n):
+        c = order[k]
+        chosen[c], taken = 0, _FIRST
+        if not _goes_on(rows, groups[c]):
+            continue
+        again = False
+        for j in range(k):
+            d = order[j]
+            if groups[d] == groups[c] and chosen[d]:
+                taken += 1
+                if taken == MEMBERS or _alike(bitmaps[c], bitmaps[d]):
+                    again = True
+                    break
+        if not again:
+            chosen[c] = taken + 1
+    for k in range(n):
+        c = order[k]
+        if chosen[c] == 1:
+            total, number, slept = cosines[c], 1, apart[c]
+            for j in range(n):
+                d = order[j]
+                if groups[d] == groups[c]:
+                    slept = min(slept, apart[d])
+                    if j > k and chosen[d]:
+                        total += cosines[d]
+                        number += 1
+            mean = total / number * (1.0 - LOST * slept / (slept + SLEEP))
+            if mean > highest or (mean == highest and groups[c] < groups[best]):
+                best, highest = c, mean
+    return best, highest
+
+
+@njit
+def _before(one, other, cosines, found):  # type: ignore[no-untyped-def]
+    return cosines[one] > cosines[other] or (cosines[one] == cosines[other] and found[one] < found[other])
+
+
+@njit
+def _alike(one, other):  # type: ignore[no-untyped-def]
+    """Whether two bitmaps are of near-duplicates."""
+    both = either = np.uint64(0)
+    for w in range(BITMAP):
+        both += popcount(one[w] & other[w])
+        either += popcount(one[w] | other[w])
+    return np.float64(both) >= _SAME * np.float64(either)
+
+
+@njit
+def _joins(i, row, similarity, kind, work):  # type: ignore[no-untyped-def]
+    columns = work.results.columns
+    columns[i, KIND], columns[i, OLDEST] = kind, row
+    columns[i, OLDEST_SEQ] = np.int64(word(work.rows, row, SEQ))
+    work.results.similarity[i] = similarity

@@ -1,0 +1,185 @@
+"""Verification: which candidates are similar enough, exactly or by the whole signature (MMDS 3.4.1, last step)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.kernel.candidates import best, copies, oldest_copy
+from stream_lsh.index.kernel.row_access import agreement_with, note_of, same_hash, visible, word
+from stream_lsh.index.kernel.shingle_sets import (
+    BELOW,
+    CONTAINS,
+    at_hand,
+    containment_in,
+    hopeless,
+    place_of,
+    similarity,
+)
+from stream_lsh.index.kernel.work import DONE, EVERYTHING, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOBODY
+from stream_lsh.index.rows.layout import (
+    DOCUMENT,
+    EXACT,
+    FLAGS,
+    FOLLOWED,
+    KIND,
+    MORE,
+    NEAR,
+    NUMBER,
+    OLDEST,
+    OLDEST_SEQ,
+    ROW,
+    SAME,
+    SEQ,
+    SIZE_BITS,
+    TEXT,
+)
+
+_FIRST = np.int64(0)
+_ENOUGH = np.int64(1 << 20)  # elements of the sets that are read at a time
+
+
+@njit
+def verify(i, work):  # type: ignore[no-untyped-def]
+    """Verify the candidates, the best first, until enough match. Returns DONE or what is missing, how many were
+    verified, and the row of the same text in this generation, or -1."""
+    rows, limits, scratch = work.rows, work.limits, work.scratch
+    compared, matched, original = _FIRST, _FIRST, NOBODY
+    while scratch.candidates > 0 and compared < limits.candidates and matched < limits.matches:
+        row, agreement = best(scratch)
+        same = agreement == limits.full and same_hash(rows, row, TEXT, work.batch, i)
+        if limits.exact:
+            similar, code = _exact(i, row, agreement >= limits.likely, work)
+            if code == NO_SETS:
+                _want(row, work)
+            if code != DONE:
+                return code, compared, original
+            same = same and similar == 1.0  # equal hashes of other texts: somebody knows the key
+        else:
+            similar = 1.0 if same else _estimate(i, row, work)
+        compared += 1
+        if similar == BELOW:
+            continue
+        matched += 1
+        if same and row >= max(work.memory.first, rows.seen):
+            original = row
+        code = _matched(i, row, similar, same, work)
+        if code != DONE:
+            return code, compared, original
+    return DONE, compared, original
+
+
+@njit
+def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
+    """Exact similarity of a document with a row, or BELOW; DONE, or what is missing: for NO_OWN_SET it is said whose.
+    likely: they are thought to match."""
+    sets, limits, wanted, threshold = work.sets, work.limits, work.scratch.wanted, work.limits.threshold
+    if not sets.have[i]:
+        wanted[0] = i
+        return BELOW, NO_OWN_SET
+    shingles, offsets = sets.shingles, sets.offsets
+    if not likely and ruled_out(i, row, work):
+        return BELOW, DONE
+    if limits.samples:
+        start, stop, size = place_of(sets.large, sets.large_slots, sets.large_kept, row)
+        if start >= 0:
+            return containment_in(sets, i, start, stop, size, threshold), DONE
+    if row >= sets.first:
+        other = sets.documents[row - sets.first]
+        if not sets.have[other]:
+            wanted[0] = other
+            return BELOW, NO_OWN_SET
+        return similarity(sets, i, shingles, offsets[other], offsets[other + 1], threshold), DONE
+    if sets.document == i:
+        loaded = sets.loaded
+        at = np.searchsorted(loaded, row)
+        if at < len(loaded) and loaded[at] == row:
+            return sets.similarity[at], DONE
+    start, stop, _ = place_of(sets.ring, sets.slots, sets.kept, row)
+    if start < 0:
+        return BELOW, NO_SETS
+    return similarity(sets, i, sets.ring, start, stop, threshold), DONE
+
+
+@njit
+def ruled_out(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether the bitmap of a row's set says that it shares too little with the set of document i, which is at hand."""
+    sets, threshold = work.sets, work.limits.threshold
+    start, stop, size = place_of(sets.bits, sets.bit_slots, sets.marked, row)
+    begin, end = sets.offsets[i], sets.offsets[i + 1]
+    return start >= 0 and hopeless(sets.bits, start, stop, size, sets.shingles, begin, end, threshold)
+
+
+@njit
+def _want(row, work):  # type: ignore[no-untyped-def]
+    """Write down whose sets are missing: that of a row, and of the other candidates that may be asked for next."""
+    sets, scratch, n = work.sets, work.scratch, np.int64(1)
+    scratch.wanted[0] = row
+    elements = _ENOUGH if work.limits.samples else np.int64(EVERYTHING)  # each may be the set of a book
+    while scratch.candidates > 0 and n < work.limits.candidates and elements > 0:
+        row, _ = best(scratch)
+        if row < sets.first and not at_hand(sets, row):
+            scratch.wanted[n] = row
+            n += 1
+            if work.limits.samples:
+                elements -= np.int64(word(work.rows, row, FLAGS) >> SIZE_BITS)
+    scratch.wanted_count = n
+
+
+@njit
+def _estimate(i, row, work):  # type: ignore[no-untyped-def]
+    """Similarity of a document with a row by their whole signatures, corrected for components that are equal by
+    accident; BELOW if it is smaller than the threshold."""
+    limits, size = work.limits, work.limits.signature
+    equal = agreement_with(work.rows, row, work.batch.signatures, i * size, size, limits.tops) - limits.padding
+    similar = max(0.0, (equal / limits.components - limits.accident) / (1.0 - limits.accident))
+    return similar if similar >= limits.threshold else BELOW
+
+
+@njit
+def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
+    """Add a verified match, and under `any` the newest of its copies, as many as are listed; the others are counted.
+    One that is not visible is there for its copies only. Returns DONE or what there is no room for."""
+    results, limits, out, rows = work.results, work.limits, work.scratch.out, work.rows
+    columns, room, oldest = results.columns, len(results.similarities), row
+    if results.found == room:
+        return FULL
+    larger = similar < BELOW  # it contains the row, and is not contained in it
+    if larger:
+        similar /= CONTAINS
+    if larger and limits.unique:  # that is no reason to drop it
+        emit(i, row, similar, same, work)
+        return DONE
+    if limits.unique or visible(rows, row):  # of what is aside it is asked whether it is similar
+        emit(i, row, similar, same, work)
+        number = results.matches[results.found - 1, NUMBER]
+    else:
+        oldest = oldest_copy(row, work)
+        number = np.int64(word(rows, oldest, SEQ))
+    columns[i, KIND] = max(columns[i, KIND], EXACT if same else NEAR)
+    if columns[i, OLDEST] < 0 or oldest < columns[i, OLDEST]:  # copies are younger
+        columns[i, OLDEST], columns[i, OLDEST_SEQ] = oldest, number
+        results.similarity[i] = similar
+    if limits.unique or not note_of(rows, row) & FOLLOWED:
+        return DONE
+    n, more = copies(row, work)
+    if n < 0:
+        return NO_ROOM
+    if results.found + n > room:
+        return FULL
+    for k in range(n):
+        emit(i, out[k], similar, same, work)
+    columns[i, MORE] += more
+    return DONE
+
+
+@njit
+def emit(i, row, similar, same, work):  # type: ignore[no-untyped-def]
+    """Add a match; the caller has seen to the room."""
+    results, at = work.results, work.results.found
+    results.found = at + 1
+    results.matches[at, DOCUMENT] = i
+    results.matches[at, ROW] = row
+    results.matches[at, NUMBER] = np.int64(word(work.rows, row, SEQ))
+    results.matches[at, SAME] = same
+    results.similarities[at] = similar

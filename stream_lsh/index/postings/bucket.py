@@ -1,0 +1,206 @@
+"""Reading a bucket: the rows posted under a key, newest first, from the segment in memory and the runs on disk."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_lsh.hashing.kernels import half_at, njit, read_at, word_at
+from stream_lsh.index.postings.memtable import BEHIND_ALL, empty, newest_before, oldest, posted, since
+from stream_lsh.index.postings.run import filter_mask, filter_word
+from stream_lsh.index.rows.keys import posting_key
+from stream_lsh.index.rows.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, LAST, POSTINGS, WORDS
+
+__all__ = [
+    "COPIES",
+    "FOLLOWERS",
+    "HEIRS",
+    "count",
+    "earliest",
+    "empty",
+    "key_behind",
+    "key_range",
+    "nowhere",
+    "passing",
+    "probe",
+    "read",
+    "read_before",
+]
+
+# What stands behind a row; under `unique`, behind the number of a group: its dropped members, and its heirs.
+FOLLOWERS, COPIES, HEIRS = np.uint64(1), np.uint64(2), np.uint64(3)
+_ONE = np.uint64(1)
+_HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1 << 32)
+
+
+@njit
+def key_behind(hashed, what):  # type: ignore[no-untyped-def]
+    """The key under which is posted what stands behind the row with this hash of the id, or under `unique` what belongs
+    to the group with this number (splitmix64's finaliser)."""
+    x = hashed ^ (what * np.uint64(0x9E3779B97F4A7C15))
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return posting_key(x ^ (x >> np.uint64(31)))
+
+
+@njit(allocates=True)
+def passing(keys, runs):  # type: ignore[no-untyped-def]
+    """Which runs may hold each key: bits uint64[n, w], the newest run the lowest. One run after the other, so that the
+    memory's latencies overlap."""
+    out = np.zeros((len(keys), (len(runs) + 63) >> 6), np.uint64)
+    for r in range(len(runs)):
+        filter, words, bit = runs[r, FILTER], np.uint64(runs[r, WORDS]), np.uint64(r & 63)
+        for i in range(len(keys)):
+            mask = filter_mask(keys[i])
+            hit = (word_at(filter + 8 * filter_word(keys[i], words)) & mask) == mask
+            out[i, r >> 6] |= np.uint64(hit) << bit
+    return out
+
+
+@njit
+def probe(key, runs, out):  # type: ignore[no-untyped-def]
+    """The same for one key; out: uint64[1, w]."""
+    mask = filter_mask(key)
+    for w in range(out.shape[1]):
+        out[0, w] = np.uint64(0)
+    for r in range(len(runs)):
+        place = filter_word(key, np.uint64(runs[r, WORDS]))
+        if (word_at(runs[r, FILTER] + 8 * place) & mask) == mask:
+            out[0, r >> 6] |= _ONE << np.uint64(r & 63)
+
+
+@njit(forceinline=True)
+def nowhere(hits, at):  # type: ignore[no-untyped-def]
+    """Whether no run may hold the key `at`, by `passing`."""
+    bits = np.uint64(0)
+    for w in range(hits.shape[1]):
+        bits |= hits[at, w]
+    return bits == 0
+
+
+@njit
+def _load(runs, r, start, stop, room):  # type: ignore[no-untyped-def]
+    """The postings [start, stop) of a run in `room`: the rest of the key in the high half, the row in the low one."""
+    if runs[r, FILE] >= 0:
+        read_at(runs[r, FILE], room.ctypes.data, 8 * (stop - start), runs[r, POSTINGS] + 8 * start)
+    else:
+        for k in range(stop - start):
+            room[k] = word_at(runs[r, POSTINGS] + 8 * (start + k))
+
+
+@njit
+def _bound(runs, r, start, stop, posting, room):  # type: ignore[no-untyped-def]
+    """Position of the first posting in [start, stop) that is not smaller than the given one."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        _load(runs, r, middle, middle + 1, room)
+        if room[0] < posting:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+@njit
+def key_range(runs, r, key, row, end, room):  # type: ignore[no-untyped-def]
+    """Where the rows of `key` from `row` on and before `end` begin and end among the postings of run r of the table;
+    the position of what is in `room`, or -1.
+
+    room: uint64[m], for what is read from the file: as a rule all that share the directory's entry, with one read.
+    """
+    if row >= runs[r, LAST] or end <= runs[r, FIRST]:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    bits = np.uint64(runs[r, BITS])
+    entry = np.int64(key >> (np.uint64(64) - bits))
+    rest = (key << bits) & _HIGH
+    least = rest + np.uint64(max(row - runs[r, FIRST], np.int64(0)))
+    wide = min(np.uint64(end - runs[r, FIRST]), _LOWEST)  # so far behind `rest` they end
+    low = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry))
+    high = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry + 4))
+    if high - low > len(room):  # an entry with a bucket of very many postings
+        start = _bound(runs, r, low, high, least, room)
+        if rest + wide == 0:
+            return start, high, np.int64(-1)
+        return start, _bound(runs, r, start, high, rest + wide, room), np.int64(-1)
+    _load(runs, r, low, high, room)
+    start = np.int64(0)
+    while start < high - low and room[start] < least:
+        start += 1
+    stop = start
+    while stop < high - low and room[stop] - rest < wide:
+        stop += 1
+    return low + start, low + stop, low
+
+
+@njit
+def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-untyped-def]
+    """Append the rows at [start, stop) of a run, the last first, to the n in `out`; their new number. loaded: position
+    of what is in `room`, or -1."""
+    while stop > start:
+        begin = start
+        if loaded < 0:
+            begin = max(start, stop - len(room))
+            _load(runs, r, begin, stop, room)
+        first = begin - loaded if loaded >= 0 else np.int64(0)
+        for k in range(stop - begin - 1, -1, -1):
+            row = runs[r, FIRST] + np.int64(room[first + k] & _ROW)
+            if row >= runs[r, LAST]:  # nobody checks postings when they are read, but what would be read next is no row
+                raise OSError("a file of the index is damaged: it has postings of rows that are not there")
+            out[n] = row
+            n += 1
+        stop = begin
+    return n
+
+
+@njit
+def read(key, slot, hits, at, runs, memory, row, limit, room, out):  # type: ignore[no-untyped-def]
+    """The newest rows under `key` from `row` on, at most `limit`, newest first, in `out`.
+
+    slot: the key's in memory. hits[at]: the runs that may hold it, by `passing`.
+
+    Returns their number, and whether there are more.
+    """
+    return read_before(key, slot, hits, at, runs, memory, row, BEHIND_ALL, limit, room, out)
+
+
+@njit
+def read_before(key, slot, hits, at, runs, memory, row, end, limit, room, out):  # type: ignore[no-untyped-def]
+    """The same, of those before the row `end`."""
+    there = since(memory, slot, key, row)
+    if end < BEHIND_ALL:
+        there -= since(memory, slot, key, end)
+    n = newest_before(memory, slot, key, end, min(limit, there), out)
+    if there > limit:
+        return n, True
+    for r in range(len(runs)):
+        if hits[at, r >> 6] >> np.uint64(r & 63) & _ONE:
+            start, stop, loaded = key_range(runs, r, key, row, end, room)
+            if stop - start > limit - n:
+                return _rows_of(runs, r, stop - (limit - n), stop, loaded, room, out, n), True
+            n = _rows_of(runs, r, start, stop, loaded, room, out, n)
+    return n, False
+
+
+@njit
+def count(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-def]
+    """How many rows are posted under a key from `row` on; hits: uint64[1, w], of `probe`."""
+    total = since(memory, slot, key, row)
+    for r in range(len(runs)):
+        if hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
+            start, stop, _ = key_range(runs, r, key, row, BEHIND_ALL, room)
+            total += stop - start
+    return total
+
+
+@njit
+def earliest(key, slot, hits, runs, memory, row, limit, room, out):  # type: ignore[no-untyped-def]
+    """The oldest rows under a key from `row` on, at most `limit`, oldest first, in `out`; their number. hits:
+    uint64[1, w], of `probe`."""
+    n = np.int64(0)
+    for r in range(len(runs) - 1, -1, -1):
+        if n < limit and hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
+            start, stop, loaded = key_range(runs, r, key, row, BEHIND_ALL, room)
+            begin, n = n, _rows_of(runs, r, start, min(stop, start + limit - n), loaded, room, out, n)
+            for k in range((n - begin) >> 1):
+                out[begin + k], out[n - 1 - k] = out[n - 1 - k], out[begin + k]
+    passed = posted(memory, slot, key) - since(memory, slot, key, row)
+    return n + oldest(memory, slot, key, passed, limit - n, out[n:])

@@ -1,0 +1,298 @@
+"""Recent postings: a hash table in memory from key to the rows posted under it.
+
+A slot is the key's high bits (linear probing), so that reading the slots in order gives the keys almost sorted, and a
+flush is one pass. Nearly all keys have one row, which stands in the slot itself. Those of a longer bucket stand in
+blocks that grow, each with a pointer to the one before: the newest rows of a bucket of any length are read first, side
+by side.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.structs import Halves, Number, Struct, Unsigned, Words2
+
+EMPTY = np.uint64(0)
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+BEHIND_ALL = np.int64(1 << 62)  # a row behind all others
+# A block of the pool: where the block before begins (0: none), rows in it, rows it has room for, then the rows.
+_BEFORE, _USED, _ROOM, _ROWS = 0, 1, 2, 3
+_SMALLEST, _LARGEST = 4, 256
+POOL_WORDS = 4  # of the pool a posting takes at the most: two rows in a block of four
+
+
+def power_of_two(least: int) -> int:
+    """The smallest that is not less."""
+    return 1 << max(0, least - 1).bit_length()
+
+
+class Memory(Struct):
+    """The arrays of one memory segment; some slots are always empty.
+
+    slots: uint64[s, 2], key and value; the key is 0 where the slot is empty. The value's high half is the newest block,
+    the low half the number of rows; without a block the low half is the row. pool: the blocks; used: its words in use.
+    postings: their number. shift: home slot of a key = key >> shift. first: the shard's row that rows are counted from.
+    """
+
+    slots: Words2
+    pool: Halves
+    used: Number
+    postings: Number
+    shift: Unsigned
+    first: Number
+
+    @classmethod
+    def of(cls, postings: int) -> Self:
+        """An empty segment for at most so many postings, at most two thirds full."""
+        bits = max(10, int(np.ceil(np.log2(postings * 1.5))))
+        return cls(
+            slots=np.zeros((1 << bits, 2), np.uint64), pool=np.empty(POOL_WORDS * postings + 1, np.uint32), used=1,
+            postings=0, shift=np.uint64(64 - bits), first=0,
+        )  # fmt: skip
+
+    def clear(self) -> None:
+        self.slots.fill(0)
+        self.used, self.postings = 1, 0
+
+    def begin(self, first: int) -> None:
+        """Empty it, for the rows from `first` on."""
+        self.clear()
+        self.first = first
+
+    def reserve(self, postings: int) -> None:
+        """Have room for so many postings more, of documents with many keys."""
+        there = int(self.postings) + postings
+        if 3 * there > 2 * len(self.slots):
+            larger = Memory.of(2 * there)
+            move(self.slots, larger.slots, larger.shift)
+            self.slots, self.shift = larger.slots, larger.shift
+        if POOL_WORDS * there + 1 > len(self.pool):
+            pool = np.empty(2 * POOL_WORDS * there + 1, np.uint32)
+            pool[: self.used] = self.pool[: self.used]
+            self.pool = pool
+
+    def shrink(self, postings: int) -> None:
+        """Have room for so many postings again, empty."""
+        if POOL_WORDS * postings + 1 < len(self.pool):
+            usual = Memory.of(postings)
+            self.slots, self.shift, self.pool = usual.slots, usual.shift, usual.pool
+
+    def sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """All postings by key, then row: keys uint64[n], rows uint32[n]."""
+        keys, rows = np.empty(int(self.postings), np.uint64), np.empty(int(self.postings), np.uint32)
+        _sorted(self.slots, self.pool, self.shift, keys, rows)
+        return keys, rows
+
+
+@njit
+def move(slots, larger, shift):  # type: ignore[no-untyped-def]
+    """Enter the slots of a table into a larger one, which is empty."""
+    for slot in range(len(slots)):
+        if slots[slot, 0] != EMPTY:
+            to = _from(larger, np.int64(slots[slot, 0] >> shift), slots[slot, 0])
+            larger[to, 0], larger[to, 1] = slots[slot, 0], slots[slot, 1]
+
+
+@njit
+def find(memory, key):  # type: ignore[no-untyped-def]
+    """The key's slot, or the empty slot where it belongs."""
+    return _from(memory.slots, np.int64(key >> memory.shift), key)
+
+
+@njit(forceinline=True)
+def _from(slots, slot, key):  # type: ignore[no-untyped-def]
+    while slots[slot, 0] != EMPTY and slots[slot, 0] != key:
+        slot += 1
+        if slot == len(slots):
+            slot = np.int64(0)
+    return slot
+
+
+@njit
+def append(memory, slot, key, row):  # type: ignore[no-untyped-def]
+    """Post `row` (larger than all before it) under `key`, probing from `slot` on."""
+    slots, pool = memory.slots, memory.pool
+    slot = _from(slots, slot, key)
+    memory.postings += 1
+    if slots[slot, 0] == EMPTY:
+        slots[slot, 0] = key
+        slots[slot, 1] = np.uint64(row)
+        return
+    value = slots[slot, 1]
+    block = np.int64(value >> _HALF)
+    count = value & _LOW
+    if block == 0:
+        block = _new_block(memory, np.int64(0), np.int64(_SMALLEST))
+        pool[block + _ROWS] = np.uint32(count)  # the row that stood in the slot
+        pool[block + _USED] = 1
+        count = np.uint64(1)
+    elif pool[block + _USED] == pool[block + _ROOM]:
+        block = _new_block(memory, block, min(2 * np.int64(pool[block + _ROOM]), np.int64(_LARGEST)))
+    pool[block + _ROWS + np.int64(pool[block + _USED])] = np.uint32(row)
+    pool[block + _USED] += np.uint32(1)
+    slots[slot, 1] = np.uint64(block) << _HALF | (count + np.uint64(1))
+
+
+@njit
+def post_all(memory, keys, row):  # type: ignore[no-untyped-def]
+    """Post a row under each of these keys."""
+    for k in range(len(keys)):
+        append(memory, np.int64(keys[k] >> memory.shift), keys[k], row)
+
+
+@njit
+def _new_block(memory, before, room):  # type: ignore[no-untyped-def]
+    block, pool = memory.used, memory.pool
+    memory.used = block + _ROWS + room
+    pool[block + _BEFORE] = np.uint32(before)
+    pool[block + _USED] = 0
+    pool[block + _ROOM] = np.uint32(room)
+    return block
+
+
+@njit(forceinline=True)
+def empty(memory, slot):  # type: ignore[no-untyped-def]
+    """Whether nothing is posted there."""
+    return memory.slots[slot, 0] == EMPTY
+
+
+@njit
+def posted(memory, slot, key):  # type: ignore[no-untyped-def]
+    """How many rows are posted under the key whose slot this is."""
+    if memory.slots[slot, 0] != key:
+        return np.int64(0)
+    value = memory.slots[slot, 1]
+    return np.int64(value & _LOW) if value >> _HALF else np.int64(1)
+
+
+@njit
+def since(memory, slot, key, row):  # type: ignore[no-untyped-def]
+    """How many rows are posted under the key from `row` on."""
+    n = posted(memory, slot, key)
+    if n == 0 or row <= memory.first:
+        return n
+    value, pool, first = memory.slots[slot, 1], memory.pool, row - memory.first
+    block = np.int64(value >> _HALF)
+    if block == 0:
+        return np.int64(np.int64(value & _LOW) >= first)
+    n = np.int64(0)
+    while block != 0:
+        seen = np.int64(pool[block + _USED]) - _before(pool, block, first)
+        n += seen
+        block = np.int64(pool[block + _BEFORE]) if seen == np.int64(pool[block + _USED]) else np.int64(0)
+    return n
+
+
+@njit
+def _before(pool, block, first):  # type: ignore[no-untyped-def]
+    """How many rows of a block are older than `first`."""
+    low, high = np.int64(0), np.int64(pool[block + _USED])
+    if np.int64(pool[block + _ROWS]) >= first:  # of a long bucket nearly always
+        return low
+    while low < high:
+        middle = (low + high) // 2
+        if np.int64(pool[block + _ROWS + middle]) < first:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit
+def newest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
+    """The newest rows under a key, at most `limit`, newest first, in `out`; their number."""
+    return newest_before(memory, slot, key, BEHIND_ALL, limit, out)
+
+
+@njit
+def newest_before(memory, slot, key, row, limit, out):  # type: ignore[no-untyped-def]
+    """The same, of those before `row`."""
+    if limit <= 0 or memory.slots[slot, 0] != key:
+        return np.int64(0)
+    value, pool, first = memory.slots[slot, 1], memory.pool, memory.first
+    block, end = np.int64(value >> _HALF), row - memory.first
+    if block == 0:
+        out[0] = first + np.int64(value & _LOW)
+        return np.int64(out[0] < row)
+    n = np.int64(0)
+    while block != 0 and n < limit:
+        used = np.int64(pool[block + _USED])
+        place = block + _ROWS + used - 1
+        if np.int64(pool[place]) >= end:
+            used = _before(pool, block, end)
+            place = block + _ROWS + used - 1
+        for _ in range(min(limit - n, used)):
+            out[n] = first + np.int64(pool[place])
+            n += 1
+            place -= 1
+        block = np.int64(pool[block + _BEFORE])
+    return n
+
+
+@njit
+def oldest(memory, slot, key, skipped, limit, out):  # type: ignore[no-untyped-def]
+    """The oldest rows under a key but for so many, at most `limit`, oldest first, in `out`; their number."""
+    end = posted(memory, slot, key) - skipped
+    n = min(limit, end)
+    if n <= 0:
+        return np.int64(0)
+    value, pool, first = memory.slots[slot, 1], memory.pool, memory.first
+    block = np.int64(value >> _HALF)
+    if block == 0:
+        out[0] = first + np.int64(value & _LOW)
+    while block != 0 and end > 0:
+        start = end - np.int64(pool[block + _USED])
+        for k in range(max(start, np.int64(0)), min(end, n)):
+            out[k] = first + np.int64(pool[block + _ROWS + k - start])
+        block, end = np.int64(pool[block + _BEFORE]), start
+    return n
+
+
+@njit(allocates=True)
+def _sorted(slots, pool, shift, keys, rows):  # type: ignore[no-untyped-def]
+    order = np.empty(len(keys), np.int64)
+    n = 0
+    for slot in range(len(slots)):
+        if slots[slot, 0] != EMPTY and np.int64(slots[slot, 0] >> shift) <= slot:
+            n = _placed(slots, order, n, slot)
+    # The largest keys stand at the beginning if there was no room for them at the end.
+    first = np.int64(0)
+    while slots[first, 0] != EMPTY:
+        if np.int64(slots[first, 0] >> shift) > first:
+            n = _placed(slots, order, n, first)
+        first += 1
+    written = np.int64(0)
+    for i in range(n):
+        key, value = slots[order[i], 0], slots[order[i], 1]
+        block = np.int64(value >> _HALF)
+        if block == 0:
+            keys[written] = key
+            rows[written] = np.uint32(value & _LOW)
+            written += 1
+            continue
+        count = np.int64(value & _LOW)
+        place = written + count
+        while block != 0:
+            used = np.int64(pool[block + _USED])
+            place -= used
+            for k in range(used):
+                keys[place + k] = key
+                rows[place + k] = pool[block + _ROWS + k]
+            block = np.int64(pool[block + _BEFORE])
+        written += count
+
+
+@njit
+def _placed(slots, order, n, slot):  # type: ignore[no-untyped-def]
+    """Enter a slot where its key belongs. Probing displaces a key by a few slots at most: insertion sort is linear."""
+    at = n
+    while at > 0 and slots[order[at - 1], 0] > slots[slot, 0]:
+        order[at] = order[at - 1]
+        at -= 1
+    order[at] = slot
+    return n + 1

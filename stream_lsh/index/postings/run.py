@@ -1,0 +1,344 @@
+"""A run: sorted, immutable postings of a range of rows of a generation, in a file that never changes.
+
+Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1],
+where the keys with given d high bits begin) and the postings (uint64[n]: the 32 bits of the key behind those d in the
+high half, the row in the low one), each section padded to 4096 bytes. Filter and directory are read into memory when
+the file is opened; postings are read where they are needed, by `pread`. (Mapped, a look-up would cost a page fault, and
+the pages that it maps count as memory of the process: hundreds of megabytes.) Keys are uniform hashes, so a filter's
+word and a directory's entry are simply a key's high bits, and building both from sorted keys is sequential.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.rows.keys import KEY_BITS
+from stream_lsh.index.rows.layout import COLUMNS
+from stream_lsh.index.store.errors import refused
+from stream_lsh.index.store.files import PAGE, checksum, fill, sync_folder
+
+MAGIC = b"stream_lsh run 2\n"
+FILTER_BITS = 10  # per key; four bits of one 64-bit word are set: under 2 % of foreign keys pass
+ENTRY_KEYS = 32  # of a directory's entry, about
+FEWEST_BITS = KEY_BITS - 32  # of the directory: what it does not say of a key has 32 bits
+MOST_POSTINGS = (1 << 32) - 1  # of a generation: places in a run have 32 bits
+SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("postings", np.uint64))
+CHUNK = 1 << 20  # postings merged at a time
+_HIGH = np.uint64(0xFFFFFFFF00000000)
+REMEDY = "delete the folder {} and start again: postings are rebuilt from the rows"
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Postings of the rows [first, last) of a generation: in memory, or in a file that is open.
+
+    size: number of postings. postings: those of a run in memory, else None. file: descriptor, -1 in memory. start:
+    position of the postings in it.
+    """
+
+    level: int
+    first: int
+    last: int
+    size: int
+    filter: NDArray[np.uint64]
+    directory: NDArray[np.uint32]
+    postings: NDArray[np.uint64] | None = None
+    path: Path | None = None
+    file: int = -1
+    start: int = 0
+
+    @property
+    def bits(self) -> int:
+        """High bits of a key that the directory knows."""
+        return (len(self.directory) - 2).bit_length()
+
+    @classmethod
+    def of(cls, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int) -> Self:
+        """A run in memory from postings sorted by key, then row."""
+        words, bits = filter_words(len(keys)), directory_bits(len(keys))
+        filter, directory = np.zeros(words, np.uint64), np.zeros((1 << bits) + 1, np.uint32)
+        postings = np.empty(len(keys), np.uint64)
+        _add(keys, rows, filter, 0, words, directory, bits, postings)
+        _close(directory)
+        return cls(0, first, last, len(keys), filter, directory, postings)
+
+    def write(self, path: Path) -> None:
+        """Write the file of a run in memory; it has its name only when it is complete and on disk."""
+        with _Writer(path, self.level, self.first, self.last, self.size) as writer:
+            writer.put("postings", self._slice(0, self.size))
+            writer.put("filter", self.filter)
+            writer.put("directory", self.directory)
+
+    @classmethod
+    def open(cls, path: Path, check: bool = False) -> Self:
+        """Open a run's file. Header, filter and directory are verified, with `check` the postings too.
+
+        Raises:
+            DamagedError: naming the file, if it is missing, short, or damaged.
+            StateError: the system does not let it be read.
+        """
+        try:
+            return cls._open(path, check)
+        except FileNotFoundError:
+            raise DamagedError(f"{path} is missing; {REMEDY.format(path.parent)}") from None
+        except OSError as error:
+            raise refused(path, error) from None
+
+    @classmethod
+    def _open(cls, path: Path, check: bool) -> Self:
+        header = read_header(path)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        nothing = np.empty(0, np.uint64), np.zeros(2, np.uint32)
+        run = cls(header["level"], header["first"], header["last"], header["postings"]["count"], *nothing, path=path)
+        run.file, run.start = file, header["postings"]["start"]
+        for name, kind in SECTIONS:
+            start, count, crc = (header[name][part] for part in ("start", "count", "crc"))
+            if name in ("filter", "directory"):
+                values = run._read(start, count, kind)
+                setattr(run, name, values)
+                found: int | None = zlib.crc32(values.data)
+            elif check:
+                found = checksum(file, start, count * np.dtype(kind).itemsize)
+            else:
+                continue
+            if found != crc:
+                raise DamagedError(f"{path} is damaged ({name}); {REMEDY.format(path.parent)}")
+        return run
+
+    def between(self, start: int, stop: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """The keys, whole, and the rows at [start, stop)."""
+        entry = int(np.searchsorted(self.directory, start, "right")) - 1
+        keys, rows = np.empty(stop - start, np.uint64), np.empty(stop - start, np.uint32)
+        _take_apart(self.directory, entry, start, self._slice(start, stop), self.bits, keys, rows)
+        return keys, rows
+
+    def _slice(self, start: int, stop: int) -> NDArray[np.uint64]:
+        if self.postings is not None:
+            return self.postings[start:stop]
+        return self._read(self.start + 8 * start, stop - start, np.uint64)
+
+    def _read(self, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
+        """An array from the file.
+
+        Raises:
+            DamagedError: the file has become shorter. OSError: it cannot be read.
+        """
+        out = np.empty(count, kind)
+        if not fill(self.file, start, out.data.cast("B")):
+            raise DamagedError(f"{self.path} has become shorter; {REMEDY.format(Path(self.path or '').parent)}")
+        return out
+
+    def position(self, bound: int) -> int:
+        """Number of keys below `bound`."""
+        if bound >> 64:
+            return self.size
+        entry = bound >> (64 - self.bits)
+        start, stop = int(self.directory[entry]), int(self.directory[entry + 1])
+        return start + int(np.searchsorted(self.between(start, stop)[0], np.uint64(bound)))
+
+    def line(self, first: int) -> NDArray[np.int64]:
+        """The run as a line of the kernel's table, for a generation whose first row is `first`; it must outlive it."""
+        postings = self.start if self.postings is None else self.postings.ctypes.data
+        line = (
+            self.filter.ctypes.data, len(self.filter), self.directory.ctypes.data, self.bits, self.file, postings,
+            first, first + self.last,
+        )  # fmt: skip
+        assert len(line) == COLUMNS
+        return np.array(line, np.int64)
+
+    def __del__(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+
+
+def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is some 40 MB and the new
+    directory.
+
+    Raises:
+        InterruptedError: `stopped` was true between two chunks; there is no file.
+    """
+    n = sum(run.size for run in runs)
+    words, bits = filter_words(n), directory_bits(n)
+    directory = np.zeros((1 << bits) + 1, np.uint32)
+    level = max(run.level for run in runs) + 1
+    cuts = _cuts(runs, words, max(1, n // CHUNK))
+    with _Writer(path, level, runs[0].first, runs[-1].last, n) as writer:
+        for (first_word, low), (last_word, high) in pairwise(cuts):
+            if stopped():
+                raise InterruptedError
+            parts = [run.between(start, stop) for run, start, stop in zip(runs, low, high, strict=True)]
+            while len(parts) > 1:  # neighbours in pairs, so that nothing is copied more often than it must be
+                pairs = [_merge(*parts[i], *parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
+                parts = pairs + parts[2 * len(pairs) :]
+            keys, rows = parts[0]
+            filter, postings = np.zeros(last_word - first_word, np.uint64), np.empty(len(keys), np.uint64)
+            _add(keys, rows, filter, first_word, words, directory, bits, postings)
+            writer.put("filter", filter)
+            writer.put("postings", postings)
+        _close(directory)
+        writer.put("directory", directory)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The header of a run's file.
+
+    Raises:
+        DamagedError: naming the file, if it is no run, short, or of another version.
+    """
+    with path.open("rb") as file:
+        page = file.read(PAGE)
+        size = os.fstat(file.fileno()).st_size
+    try:
+        if not page.startswith(MAGIC):
+            raise ValueError("no run of this version")
+        header: dict[str, Any] = orjson.loads(page[len(MAGIC) :].rstrip(b"\0"))
+        body = header["body"]
+        if zlib.crc32(orjson.dumps(body)) != header["crc"]:
+            raise ValueError("header damaged")
+        if size != body["size"]:
+            raise ValueError(f"{size} bytes instead of {body['size']}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{path} cannot be used: {error}; {REMEDY.format(path.parent)}") from None
+    return dict(body)
+
+
+class _Writer:
+    """Writes a run's sections side by side, then the header, then gives the file its name."""
+
+    def __init__(self, path: Path, level: int, first: int, last: int, n: int) -> None:
+        self._path = path
+        self._temporary = path.with_suffix(".writing")
+        self._body: dict[str, Any] = {"level": level, "first": first, "last": last}
+        start = PAGE
+        counts = (filter_words(n), (1 << directory_bits(n)) + 1, n)
+        for (name, kind), count in zip(SECTIONS, counts, strict=True):
+            self._body[name] = {"start": start, "count": count, "crc": 0}
+            start += -(-count * np.dtype(kind).itemsize // PAGE) * PAGE
+        self._body["size"] = start
+        self._at = {name: self._body[name]["start"] for name, _ in SECTIONS}
+
+    def __enter__(self) -> Self:
+        self._fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        return self
+
+    def put(self, name: str, values: NDArray[Any]) -> None:
+        section = self._body[name]
+        view = np.ascontiguousarray(values).data.cast("B")
+        section["crc"] = zlib.crc32(view, section["crc"])
+        while view:
+            written = os.pwrite(self._fd, view, self._at[name])
+            self._at[name] += written
+            view = view[written:]
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if kind is None:
+                header = orjson.dumps({"body": self._body, "crc": zlib.crc32(orjson.dumps(self._body))})
+                os.ftruncate(self._fd, self._body["size"])
+                os.pwrite(self._fd, (MAGIC + header).ljust(PAGE, b"\0"), 0)
+                os.fsync(self._fd)
+        finally:
+            os.close(self._fd)
+        if kind is None:
+            self._temporary.rename(self._path)
+            sync_folder(self._path.parent)
+        else:
+            self._temporary.unlink(missing_ok=True)
+
+
+def filter_words(n: int) -> int:
+    """Words of the filter of n keys."""
+    return max(1, n * FILTER_BITS // 64)
+
+
+def directory_bits(n: int) -> int:
+    """High bits of a key by which the directory of n keys has its entries."""
+    return max(FEWEST_BITS, (max(n, ENTRY_KEYS) // ENTRY_KEYS - 1).bit_length())
+
+
+def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[int]]]:
+    """Where to cut all runs at the same keys, such that each chunk has words of the filter for itself.
+
+    Returns chunks + 1 pairs: the filter's word, and the position in each run.
+    """
+    cuts = [(0, [0] * len(runs))]
+    for chunk in range(1, chunks):
+        word = words * chunk // chunks
+        bound = -(-(word << 32) // words) << 32  # the smallest key of the word, see `filter_word`
+        cuts.append((word, [run.position(bound) for run in runs]))
+    return [*cuts, (words, [run.size for run in runs])]
+
+
+@njit
+def _add(keys, rows, filter, first_word, words, directory, bits, postings):  # type: ignore[no-untyped-def]
+    """Enter sorted keys in the filter's part that begins at `first_word`, in the directory (as counts), and with their
+    rows in the postings."""
+    shift = np.uint64(64 - bits)
+    for i in range(len(keys)):
+        key = keys[i]
+        filter[filter_word(key, np.uint64(words)) - first_word] |= filter_mask(key)
+        directory[np.int64(key >> shift) + 1] += np.uint32(1)
+        postings[i] = (key << np.uint64(bits)) & _HIGH | np.uint64(rows[i])
+
+
+@njit
+def _close(directory):  # type: ignore[no-untyped-def]
+    """Counts become positions."""
+    for i in range(1, len(directory)):
+        directory[i] += directory[i - 1]
+
+
+@njit
+def _take_apart(directory, entry, start, postings, bits, keys, rows):  # type: ignore[no-untyped-def]
+    """Keys and rows of the postings from position `start` on, the first of which is in the directory's `entry`."""
+    for i in range(len(postings)):
+        while np.int64(directory[entry + 1]) <= start + i:
+            entry += 1
+        keys[i] = np.uint64(entry) << np.uint64(64 - bits) | (postings[i] & _HIGH) >> np.uint64(bits)
+        rows[i] = np.uint32(postings[i] & ~_HIGH)
+
+
+@njit(forceinline=True)
+def filter_word(key, words):  # type: ignore[no-untyped-def]
+    return np.int64(((key >> np.uint64(32)) * words) >> np.uint64(32))
+
+
+@njit(forceinline=True)
+def filter_mask(key):  # type: ignore[no-untyped-def]
+    """Four bits by the key's other half; a multiplication brings what there is of it up."""
+    one, low = np.uint64(1), np.uint64(63)
+    mixed = (key >> np.uint64(16)) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
+    mask = (one << (mixed & low)) | (one << ((mixed >> np.uint64(6)) & low))
+    return mask | (one << ((mixed >> np.uint64(12)) & low)) | (one << ((mixed >> np.uint64(18)) & low))
+
+
+@njit(allocates=True)
+def _merge(keys, rows, more_keys, more_rows):  # type: ignore[no-untyped-def]
+    """Merge two sorted lists of postings; at equal keys the first list's, which are older, come first."""
+    n = len(keys) + len(more_keys)
+    out_keys = np.empty(n, np.uint64)
+    out_rows = np.empty(n, np.uint32)
+    i = j = 0
+    for at in range(n):
+        if j >= len(more_keys) or (i < len(keys) and keys[i] <= more_keys[j]):
+            out_keys[at] = keys[i]
+            out_rows[at] = rows[i]
+            i += 1
+        else:
+            out_keys[at] = more_keys[j]
+            out_rows[at] = more_rows[j]
+            j += 1
+    return out_keys, out_rows

@@ -1,0 +1,285 @@
+"""What was kept, when several shards have to say so: their matches with what was not kept do not count.
+
+A shard compares with what it knows to have been kept, and with all that is undecided (`undecided`). Here the answers of
+all shards come together, in the order of the log: a document is kept if none of them matches it with one that was.
+
+Here it is known, too, whether a version that goes was kept. If so the shards are told its group when they are told
+what was kept of its block. Each then names the oldest who may stand for it, and the oldest of these is the heir. From
+there on heirs are undecided, as documents are, under their own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.matches import Matches
+from stream_lsh.index.rows.layout import EXACT, LEFT, LIKE, NEAR, NEW, REPLACES, STOOD, UNIQUE, UNKNOWN
+
+_STOOD, _LEFT, _LIKE = STOOD - REPLACES, LEFT - REPLACES, LIKE - REPLACES  # columns of what went
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The verdicts on the documents [start, stop) of a batch of n, in columns of n.
+
+    found: the shards' matches with what was kept, what went, heirs. kind, similarity, group: of new documents.
+    shard, row, seq: of the oldest match, -1 where there is none.
+    """
+
+    found: list[Matches]
+    kind: NDArray[np.int64]
+    shard: NDArray[np.int64]
+    row: NDArray[np.int64]
+    seq: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    group: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, int, Settled]]) -> Settled:
+        """Of a batch that was settled in parts: start, stop, and the verdicts on the documents between."""
+        if len(parts) == 1:
+            return parts[0][2]
+        found = [
+            Matches.joined([(start, stop, matches) for (start, stop, _), matches in zip(parts, shard, strict=True)])
+            for shard in zip(*(part.found for _, _, part in parts), strict=True)
+        ]
+        names = [field.name for field in fields(cls)][1:]
+        columns = {name: [getattr(part, name)[start:stop] for start, stop, part in parts] for name in names}
+        return cls(found, **{name: np.concatenate(column) for name, column in columns.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """Verdicts in columns, ascending by number. place: documents that came before; kind: UNKNOWN if there is none."""
+
+    seq: NDArray[np.int64]
+    place: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    group: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, n: int) -> Fates:
+        none = np.full(n, -1)
+        return cls(none, none, np.full(n, UNKNOWN), np.zeros(n), none.copy())
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def at(self, places: slice | NDArray[np.int64]) -> Fates:
+        """Those at some places."""
+        return Fates(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, fates: Sequence[Fates]) -> Fates:
+        """All of them, in their order."""
+        return cls(*(np.concatenate([getattr(f, field.name) for f in fates]) for field in fields(cls)))
+
+    def and_of(self, seqs: NDArray[np.int64], places: NDArray[np.int64]) -> Fates:
+        """And those of more documents, which are not known yet."""
+        more = Fates.of(len(seqs))
+        return Fates.joined((self, replace(more, seq=seqs, place=places)))
+
+    def find(self, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places of numbers, -1 of those that are not there."""
+        at = np.searchsorted(self.seq, seqs)
+        at[at == len(self)] = -1
+        return np.where(self.seq[at] == seqs, at, -1) if len(self) else at
+
+
+class Settling:
+    """The fate of those that shards may still take for undecided, one after the other: a table of their numbers,
+    ascending, of how many documents came before each, and of their verdicts."""
+
+    def __init__(self) -> None:
+        self._fates = Fates.of(0)
+        self._block = -1
+        self._gone: list[list[int]] = []
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it goes on from besides the fates, ready for JSON: the block that began last, and places and groups of
+        those that went, and of which the shards have not been told."""
+        return {"block": self._block, "gone": self._gone}
+
+    def restore(self, fates: Fates, facts: Mapping[str, Any] | None = None) -> None:
+        """Begin with those that are undecided, in any order, and with the `facts`."""
+        self._fates = fates.at(np.argsort(fates.seq))
+        if facts is not None:
+            self._block, self._gone = facts["block"], [list(item) for item in facts["gone"]]
+
+    def begin(self, block: int, place: int) -> NDArray[np.int64]:
+        """The next document is of this block: if it begins it, the groups of those that went before the place."""
+        if block == self._block:
+            return np.empty(0, np.int64)
+        self._block = block
+        groups = [group for at, group in self._gone if at < place]
+        self._gone = [item for item in self._gone if item[0] >= place]
+        return np.array(groups, np.int64)
+
+    def went(self) -> NDArray[np.int64]:
+        """Places and groups int64[g, 2] of those that went since it was asked last, for whoever tells the shards."""
+        gone, self._gone = self._gone, []
+        return np.array(gone, np.int64).reshape(-1, 2)
+
+    def forget(self, place: int) -> None:
+        """No shard takes those before this place for undecided any more."""
+        self._fates = self._fates.at(np.flatnonzero(self._fates.place >= place))
+
+    def settle(
+        self, found: Sequence[Matches], start: int, stop: int, seqs: NDArray[np.int64],
+        places: NDArray[np.int64] | None,
+    ) -> Settled:  # fmt: skip
+        """Settle what the shards have found for the documents [start, stop) of a batch with these numbers and places.
+        Without places they are only asked about, and nobody meets them."""
+        n, mine = len(seqs), slice(start, stop)
+        if places is not None:
+            found = self._inherit(found, places)
+        document = np.concatenate([matches.document for matches in found])
+        shard = np.repeat(np.arange(len(found)), [len(matches.document) for matches in found])
+        row, seq, similarity, same = (
+            np.concatenate([getattr(matches, name) for matches in found])
+            for name in ("row", "seq", "similarity", "same_text")
+        )
+        new = np.logical_and.reduce([matches.status == NEW for matches in found])
+        fates = self._fates
+        if places is not None:
+            fates = fates.and_of(seqs[mine], places[mine])
+        kept = np.concatenate((self._fates.kind == UNIQUE, np.zeros(stop - start, np.bool_)))
+        order = np.lexsort((seq, document))
+        use = np.empty(len(order), np.bool_)
+        at = fates.find(seq[order])
+        _settle(document[order], at, new, start, stop, kept, use)
+        decided = np.zeros(n, np.bool_)
+        decided[document[order[at < 0]]] = True
+        order, at = order[use], at[use]
+        counts = np.zeros(len(document), np.bool_)
+        counts[order] = True
+        kind, (shard_of, row_of, seq_of, similar) = _oldest(document, same, n, order, shard, row, seq, similarity)
+        groups, went = np.concatenate((self._fates.group, seqs[mine])), _went(found)
+        given = np.stack([matches.group for matches in found])[shard_of, np.arange(n)]
+        _group(start, stop, seq_of, fates.find(seq_of), given, new, went, fates.find(went[:, 0]), kept, groups)
+        group = seqs.copy()
+        group[mine] = groups[len(self._fates) :]
+        if places is not None:
+            for i in np.flatnonzero((went[mine, _STOOD] > 0) & ~_stays(new, seq_of, went)[mine]).tolist():
+                self._gone.append([int(places[start + i]), int(went[start + i, _LEFT])])
+            fates.kind[len(self._fates) :], fates.group[len(self._fates) :] = kind[mine], group[mine]
+            fates.similarity[len(self._fates) :] = similar[mine]
+            fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
+            self._fates = fates
+        # Who matches what is known to have been kept is dropped, whatever else there is among the undecided.
+        found = [replace(m, more=m.more * 0, incomplete=m.incomplete + np.where(decided, 0, m.more)) for m in found]
+        settled = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
+        return Settled(settled, kind, shard_of, row_of, seq_of, similar, group)
+
+    def _inherit(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
+        """Of all who may stand for a group the oldest does, from now on."""
+        shard = np.repeat(np.arange(len(found)), [len(matches.heirs) for matches in found])
+        if not len(shard):
+            return found
+        heirs = np.concatenate([matches.heirs for matches in found])
+        document, group, _, seq = heirs.T
+        order, chosen = np.lexsort((seq, group)), np.zeros(len(heirs), np.bool_)
+        chosen[order[np.unique(group[order], return_index=True)[1]]] = True
+        kinds = np.where(chosen, UNIQUE, NEAR)
+        fates = Fates.joined((Fates(seq, places[document], kinds, np.zeros(len(heirs)), group), self._fates))
+        self._fates = fates.at(np.argsort(fates.seq))
+        return [replace(m, heirs=heirs[chosen & (shard == number)]) for number, m in enumerate(found)]
+
+
+def _oldest(
+    document: NDArray[np.int64], same: NDArray[np.bool_], n: int, order: NDArray[np.int64], *columns: NDArray[Any]
+) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
+    """Of n documents the kind that follows from their matches, which are those of `order`, by document and number; and
+    columns of the oldest match of each, -1 (or similarity 0) where there is none."""
+    kind = np.full(n, UNIQUE)
+    np.maximum.at(kind, document[order], np.where(same[order], EXACT, NEAR))
+    backwards, found = order[::-1], [np.full(n, 0.0 if c.dtype == np.float64 else -1) for c in columns]
+    for out, column in zip(found, columns, strict=True):
+        out[document[backwards]] = column[backwards]  # the first of each document is what stays
+    return kind, found
+
+
+def _counted(
+    matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64],
+    went: NDArray[np.int64], fates: Fates,
+) -> Matches:  # fmt: skip
+    """What a shard has found, but for what does not count; of what it has known before, the first verdict."""
+    order = np.flatnonzero(use)
+    order = order[np.lexsort((matches.seq[order], matches.document[order]))]
+    kind, (of, of_seq, similarity) = _oldest(
+        matches.document, matches.same_text, len(new), order, matches.row, matches.seq, matches.similarity
+    )
+    if not new.all():
+        group = np.where(new, group, matches.group)
+        kind, similarity = np.where(new, kind, matches.kind), np.where(new, similarity, matches.of_similarity)
+        again = np.flatnonzero((matches.known >= 0) & (matches.kind == UNKNOWN))
+        place = fates.find(matches.of_seq[again])
+        again, place = again[place >= 0], place[place >= 0]
+        kind[again], similarity[again], group[again] = (
+            fates.kind[place], fates.similarity[place], fates.group[place]
+        )  # fmt: skip
+    return replace(
+        matches, document=matches.document[order], row=matches.row[order], seq=matches.seq[order],
+        similarity=matches.similarity[order], same_text=matches.same_text[order], kind=kind, of=of, of_seq=of_seq,
+        of_similarity=similarity, group=group, went=np.where(matches.went[:, :1] >= 0, went, -1),
+    )  # fmt: skip
+
+
+def _went(found: Sequence[Matches]) -> NDArray[np.int64]:
+    """What went, by the shards that had it."""
+    went = found[0].went.copy()
+    for matches in found[1:]:
+        theirs = matches.went[:, 0] >= 0
+        went[theirs] = matches.went[theirs]
+    return went
+
+
+def _stays(new: NDArray[np.bool_], seq_of: NDArray[np.int64], went: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which documents take the places of the versions that they replace."""
+    stays: NDArray[np.bool_] = new & (seq_of < 0) & (went[:, _STOOD] > 0) & (went[:, _LIKE] > 0)
+    return stays
+
+
+@njit
+def _group(start, stop, seq_of, of, given, new, went, old, kept, groups):  # type: ignore[no-untyped-def]
+    """The groups of the documents [start, stop), in their order, and of what went with them, where shards do not know.
+
+    seq_of, of: number and place of each one's oldest match, -1 = there is none, or it is known to have been kept: then
+    its group is `given`. old: the places of what went. kept, groups: of places; those of the documents are the last.
+    """
+    first = len(groups) - (stop - start)
+    for i in range(start, stop):
+        if seq_of[i] >= 0:
+            groups[first + i - start] = groups[of[i]] if of[i] >= 0 else given[i]
+        if went[i, 0] < 0:
+            continue
+        if old[i] >= 0:
+            went[i, _STOOD], went[i, _LEFT] = np.int64(kept[old[i]]), groups[old[i]]
+        if new[i] and seq_of[i] < 0 and went[i, _STOOD] > 0 and went[i, _LIKE] > 0:
+            groups[first + i - start] = went[i, _LEFT]
+
+
+@njit
+def _settle(document, at, new, start, stop, kept, use):  # type: ignore[no-untyped-def]
+    """Which matches, ordered by document, are with one that was kept; and which documents are.
+
+    at: of each match the place in `kept` of the older document, -1 = it is known to have been kept. The places of the
+    documents [start, stop) are the last ones.
+    """
+    first = len(kept) - (stop - start)
+    m = np.int64(0)
+    for i in range(start, stop):
+        matched = False
+        while m < len(document) and document[m] == i:
+            use[m] = at[m] < 0 or kept[at[m]]
+            matched = matched or use[m]
+            m += 1
+        kept[first + i - start] = new[i] and not matched

@@ -1,0 +1,161 @@
+"""What others have decided on rows of a shard, as it is told: values of the store, so that it is known again.
+
+The rows in the store are as they were when they came. Of those that no file has yet, what became of them is laid over
+them when the shard is opened; of all, the ids that they were dropped for are found here.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.rows.keys import ends_of
+from stream_lsh.index.rows.layout import (
+    DELETED,
+    DROPPED,
+    FLAGS,
+    GROUP,
+    HEIR,
+    KIND_BITS,
+    OF,
+    SEQ,
+    SIMILARITY,
+    UNIQUE,
+    UNKNOWN,
+)
+from stream_lsh.index.store.rocksdb import TOLD, Store
+
+_HEAD = struct.Struct("<QQ")  # row after the last one, number of rows that were dropped
+_KIND_MASK, _DROPPED = np.uint64(0xFF) << KIND_BITS, np.uint64(DROPPED)
+_DELETED, _HEIR = np.uint64(DELETED), np.uint64(HEIR)
+
+
+class Told(NamedTuple):
+    """What became of the rows [first, last) of a generation: all were kept, and founded a group, but d.
+
+    rows int64[d], kinds int64[d]. of uint64[d], names: first word of the id's hash, and id, of what each was dropped
+    for; 0 and b"" of what was kept. similarities float64[d], groups int64[d].
+    """
+
+    first: int
+    last: int
+    rows: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+    of: NDArray[np.uint64]
+    similarities: NDArray[np.float64]
+    groups: NDArray[np.int64]
+    names: list[bytes]
+
+    def between(self, first: int, last: int) -> Self:
+        """Of the rows [first, last) only."""
+        at = slice(*np.searchsorted(self.rows, (first, last)).tolist())
+        columns: tuple[Any, ...] = tuple(column[at] for column in self[2:])
+        return type(self)(first, last, *columns)
+
+    def name_of(self, row: int) -> bytes:
+        """The id that a row was dropped for, b"" if it was kept."""
+        at = int(np.searchsorted(self.rows, row))
+        return self.names[at] if at < len(self.rows) and self.rows[at] == row else b""
+
+    def encode(self) -> bytes:
+        """The value, which begins with the row `first`."""
+        return b"".join(
+            (
+                _HEAD.pack(self.last, len(self.rows)), self.rows.tobytes(), self.of.tobytes(),
+                self.similarities.tobytes(), self.groups.tobytes(), ends_of(self.names).tobytes(),
+                self.kinds.astype(np.uint8).tobytes(), *self.names,
+            )
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, first: int, value: bytes) -> Self:
+        """What `encode` gave.
+
+        Raises:
+            ValueError, struct.error: it is damaged.
+        """
+        last, d = _HEAD.unpack_from(value)
+        at, columns = _HEAD.size, list[Any]()
+        for kind in (np.int64, np.uint64, np.float64, np.int64, np.int64, np.uint8):
+            columns.append(np.frombuffer(value, kind, d, at))
+            at += columns[-1].nbytes
+        rows, of, similarities, groups, ends, kinds = columns
+        names = [value[a:b] for a, b in pairwise([at, *(ends + at).tolist()])]
+        return cls(first, last, rows, kinds.astype(np.int64), of, similarities, groups, names)
+
+    def lay_over(self, block: NDArray[np.uint64], first: int) -> None:
+        """Have it in rows uint64[n, width] in memory, those from `first` on of the shard, as far as they are there."""
+        mine = self.between(max(self.first, first), min(self.last, first + len(block)))
+        kept = block[mine.first - first : mine.last - first]
+        untell(kept)
+        kept[:, FLAGS] &= ~_KIND_MASK  # all of them (`UNIQUE` is 0), but for:
+        tell(block, mine.rows - first, mine.kinds, mine.of, mine.similarities, mine.groups)
+
+
+def tell(
+    rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
+    similarities: NDArray[np.float64], groups: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """What became of the rows at some places of uint64[n, width]; of: the hashes of the ids that they were dropped for,
+    0 of what was kept."""
+    decide(rows, at, kinds)
+    rows[at, OF], rows[at, SIMILARITY], rows[at, GROUP] = of, similarities.view(np.uint64), groups.view(np.uint64)
+
+
+def decide(rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.int64]) -> None:
+    """Whether the rows at some places of uint64[n, width] were kept."""
+    flags = rows[at, FLAGS] & ~(_KIND_MASK | _DROPPED)
+    rows[at, FLAGS] = flags | kinds.astype(np.uint64) << KIND_BITS | (kinds != UNIQUE) * _DROPPED
+
+
+def untell(rows: NDArray[np.uint64]) -> None:
+    """Make rows uint64[n, width] what they were when they came; deletions are what they were."""
+    flags = rows[:, FLAGS]
+    came = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
+    rows[:, FLAGS], documents = came, flags & (_DELETED | _HEIR) == 0
+    rows[documents, OF] = rows[documents, SIMILARITY] = np.uint64(0)
+    rows[documents, GROUP] = rows[documents, SEQ]
+
+
+def told(store: Store, shard: int, generation: int, row: int) -> Told | None:
+    """What the store has about a row of a generation; None if its fate is not known there.
+
+    Raises:
+        DamagedError: it cannot be read.
+    """
+    found = store.before(TOLD, shard, generation, row)
+    try:
+        known = None if found is None else Told.decode(*found)
+    except (struct.error, ValueError):
+        raise DamagedError(
+            f"{store.path}: what became of row {row} of shard {shard} is damaged; restore the folder from a backup"
+        ) from None
+    return known if known is not None and row < known.last else None
+
+
+def lay_over(
+    store: Store, shard: int, generation: int, rows: NDArray[np.uint64], first: int, begin: int, last: int
+) -> None:
+    """Have in rows uint64[n, width], those from `first` on of a shard, what others have told since of those in
+    [begin, last), which are of one generation, and as they were when they came.
+
+    Raises:
+        DamagedError: it is missing, or cannot be read.
+    """
+    kinds = rows[begin - first : max(begin, last) - first, FLAGS] >> KIND_BITS & np.uint64(0xFF)
+    for unknown in (begin + np.flatnonzero(kinds == UNKNOWN)).tolist():
+        if unknown < begin:
+            continue
+        found = told(store, shard, generation, unknown)
+        if found is None:
+            raise DamagedError(
+                f"{store.path}: what became of row {unknown} of shard {shard} is missing; restore the folder from a "
+                "backup"
+            )
+        found.lay_over(rows, first)
+        begin = found.last

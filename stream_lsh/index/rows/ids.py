@@ -1,0 +1,154 @@
+"""The ids of one shard's rows, as JSON text, each with that of the document it was dropped for: recent ones in memory,
+earlier ones read from the store."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.rows.decisions import told
+from stream_lsh.index.rows.keys import ends_of
+from stream_lsh.index.store.rocksdb import IDS, Store, rows_key
+
+BLOCK = 512  # ids in one value
+CACHED = 65536  # ids read from the store that stay in memory
+_COUNT = struct.Struct("<I")
+
+Named = tuple[bytes, bytes]
+"""The id of a row, and of the first match that it had; b"" if it had none."""
+_Opened = tuple[int, bytes, NDArray[np.uint32], int]
+
+
+class Ids:
+    """Ids by row; rows are added in order. generation_of: the number of the generation that a row belongs to.
+    told_later: what a row was dropped for may be known later than its id."""
+
+    def __init__(
+        self, store: Store, shard: int, generation_of: Callable[[int], int], *, told_later: bool = False
+    ) -> None:
+        self._told_later = told_later
+        self._store = store
+        self._shard = shard
+        self._generation_of = generation_of
+        self._base = 0  # row of the first id in `_recent`
+        self._recent: list[Named] = []
+        self._stored = lru_cache(CACHED)(self._read_stored)
+        self._opened: _Opened | None = None  # the value that was read last: rows are often asked for in their order
+
+    def add(self, ids: Sequence[bytes], of: Sequence[bytes], rows: NDArray[np.int64], last: int) -> None:
+        """Add the ids of documents and of their first matches, which came to some of the next rows, those before
+        `last`; the others are no documents."""
+        named: Iterable[Named] = zip(ids, of, strict=True)
+        if last - self.last > len(ids):
+            places = dict(zip((rows - self.last).tolist(), named, strict=True))
+            named = [places.get(place, (b"null", b"")) for place in range(last - self.last)]
+        self._recent.extend(named)
+
+    def name(self, rows: Sequence[int], of: Sequence[bytes]) -> None:
+        """What rows in memory were dropped for, where it is told later."""
+        for row, name in zip(rows, of, strict=True):
+            self._recent[row - self._base] = self._recent[row - self._base][0], name
+
+    @property
+    def last(self) -> int:
+        """The row after the last one that has been added."""
+        return self._base + len(self._recent)
+
+    def take(self, first: int) -> dict[bytes, bytes]:
+        """Values with the ids from row `first` on, for the store."""
+        values = {}
+        at, last = first, self.last
+        while at < last:
+            number, end = self._generation_of(at), min(at + BLOCK, last)
+            while self._generation_of(end - 1) != number:  # a value belongs to one generation
+                end -= 1
+            named = self._recent[at - self._base : end - self._base]
+            values[rows_key(IDS, self._shard, number, at)] = _value([name for pair in named for name in pair])
+            at = end
+        return values
+
+    def without(self, rows: Collection[int], named: Collection[int]) -> dict[bytes, bytes]:
+        """The values of the store without the ids of some rows, and without those that other rows were dropped for;
+        they are committed."""
+        anew, end, gone = dict[bytes, list[bytes]](), 0, set(rows)
+        for row in sorted({*rows, *named}):
+            if row >= self._base:
+                self._recent[row - self._base] = (b"null" if row in gone else self._recent[row - self._base][0]), b""
+            if row >= end:
+                first, value, ends, body = self._open(row)
+                names, end = _taken_apart(value, ends, body), first + len(ends) // 2
+                anew[rows_key(IDS, self._shard, self._generation_of(row), first)] = names
+            at = 2 * (row - first)
+            names[at : at + 2] = b"null" if row in gone else names[at], b""
+        self._stored.cache_clear()
+        self._opened = None
+        return {key: _value(names) for key, names in anew.items()}
+
+    def forget(self, before: int) -> None:
+        """Drop ids of rows before `before` from memory; they are in the store."""
+        del self._recent[: max(0, before - self._base)]
+        self._base = max(self._base, before)
+
+    def restore(self, first: int, last: int) -> None:
+        """Have the ids of the rows [first, last) in memory, from the store."""
+        self._base, self._recent = first, []
+        while first < last:
+            start, value, ends, body = self._open(first)
+            names = _taken_apart(value, ends, body)
+            named = list(zip(names[::2], names[1::2], strict=True))
+            self._recent.extend(named[first - start :][: last - first])
+            first = start + len(named)
+
+    def read(self, row: int) -> bytes:
+        """The id of a row."""
+        return self.named(row)[0]
+
+    def named(self, row: int) -> Named:
+        """The id of a row, and of its first match."""
+        return self._recent[row - self._base] if row >= self._base else self._stored(row)
+
+    def _read_stored(self, row: int) -> Named:
+        first, value, ends, body = self._open(row)
+        at = 2 * (row - first)
+        starts = [int(ends[k - 1]) if k else 0 for k in (at, at + 1)]
+        name, of = (value[body + a : body + int(ends[at + k])] for k, a in enumerate(starts))
+        if not of and self._told_later:
+            known = told(self._store, self._shard, self._generation_of(row), row)
+            of = b"" if known is None else known.name_of(row)
+        return name, of
+
+    def _open(self, row: int) -> _Opened:
+        """The value that holds a row's id: its first row, its bytes, the ids' ends and where the ids begin."""
+        if self._opened is not None and 0 <= row - self._opened[0] < len(self._opened[2]) // 2:
+            return self._opened
+        first, value = self._store.holding(IDS, self._shard, self._generation_of(row), row)
+        try:
+            (n,) = _COUNT.unpack_from(value)
+            ends = np.frombuffer(value, np.uint32, 2 * n, _COUNT.size)
+        except (struct.error, ValueError):
+            n, ends = 0, np.empty(0, np.uint32)
+        body = _COUNT.size + ends.nbytes
+        if not first <= row < first + n or len(value) != body + int(ends[-1]):
+            raise DamagedError(
+                f"{self._store.path}: the ids from row {first} of shard {self._shard} are damaged; "
+                "restore the folder from a backup"
+            )
+        self._opened = first, value, ends, body
+        return self._opened
+
+
+def _value(names: list[bytes]) -> bytes:
+    """The value of some rows: of each its id, and that of its first match."""
+    ends = ends_of(names).astype(np.uint32)
+    return b"".join((_COUNT.pack(len(names) // 2), ends.tobytes(), *names))
+
+
+def _taken_apart(value: bytes, ends: NDArray[np.uint32], body: int) -> list[bytes]:
+    """The names that `_value` was given, by where they end, and where they begin in it."""
+    return [value[a:b] for a, b in pairwise([body, *(ends + np.uint32(body)).tolist()])]

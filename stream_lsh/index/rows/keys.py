@@ -1,0 +1,122 @@
+"""The keys that a document is posted under and looked up by: those of its bands, its text, its id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.families.bands import band_keys, masked_keys, piece_keys
+from stream_lsh.families.components import masks_of
+from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, lookups
+from stream_lsh.families.sampled import sampled
+from stream_lsh.families.terms import story_keys
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.siphash import key_words, siphash128
+from stream_lsh.text.settings import SigningSettings
+
+Keys = tuple[NDArray[np.uint64], NDArray[np.int64]]
+"""Keys of n documents one after the other, and int64[n + 1] where each document's begin: those it is looked for under,
+with as many as the signature has bands before the others, then its text's, its id's. It is posted under its bands, its
+text and its id."""
+
+KEY_BITS = 48
+"""Bits of a key that count: runs keep no more. What meets by accident is compared all the same."""
+_LOWEST = np.uint64(1 << (64 - KEY_BITS))
+_MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (64 - KEY_BITS)) - 1))
+
+
+@njit(forceinline=True)
+def posting_key(hashed):  # type: ignore[no-untyped-def]
+    """A hash as a key: the bits that count, and never 0, which marks an empty slot."""
+    return max(hashed & _MASK, _LOWEST)
+
+
+class Hashes:
+    """The hashes of an index, under its key (KEY_BYTES bytes): two indexes never have the same buckets."""
+
+    def __init__(self, signing: SigningSettings, key: bytes) -> None:
+        self._signing = signing
+        self._key = key_words(key)
+        self.samples = signing.sampling > 0
+        self._masks = masks_of(signing)
+        self.secret: np.uint64 = siphash128(b"bands", np.array([5]), self._key)[0, 0]
+
+    def of_ids(self, ids: list[bytes]) -> NDArray[np.uint64]:
+        """Hashes uint64[n, 2] of ids, given as JSON text."""
+        return siphash128(b"".join(ids), ends_of(ids), self._key)
+
+    def sample(self, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The keys of a document with these shingles, its salt uint64[1]."""
+        offsets = np.array([0, len(shingles)])
+        keys: NDArray[np.uint64]
+        keys, _ = sampled(shingles, offsets, np.ascontiguousarray(salt), self.secret, self._signing.sampling)
+        _as_keys(keys)
+        return keys
+
+    def keys(
+        self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64], sets: Keys | None = None
+    ) -> Keys:
+        """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id; sets: their
+        shingles and where each document's begin, of which keys are a sample for likenesses without bands."""
+        if self.samples:
+            shingles, offsets = sets or (np.empty(0, np.uint64), np.zeros(len(ids) + 1, np.int64))
+            salts = np.ascontiguousarray(as_words(signatures)[:, 0])
+            drawn, starts = sampled(shingles, offsets, salts, self.secret, self._signing.sampling)
+            return _laid_out(drawn, starts, texts, ids)
+        if self._signing.likeness == "stories":
+            bands = story_keys(signatures, texts, self.secret)
+        elif len(self._masks):
+            bands = masked_keys(as_words(signatures), self._masks, self.secret)
+        elif self._signing.likeness == "edit":
+            first, pieces = COUNT_BITS // PIECE_BITS, lookups(int(self._signing.distance))
+            bands = piece_keys(as_words(signatures), first, pieces, self.secret)
+        else:
+            bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)
+        n, b = bands.shape
+        return _laid_out(bands.reshape(-1), b * np.arange(n + 1), texts, ids)
+
+
+def ends_of(items: Sequence[bytes | memoryview]) -> NDArray[np.int64]:
+    """Where each of some byte strings ends, joined."""
+    return np.cumsum(np.fromiter(map(len, items), np.int64, len(items)))
+
+
+def as_words(signatures: NDArray[Any]) -> NDArray[np.uint64]:
+    """Signatures [n, K] as uint64[n, S], padded with zeros."""
+    n, size = signatures.shape
+    octets = size * signatures.itemsize
+    if octets % 8:
+        padded = np.zeros((n, size + (-octets % 8) // signatures.itemsize), signatures.dtype)
+        padded[:, :size] = signatures
+        signatures = padded
+    return np.ascontiguousarray(signatures).view(np.uint64).reshape(n, -(-octets // 8))
+
+
+@njit
+def _as_keys(hashed):  # type: ignore[no-untyped-def]
+    for k in range(len(hashed)):
+        hashed[k] = posting_key(hashed[k])
+
+
+def _laid_out(
+    hashed: NDArray[np.uint64], starts: NDArray[np.int64], texts: NDArray[np.uint64], ids: NDArray[np.uint64]
+) -> Keys:
+    """Keys of documents whose others are hashed[starts[i]:starts[i + 1]], with those of their texts and ids."""
+    keys = np.empty(len(hashed) + 2 * len(ids), np.uint64)
+    _lay_out(hashed, starts, texts, ids, keys)
+    return keys, starts + 2 * np.arange(len(starts))
+
+
+@njit
+def _lay_out(hashed, starts, texts, ids, out):  # type: ignore[no-untyped-def]
+    at = 0
+    for i in range(len(starts) - 1):
+        for k in range(starts[i], starts[i + 1]):
+            out[at] = posting_key(hashed[k])
+            at += 1
+        out[at] = posting_key(texts[i, 0])
+        out[at + 1] = posting_key(ids[i, 0])
+        at += 2

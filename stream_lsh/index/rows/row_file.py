@@ -1,0 +1,243 @@
+"""The file with the rows of one generation of a shard: what was flushed is the truth and lies nowhere else.
+
+Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...). It only grows; what stands
+behind the flushed rows is overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError, OutputError
+from stream_lsh.families.components import components_of
+from stream_lsh.index.rows import layout
+from stream_lsh.index.store.errors import plainly, remedy
+from stream_lsh.index.store.files import PAGE, checksum, fill
+from stream_lsh.index.store.rocksdb import Store, name_key
+from stream_lsh.settings.model import Settings
+
+FORMAT = 2
+REMEDY = "restore the folder from a backup or start a new one"
+NONE = np.empty(0, np.int64)
+ANY_NUMBER = 1 << 40
+_VALUE = struct.Struct("<II")  # rows, width
+_BLOCK = 4096  # rows read at a time
+_BELOW_SIZE = (np.uint64(1) << layout.SIZE_BITS) - np.uint64(1)
+
+
+class Shape:
+    """How the rows of an index are laid out, which follows from its settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        signing = settings.signing
+        self.components = components_of(signing)
+        self.size = signing.signature_size
+        self.signature_words = self.components.words
+        sharing = settings.likeness == "quotations"
+        # Documents have any number of keys where these are sampled, and nobody follows where sharing is no metric.
+        self.bands = ANY_NUMBER if sharing else signing.bands
+        self.mask_words = 0 if settings.against == "unique" or sharing else (signing.bands + 63) // 64
+        self.log_at = int(layout.MASK) + self.mask_words
+        self.signature_at = self.log_at + (settings.window is not None)
+        self.width = self.signature_at + self.signature_words
+        # Of a signature, the words that candidates are ranked by.
+        most = max(layout.HEAD_COMPONENTS * self.components.bits // 64, layout.HEAD_WORDS)
+        self.head_words = min(self.signature_words, most)
+
+    def signatures(self, rows: NDArray[np.uint64]) -> NDArray[Any]:
+        """Signatures [n, columns] of rows uint64[n, width]."""
+        words = np.ascontiguousarray(rows[:, self.signature_at :])
+        return np.ascontiguousarray(words.view(self.components.kind)[:, : self.components.columns])
+
+
+class RowFile:
+    """The file, open.
+
+    Args:
+        flushed: rows that it holds, by what was committed. read_only: another process may be writing it.
+
+    Raises:
+        DamagedError: it is missing though it should hold rows, too short, or of another format.
+    """
+
+    def __init__(self, path: Path, shape: Shape, flushed: int, *, read_only: bool = False) -> None:
+        self.path = path
+        self.shape = shape
+        self.flushed = flushed
+        self.start = PAGE
+        with plainly(path):
+            if flushed and not path.exists():
+                raise DamagedError(f"{path} is missing; {REMEDY}")
+            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+            self.file = -1 if read_only and not flushed else os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            with plainly(path):
+                self._check()
+                if not read_only:  # what a crash has left behind them may be rows that are erased elsewhere
+                    os.ftruncate(self.file, self._place(flushed))
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self) -> None:
+        """Check header and length, and write the header of a new file."""
+        if self.file < 0:
+            return
+        expected = {"format": FORMAT, "width": self.shape.width, "components": self.shape.size}
+        try:
+            if os.fstat(self.file).st_size == 0 and not self.flushed:
+                os.pwrite(self.file, orjson.dumps(expected).ljust(PAGE, b" "), 0)
+            header = orjson.loads(os.pread(self.file, PAGE, 0))
+        except orjson.JSONDecodeError as error:
+            raise DamagedError(f"{self.path} cannot be used: {error}; {REMEDY}") from None
+        if header != expected:
+            raise DamagedError(f"{self.path} has format {header} instead of {expected}; {REMEDY}")
+        size, found = self._place(self.flushed), os.fstat(self.file).st_size
+        if found < size:
+            raise DamagedError(f"{self.path} has {found} bytes instead of {size}; {REMEDY}")
+
+    def _place(self, row: int) -> int:
+        return self.start + row * self.shape.width * 8
+
+    def append(self, rows: NDArray[np.uint64]) -> int:
+        """Write rows uint64[n, width] behind the flushed ones; returns their CRC-32. `sync` makes them durable."""
+        view = rows.data.cast("B") if len(rows) else memoryview(b"")
+        crc, at = zlib.crc32(view), self._place(self.flushed)
+        try:
+            while view:
+                written = os.pwrite(self.file, view, at)
+                at += written
+                view = view[written:]
+        except OSError as error:
+            raise OutputError(
+                f"{self.path} cannot be written: {error.strerror}; {remedy(error)} and start again to go on"
+            ) from None
+        self.flushed += len(rows)
+        return crc
+
+    def patch(self, places: NDArray[np.int64], rows: NDArray[np.uint64]) -> None:
+        """Write other rows in the place of some of the generation; durable when it returns."""
+        try:
+            for place, row in zip(places.tolist(), rows, strict=True):
+                os.pwrite(self.file, row.tobytes(), self._place(place))
+            os.fdatasync(self.file)
+        except OSError as error:
+            raise OutputError(
+                f"{self.path} cannot be written: {error.strerror}; {remedy(error)} and start again to go on"
+            ) from None
+
+    def sync(self) -> None:
+        os.fdatasync(self.file)
+
+    def read(self, first: int, last: int) -> NDArray[np.uint64]:
+        """The rows [first, last) of the generation.
+
+        Raises:
+            DamagedError: the file has become shorter.
+        """
+        out = np.empty((last - first, self.shape.width), np.uint64)
+        if not fill(self.file, self._place(first), out.data.cast("B")):
+            raise DamagedError(f"{self.path} has become shorter; {REMEDY}")
+        return out
+
+    def checksum(self, first: int, last: int, erased: NDArray[np.int64] = NONE) -> int | None:
+        """CRC-32 of the rows [first, last), as `append` returned it; None if it does not hold them. Of those erased, as
+        if they were blank: it may be that they are not yet."""
+        begin, end = np.searchsorted(erased, (first, last)).tolist()
+        if begin == end:
+            return checksum(self.file, self._place(first), (last - first) * self.shape.width * 8)
+        crc = 0
+        for at in range(first, last, _BLOCK):
+            try:
+                block = self.read(at, min(at + _BLOCK, last))
+            except DamagedError:
+                return None
+            mine = erased[begin:end]
+            mine = mine[(mine >= at) & (mine < at + len(block))] - at
+            block[mine] = blank(block[mine], self.shape.signature_at)
+            crc = zlib.crc32(block.data.cast("B"), crc)
+        return crc
+
+    def flushes(self, store: Store, shard: int, generation: int) -> Iterator[tuple[int, int, int]]:
+        """Its flushes: the first row of each, the one after its last, and the checksum. Each begins where the one
+        before ends. (The store may have others: of flushes that were never committed.)
+
+        Raises:
+            DamagedError: one is missing.
+        """
+        first = 0
+        while first < self.flushed:
+            flush = store.named(flush_name(shard, generation, first))
+            if flush is None:
+                raise self._damaged(first)
+            yield first, flush["last"], flush["crc"]
+            first = flush["last"]
+
+    def verify(self, store: Store, shard: int, generation: int, erased: NDArray[np.int64] = NONE) -> None:
+        """Compare it with the checksums of its flushes. erased: places, ascending.
+
+        Raises:
+            DamagedError: it has other rows than were written.
+        """
+        for first, last, crc in self.flushes(store, shard, generation):
+            if self.checksum(first, last, erased) != crc:
+                raise self._damaged(first)
+
+    def checksums(
+        self, store: Store, shard: int, generation: int, erased: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> dict[bytes, bytes]:
+        """The checksums of the flushes that some places are in, when those erased are blank."""
+        values = {}
+        for first, last, _ in self.flushes(store, shard, generation):
+            if ((places >= first) & (places < last)).any():
+                flush = {"last": last, "crc": self.checksum(first, last, erased)}
+                values[name_key(flush_name(shard, generation, first))] = orjson.dumps(flush)
+        return values
+
+    def _damaged(self, first: int) -> DamagedError:
+        return DamagedError(f"{self.path} is damaged in the rows from {first}; {REMEDY}")
+
+    def close(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1
+
+
+def flush_name(shard: int, generation: int, first: int) -> str:
+    """The name in the store of a flush into a row file, from the row `first` on: its `last` row and `crc`."""
+    return f"flush/{shard}/{generation}/{first}"
+
+
+def blank(rows: NDArray[np.uint64], signature_at: int) -> NDArray[np.uint64]:
+    """Rows uint64[n, width] without what their documents said. What says that an id was deleted stays, for what comes
+    of it later; of what stands for an heir only the heir's text goes."""
+    out, versions = rows.copy(), np.flatnonzero(rows[:, layout.FLAGS] & np.uint64(layout.DELETED) == 0)
+    out[:, layout.TEXT : layout.TEXT + 2] = out[:, signature_at:] = 0
+    out[:, layout.SIMILARITY] = 0
+    out[versions, layout.TIME] = out[versions, layout.ID] = out[versions, layout.ID + 1] = 0
+    out[:, layout.FLAGS] = out[:, layout.FLAGS] & _BELOW_SIZE | np.uint64(layout.ERASED)
+    return out
+
+
+def packed(rows: NDArray[np.uint64]) -> bytes:
+    """Rows uint64[n, width] as a value of the store."""
+    return _VALUE.pack(*rows.shape) + rows.tobytes()
+
+
+def unpacked(value: bytes | bytearray) -> NDArray[np.uint64]:
+    """What `packed` gave.
+
+    Raises:
+        ValueError, struct.error: it is damaged.
+    """
+    n, width = _VALUE.unpack_from(value)
+    return np.frombuffer(value, np.uint64, n * width, _VALUE.size).reshape(n, width)

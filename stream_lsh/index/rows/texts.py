@@ -1,0 +1,223 @@
+"""Texts for exact verification: compressed in frames of some 32 documents, read back when a candidate's shingles are
+not in memory."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError, FormatError, StateError
+from stream_lsh.index.store.rocksdb import TEXTS, Store, rows_key
+
+FRAME_DOCUMENTS = 32
+FRAME_BYTES = 65536
+COMPRESSION = 1
+CACHED_BYTES = 16 << 20
+ALL = 1 << 62
+"""Bytes to read where the rows that are asked for are few enough."""
+_HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
+_NOTHING = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFrame:
+    """Some documents of a batch, compressed before it is known which of them become rows."""
+
+    documents: NDArray[np.int64]  # positions in the batch, ascending
+    ends: NDArray[np.uint32]
+    payload: bytes
+
+
+def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64], level: int) -> list[TextFrame]:
+    """Frames of the given documents of a batch; releases the interpreter's lock while compressing."""
+    compressor = zstandard.ZstdCompressor(level=level, write_content_size=False, write_checksum=True)
+    view = memoryview(texts)
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    sizes = (ends - starts)[documents]
+    frames = []
+    for first, last in _groups(sizes):
+        members = documents[first:last]
+        if members[-1] - members[0] == last - first - 1:
+            data: bytes | memoryview = view[starts[members[0]] : ends[members[-1]]]
+        else:
+            data = b"".join(view[starts[i] : ends[i]] for i in members)
+        bounds = np.cumsum(sizes[first:last]).astype(np.uint32)
+        frames.append(TextFrame(members, bounds, compressor.compress(data)))
+    return frames
+
+
+def decompress(frame: TextFrame) -> list[bytes]:
+    """The texts of a frame.
+
+    Raises:
+        StateError: if it is damaged.
+    """
+    bounds = [0, *frame.ends.tolist()]
+    try:
+        data = zstandard.ZstdDecompressor().decompress(frame.payload, max_output_size=bounds[-1])
+    except zstandard.ZstdError as error:
+        raise StateError(f"the texts of a frame are damaged ({error})") from None
+    return [data[a:b] for a, b in pairwise(bounds)]
+
+
+def texts_in(value: bytes) -> list[bytes]:
+    """The texts of the rows of a value of the store, from its first row on.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    try:
+        slots, ends, data = _opened(value, zstandard.ZstdDecompressor())
+    except (struct.error, ValueError, zstandard.ZstdError) as error:
+        raise FormatError(f"the texts of a change are damaged ({error})") from None
+    bounds = [0, *ends.tolist()]
+    return [data[bounds[slot] : bounds[slot + 1]] for slot in slots.tolist()]
+
+
+def _opened(
+    value: bytes, decompressor: zstandard.ZstdDecompressor
+) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
+    """Which texts the rows of a value have, where each text ends, and all texts."""
+    n_rows, n_texts, size = _HEADER.unpack_from(value)
+    at = _HEADER.size
+    slots = np.frombuffer(value, np.uint16, n_rows, at)
+    ends = np.frombuffer(value, np.uint32, n_texts, at + slots.nbytes)
+    payload = memoryview(value)[at + slots.nbytes + ends.nbytes :]
+    return slots, ends, decompressor.decompress(payload, max_output_size=size)
+
+
+def _together(texts: Sequence[bytes]) -> TextFrame:
+    """Texts, which are few, in one frame."""
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION, write_checksum=True)
+    ends = np.cumsum([len(text) for text in texts]).astype(np.uint32)
+    return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
+
+
+def _value(slots: NDArray[np.uint16], frame: TextFrame) -> bytes:
+    """A frame as a value of the store, some rows of which have the texts at `slots`."""
+    header = _HEADER.pack(len(slots), len(frame.ends), int(frame.ends[-1]))
+    return b"".join((header, slots.tobytes(), frame.ends.tobytes(), frame.payload))
+
+
+def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    first, filled = 0, 0
+    for i, size in enumerate(sizes.tolist()):
+        if i > first and (i - first == FRAME_DOCUMENTS or filled + size > FRAME_BYTES):
+            yield first, i
+            first, filled = i, 0
+        filled += size
+    if len(sizes):
+        yield first, len(sizes)
+
+
+class Texts:
+    """The texts of one shard's rows: those not yet committed, a cache, and the store. generation_of: the number of the
+    generation that a row belongs to."""
+
+    def __init__(self, store: Store, shard: int, generation_of: Callable[[int], int]) -> None:
+        self._store = store
+        self._shard = shard
+        self._generation_of = generation_of
+        self._pending: list[tuple[int, bytes]] = []
+        self._cache: OrderedDict[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]] = OrderedDict()
+        self._cached = 0
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
+        """Take the frames of a batch whose documents became the rows `row_of` (-1: none), all of one generation."""
+        for frame in frames:
+            stored = np.flatnonzero(row_of[frame.documents] >= 0)
+            if len(stored):
+                rows = row_of[frame.documents[stored]]
+                if len(stored) < len(frame.documents):  # what became no row would be there when its id is erased
+                    texts = decompress(frame)
+                    frame, stored = _together([texts[i] for i in stored.tolist()]), np.arange(len(stored))
+                first = int(rows[0])
+                slots = np.zeros(
+                    int(rows[-1]) - first + 1, np.uint16
+                )  # rows between that are no documents: nobody asks
+                slots[rows - first] = stored
+                self._pending.append((first, _value(slots, frame)))
+
+    def take(self) -> dict[bytes, bytes]:
+        """What is to be committed; afterwards it is read from the store."""
+        pending, self._pending = self._pending, []
+        return {
+            rows_key(TEXTS, self._shard, self._generation_of(first), first): value for first, value in pending
+        }  # fmt: skip
+
+    def without(self, rows: Sequence[int]) -> dict[bytes, bytes]:
+        """The values of the store in which these documents' texts are empty; they are committed."""
+        values, at = {}, 0
+        while at < len(rows):
+            number = self._generation_of(rows[at])
+            first, value = self._store.holding(TEXTS, self._shard, number, rows[at])
+            slots, ends, data = self._open(first, value)
+            end = bisect_left(rows, first + len(slots), at + 1)
+            bounds = [0, *ends.tolist()]
+            texts = [data[a:b] for a, b in pairwise(bounds)]
+            for row in rows[at:end]:
+                texts[int(slots[row - first])] = b""
+            values[rows_key(TEXTS, self._shard, number, first)] = _value(slots, _together(texts))
+            if first in self._cache:
+                self._cached -= len(self._cache.pop(first)[2])
+            at = end
+        return values
+
+    def read(self, rows: Iterable[int], most: int) -> list[memoryview]:
+        """The UTF-8 texts of rows, ascending: of the first one, and of those behind it while they have together fewer
+        than `most` bytes.
+
+        Raises:
+            StateError: if one is missing or damaged.
+        """
+        found: list[memoryview] = []
+        first, (slots, ends, data) = 0, _NOTHING
+        for row in rows:
+            if most <= 0:
+                break
+            if row - first >= len(slots):
+                first, (slots, ends, data) = self._frame(row)
+            slot = int(slots[row - first])
+            found.append(memoryview(data)[int(ends[slot - 1]) if slot else 0 : int(ends[slot])])
+            most -= len(found[-1])
+        return found
+
+    def _frame(self, row: int) -> tuple[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]]:
+        if self._cache:  # what was read last is read again where many ask for one large text
+            first = next(reversed(self._cache))
+            if first <= row < first + len(self._cache[first][0]):
+                return first, self._cache[first]
+        if self._pending and row >= self._pending[0][0]:
+            first, value = self._pending[bisect_right(self._pending, row, key=lambda item: item[0]) - 1]
+        else:
+            first, value = self._store.holding(TEXTS, self._shard, self._generation_of(row), row)
+        frame = self._cache.get(first)
+        if frame is None:
+            frame = self._open(first, value)
+            self._cache[first] = frame
+            self._cached += len(frame[2])
+            while self._cached > CACHED_BYTES and len(self._cache) > 1:
+                self._cached -= len(self._cache.popitem(last=False)[1][2])
+        else:
+            self._cache.move_to_end(first)
+        if row - first >= len(frame[0]):
+            raise DamagedError(
+                f"{self._store.path}: the text of row {row} of shard {self._shard} is missing; start a new folder"
+            )
+        return first, frame
+
+    def _open(self, first: int, value: bytes) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
+        try:
+            return _opened(value, self._decompressor)
+        except (struct.error, ValueError, zstandard.ZstdError) as error:
+            where = f"{self._store.path}: the texts from row {first} of shard {self._shard}"
+            raise DamagedError(f"{where} are damaged ({error}); start a new folder") from None

@@ -1,0 +1,102 @@
+"""What the store says of a shard: how many of its rows count, which files have them, what was flushed into these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Any
+
+import orjson
+
+from stream_lsh.index.rows.deleted_rows import DEAD_ROWS
+from stream_lsh.index.rows.row_file import flush_name
+from stream_lsh.index.segments.segments import Generations
+from stream_lsh.index.store.rocksdb import ROWS, Range, Store, name_key, rows_key
+
+BATCH = 4096
+"""Most documents of a batch, and rows of a value."""
+
+
+class Manifest:
+    """That of a shard, and what the next commit has to write besides.
+
+    Args:
+        base: the first row, if there are none yet.
+
+    Attributes:
+        rows, dead: rows that are committed, and how many of them are dead. undecided: as `late.Late` said at that
+            commit, None where nothing is decided late. generations: their lines, as they were when it was read.
+    """
+
+    def __init__(self, store: Store, shard: int, base: int) -> None:
+        known: Mapping[str, Any] = store.named(f"shard/{shard}") or {"rows": base, "generations": []}
+        self.rows: int = known["rows"]
+        self.dead: int = known.get(DEAD_ROWS, 0)
+        self.undecided: dict[str, Any] | None = known.get("undecided")
+        self.generations: list[dict[str, Any]] = known["generations"]
+        self.first: int = self.generations[0]["first"] if self.generations else self.rows
+        self._shard = shard
+        self._flushes: dict[bytes, bytes] = {}
+        self._left: list[Range] = []  # keys of generations that went
+        self._passed = self.first  # rows whose values in the store are deleted
+
+    @property
+    def in_files(self) -> int:
+        """The first row that was in no file when it was read."""
+        return _in_files(self.generations, self.first)
+
+    def flushed(self, generation: int, first: int, last: int, crc: int) -> None:
+        """Rows of a generation, counted from its first, are in its file."""
+        value = orjson.dumps({"last": last, "crc": crc})
+        self._flushes[name_key(flush_name(self._shard, generation, first))] = value
+
+    def flushes(self) -> dict[bytes, bytes]:
+        """The checksums of flushes since it was asked last; the store may have those of flushes that do not count."""
+        values, self._flushes = self._flushes, {}
+        return values
+
+    def forget(self, generation: int) -> None:
+        """A generation has gone."""
+        left = ranges_of(self._shard, generation)
+        self._flushes = {key: v for key, v in self._flushes.items() if not any(a <= key < b for a, b in left)}
+        self._left += left
+
+    def take(self, generations: Generations) -> tuple[dict[bytes, bytes], list[Range]]:
+        """The values to be written, and the ranges of keys that are not needed any more with them."""
+        # Not one that begins behind it: the document that begins it has not come yet, others may come before.
+        known = [g.manifest() for g in generations if g.first < self.rows]
+        facts: dict[str, Any] = {"rows": self.rows, "generations": known}
+        if self.dead:
+            facts[DEAD_ROWS] = self.dead
+        if self.undecided is not None:
+            facts["undecided"] = self.undecided
+        values = {name_key(f"shard/{self._shard}"): orjson.dumps(facts)}
+        values.update(self.flushes())  # also when closing: a run that counts has the checksum of its rows
+        ranges, self._left = self._left, []
+        in_files = _in_files(known, 0)
+        if self.undecided is not None:  # what is undecided may stand in one value with the last of them
+            in_files -= BATCH - 1
+        if in_files > self._passed:
+            self._passed = in_files
+            number = generations.number_of(max(in_files, generations[0].first))
+            end = rows_key(ROWS, self._shard, number, in_files)
+            ranges.append((rows_key(ROWS, self._shard, 0, 0), end))
+        return values, ranges
+
+
+def ranges_of(shard: int, generation: int) -> list[Range]:
+    """The keys of a shard about a generation that do not go with its column family."""
+    flushed = name_key(flush_name(shard, generation, 0))[:-1]
+    return [
+        (flushed, flushed[:-1] + b"0"),  # what follows "/"
+        (rows_key(ROWS, shard, generation, 0), rows_key(ROWS, shard, generation + 1, 0)),
+    ]
+
+
+def _in_files(known: list[dict[str, Any]], base: int) -> int:
+    """The first row that is in no file yet, by the generations of the manifest."""
+    for item, later in zip_longest(known, known[1:]):
+        base = item["first"] + (item["runs"][-1]["last"] if item["runs"] else 0)
+        if later is not None and base < later["first"]:
+            break
+    return base

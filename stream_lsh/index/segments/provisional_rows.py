@@ -1,0 +1,125 @@
+"""The rows of a shard whose fate is not known yet, by the blocks of the log that they came in (`undecided`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.index.postings.memtable import Memory
+from stream_lsh.index.resolution import Fates
+from stream_lsh.index.rows.decisions import Told, decide, tell
+from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, HEIR, KIND_BITS, NEAR, OF, SEQ, SIMILARITY, UNIQUE, Rows
+from stream_lsh.index.rows.row_file import Shape
+from stream_lsh.index.segments.erased_rows import Keyed
+from stream_lsh.index.segments.segment import post_undecided_rows
+from stream_lsh.settings.model import Settings
+
+
+def facts(block: int, first: int, second: int) -> dict[str, Any]:
+    """As `Late.facts`, of a shard that is not open."""
+    return {"block": block, "rows": [first, second]}
+
+
+class Late:
+    """Rows from `first` on are undecided: those of the block of the log that began last, and of the one before it.
+
+    Args:
+        rows: the shard's. known: as `facts` gave it, None of a shard that begins with the row `base`.
+
+    Attributes:
+        block: the one that began last, -1 before the first. older, newer: the postings of the two blocks.
+    """
+
+    def __init__(self, settings: Settings, rows: Rows, known: dict[str, Any] | None, base: int) -> None:
+        known = known or {"block": -1, "rows": [base, base]}
+        self._rows = rows
+        self._size = settings.block
+        self.block: int = known["block"]
+        most = settings.most_rows * settings.block * (settings.signing.bands + 2)
+        self.older, self.newer = (Memory.of(max(1, most)) for _ in range(2))
+        for table, first in zip((self.older, self.newer), known["rows"], strict=True):
+            table.begin(first)
+
+    @property
+    def first(self) -> int:
+        """The first row that is undecided."""
+        return int(self.older.first)
+
+    @property
+    def second(self) -> int:
+        """The first row of the block that began last."""
+        return int(self.newer.first)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is to be known of it when the shard is opened again."""
+        return facts(self.block, self.first, self.second)
+
+    def enter(self, block: int, count: int) -> None:
+        """A block begins, with the row `count`: the older of the two before is decided."""
+        self.older, self.newer = self.newer, self.older
+        if block > self.block + 1:
+            self.older.begin(count)
+        self.newer.begin(count)
+        self.block = block
+
+    def judged(
+        self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
+        similarities: NDArray[np.float64], groups: NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        """What became of undecided rows, see `told.tell`."""
+        tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
+
+    def appoint(self, first: int, heirs: NDArray[np.bool_]) -> None:
+        """Which of those that may stand for a group, whose rows are the first from this one on, do so."""
+        rows = first - int(self._rows.base) + np.arange(len(heirs))
+        decide(self._rows.recent, rows, np.where(heirs, UNIQUE, NEAR))
+
+    def told(self, others: Fates, names: Sequence[bytes], heirs: NDArray[np.int64], hashes: Hashes) -> Told:
+        """What is told of the rows that are decided when the next block begins, see `Shard.tell`."""
+        base = int(self._rows.base)
+        waiting = self._rows.recent[self.first - base : self.second - base]
+        stand = waiting[:, FLAGS] & np.uint64(HEIR) != 0
+        rows, seqs = np.flatnonzero(~stand), waiting[:, SEQ].astype(np.int64)
+        place = np.searchsorted(seqs[rows], others.seq)
+        there = np.flatnonzero(seqs[rows][np.minimum(place, len(rows) - 1)] == others.seq) if len(rows) else place[:0]
+        left = np.flatnonzero(stand & ~np.isin(seqs, heirs))
+        found, rows = others.at(there), np.concatenate((rows[place[there]], left))
+        names, of = [*(names[i] for i in there.tolist()), *[b""] * len(left)], np.zeros(len(rows), np.uint64)
+        dropped = [i for i, name in enumerate(names) if name]
+        of[dropped] = hashes.of_ids([names[i] for i in dropped])[:, 0]
+        of[len(there) :] = waiting[left, OF]
+        kinds = np.concatenate((found.kind, np.full(len(left), NEAR)))
+        similarities = np.concatenate((found.similarity, np.zeros(len(left))))
+        groups = np.concatenate((found.group, waiting[left, GROUP].astype(np.int64)))
+        order = np.argsort(rows)
+        return Told(
+            self.first, self.second, self.first + rows[order], kinds[order], of[order], similarities[order],
+            groups[order], [names[i] for i in order.tolist()],
+        )  # fmt: skip
+
+    def fates(self) -> Fates:
+        """What became of the undecided rows; their numbers are their places, as nothing else is known of these,
+        those of heirs the blocks in which they are."""
+        rows = self._rows
+        waiting = rows.recent[self.first - int(rows.base) : int(rows.total) - int(rows.base)]
+        flags = waiting[:, FLAGS]
+        blocks = self.block - (self.first + np.arange(len(waiting)) < self.second)
+        places = np.where(flags & np.uint64(HEIR) != 0, blocks * self._size, waiting[:, SEQ].astype(np.int64))
+        documents = flags & np.uint64(DELETED) == 0
+        places, waiting = places[documents], waiting[documents]
+        seqs, groups = (waiting[:, column].astype(np.int64) for column in (SEQ, GROUP))
+        kinds = (waiting[:, FLAGS] >> KIND_BITS & np.uint64(0xFF)).astype(np.int64)
+        return Fates(seqs, places, kinds, np.ascontiguousarray(waiting[:, SIMILARITY]).view(np.float64), groups)
+
+    def post_again(self, row: int, keyed: Keyed, shape: Shape) -> None:
+        """Post the rows in memory from `row` on again, as far as they are undecided."""
+        base, count = int(self._rows.base), int(self._rows.total)
+        for table, end in ((self.older, self.second), (self.newer, count)):
+            at, last = max(row, int(table.first)), min(end, count)
+            if at < last:
+                post_undecided_rows(self._rows.recent[at - base : last - base], at, table, keyed, shape)

@@ -1,0 +1,70 @@
+"""Generations that are not named any more by the manifest: closed, and deleted beside the work, as soon as nobody reads
+them.
+
+A reader has every generation open that counted when it was opened, and keeps it on the disk that long. What a crash
+leaves behind goes when the index is opened again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from stream_lsh.errors import StreamLshError
+from stream_lsh.index.segments.segment import FOLDER, Generation, folder_of
+from stream_lsh.index.store.errors import plainly
+from stream_lsh.index.store.files import nobody_looking
+from stream_lsh.index.store.rocksdb import Store
+
+
+class Leaving:
+    """The generations of an index that are to be deleted. pool: a thread for that."""
+
+    def __init__(self, state: Path, store: Store, pool: ThreadPoolExecutor) -> None:
+        self._state = state
+        self._store = store
+        self._pool = pool
+        self._waiting: dict[int, list[Generation]] = {}
+        self._deleting: Future[None] | None = None
+
+    def sweep(self, first: int) -> None:
+        """Delete what there is of generations before this one."""
+        names = [path.name for path in (self._state / FOLDER).glob("*")]
+        found = {int(name) for name in names if name.isdecimal()} | set(self._store.generations())
+        self.add({number: () for number in found if number < first})
+
+    def add(self, gone: Mapping[int, Iterable[Generation]]) -> None:
+        """Delete generations, of which these are open, and those that could not be deleted before.
+
+        Raises:
+            StateError: the system has refused to delete one.
+        """
+        if self._deleting is not None and self._deleting.done():
+            with plainly(self._state):
+                self._deleting.result()
+        self._waiting |= {number: list(parts) for number, parts in gone.items()}
+        if self._waiting:
+            self._deleting = self._pool.submit(self._delete)
+
+    def _delete(self) -> None:
+        deleted = False
+        for number, parts in list(self._waiting.items()):
+            while parts:
+                generation = parts.pop()
+                with suppress(StreamLshError):  # of a merge whose result nobody needs
+                    generation.postings.finish()
+                generation.close()
+                del generation  # its files are open as long as somebody knows them
+            folder = folder_of(self._state, number)
+            with nobody_looking(self._state) as free, nobody_looking(folder) as unread:
+                if free and unread:
+                    self._store.drop(number)
+                    if folder.exists():
+                        shutil.rmtree(folder)
+                    del self._waiting[number]
+                    deleted = True
+        if deleted:
+            self._store.shorten()

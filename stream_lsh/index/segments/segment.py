@@ -1,0 +1,118 @@
+"""A generation of a shard: an interval of the log with rows and postings of its own.
+
+It never merges with another one, so that it can go as a whole: without rewriting, without a pause. What it has in the
+store (ids, texts) lies in a column family that all shards share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_lsh.index.kernel.insert import replay
+from stream_lsh.index.postings.memtable import Memory
+from stream_lsh.index.postings.provisional import post_again
+from stream_lsh.index.postings.runs import Postings, Workers
+from stream_lsh.index.rows.layout import FLAGS
+from stream_lsh.index.rows.row_file import RowFile, Shape
+from stream_lsh.index.segments.erased_rows import Keyed
+from stream_lsh.index.store.files import looking, make_folder
+
+BLOCK = 4096  # rows read at a time
+FOLDER = "generations"
+
+
+class Generation:
+    """Generation `number` of a shard, open. Its rows are those from `first` on of the shard.
+
+    Args:
+        known: its line of the manifest; None = it is new. workers: None = read only.
+
+    Raises:
+        DamagedError: rows or postings are missing, or damaged; the message names file and remedy.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        number: int,
+        shard: int,
+        first: int,
+        shape: Shape,
+        known: dict[str, Any] | None,
+        workers: Workers | None,
+    ) -> None:
+        self.number = number
+        self.first = first
+        self._shape = shape
+        self._shard = shard
+        folder = folder_of(state, number)
+        postings = folder / "postings"
+        listed = known["runs"] if known else []
+        flushed = listed[-1]["last"] if listed else 0
+        # By the files, not by the folder: that one has been made again by the shard before.
+        found = any((postings / item["file"]).exists() for item in listed)
+        self.lost = bool(listed) and workers is not None and not found
+        with ExitStack() as opened:
+            if workers is not None:
+                make_folder(postings)
+            else:  # who writes does not delete it meanwhile
+                opened.enter_context(looking(folder))
+            self.rows = RowFile(folder / f"rows-{shard}.bin", shape, flushed, read_only=workers is None)
+            opened.callback(self.rows.close)
+            next = known["next"] if known else 0
+            self.postings = Postings(state, postings, shard, [] if self.lost else listed, next, workers)
+            if workers is not None:
+                self.postings.sweep()
+            self._opened = opened.pop_all()
+
+    def rebuild(self, memory: Memory, keyed: Keyed, room: int) -> None:
+        """Make the postings again from the rows, with an empty memory segment that takes `room` rows."""
+        first, at, most = 0, 0, 2 * len(memory.slots) // 3  # reached only where documents have many keys
+        for block in self._blocks():
+            post_rows(block, self.first + at, self.first, memory, keyed, self._shape)
+            at += len(block)
+            if at == self.rows.flushed or at - first + BLOCK > room or memory.postings > most:
+                keys, rows = memory.sorted()
+                self.postings.add(keys, rows, first, at, self.rows.sync)
+                self.postings.merged()
+                memory.clear()
+                first = at
+        self.postings.settle()
+        self.lost = False
+
+    def _blocks(self) -> Iterator[Any]:
+        for first in range(0, self.rows.flushed, BLOCK):
+            yield self.rows.read(first, min(first + BLOCK, self.rows.flushed))
+
+    def manifest(self) -> dict[str, Any]:
+        """Its line of the manifest."""
+        return {"number": self.number, "first": self.first, **self.postings.manifest()}
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def post_rows(block: Any, first: int, begin: int, memory: Memory, keyed: Keyed, shape: Shape) -> None:
+    """Post rows uint64[n, width] in memory, which are those from `first` on of the shard, whose generation begins with
+    the row `begin`."""
+    for start, stop in keyed.parts(block, first):
+        keys, starts = keyed.keys(block[start:stop], first + start)
+        memory.reserve(len(keys))
+        part = np.ascontiguousarray(block[start:stop])
+        replay(part, first + start - begin, shape.mask_words, keys, starts, shape.bands, memory)
+
+
+def post_undecided_rows(block: Any, first: int, table: Memory, keyed: Keyed, shape: Shape) -> None:
+    """Post rows uint64[n, width] where the undecided ones are, which are those from `first` on of the shard."""
+    flags = (block[:, FLAGS] & np.uint64(0xFFFF)).astype(np.int64)
+    post_again(table, *keyed.keys(block, first), shape.bands, first, flags)
+
+
+def folder_of(state: Path, number: int) -> Path:
+    """The folder of a generation's files."""
+    return state / FOLDER / f"{number:06d}"

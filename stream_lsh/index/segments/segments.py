@@ -1,0 +1,114 @@
+"""The generations of a shard, the oldest first: which of them a row is in, and their files as the kernel reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.postings.memtable import BEHIND_ALL
+from stream_lsh.index.postings.merge_policy import pause
+from stream_lsh.index.postings.runs import Workers
+from stream_lsh.index.rows import layout
+from stream_lsh.index.rows.deleted_rows import Place
+from stream_lsh.index.rows.row_file import Shape
+from stream_lsh.index.segments.segment import Generation
+
+
+class Generations(list[Generation]):
+    """Those of one shard that are open; state, shape, workers: as of a `Generation`."""
+
+    def __init__(self, state: Path, shard: int, shape: Shape, workers: Workers | None) -> None:
+        super().__init__()
+        self._state = state
+        self._shard = shard
+        self._shape = shape
+        self._workers = workers
+
+    def open(self, number: int, first: int, known: dict[str, Any] | None) -> Generation:
+        """The next one, as `Generation` has it."""
+        generation = Generation(self._state, number, self._shard, first, self._shape, known, self._workers)
+        self.append(generation)
+        return generation
+
+    def of(self, row: int) -> Generation:
+        """The one that a row belongs to.
+
+        Raises:
+            DamagedError: there is none.
+        """
+        for generation in reversed(self):
+            if generation.first <= row:
+                return generation
+        raise DamagedError(f"row {row} of shard {self._shard} is in no generation; restore the folder from a backup")
+
+    def number_of(self, row: int) -> int:
+        """The number of the one that a row belongs to."""
+        return self.of(row).number
+
+    def end_of(self, row: int) -> int:
+        """The first row behind the one that a row belongs to, BEHIND_ALL if there is no later one."""
+        return next((later.first for later in self if later.first > row), int(BEHIND_ALL))
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Where the rows [first, last) are: numbers, and the first and the last row, the latter not included."""
+        for generation, later in zip_longest(self, self[1:]):
+            begin, end = max(first, generation.first), min(last, later.first if later else last)
+            if begin < end:
+                yield generation.number, begin, end
+
+    @property
+    def places(self) -> list[Place]:
+        """Their numbers and first rows."""
+        return [(generation.number, generation.first) for generation in self]
+
+    # -- for the kernel ---------------------------------------------------------------------------------------------
+
+    def table(self) -> NDArray[np.int64]:
+        """Their runs, the newest first (`layout`); the runs keep the arrays that it points to alive."""
+        lines = [run.line(g.first) for g in reversed(self) for run in g.postings.runs]
+        return np.array(lines, np.int64).reshape(len(lines), layout.COLUMNS)
+
+    def files(self) -> NDArray[np.int64]:
+        """Their files of rows (`layout`)."""
+        files = [(g.first, g.rows.file, g.rows.start) for g in self]
+        return np.array(files, np.int64).reshape(len(files), 3)
+
+    # -- what is done beside the work -------------------------------------------------------------------------------
+
+    @property
+    def pause(self) -> float:
+        """Seconds that whoever feeds them should wait for every 1,000 documents, so that merges keep up."""
+        return max((pause(g.postings.levels) for g in self if not g.postings.closed), default=0.0)
+
+    def poll(self) -> bool:
+        """Take over what the background threads have done; whether that is something.
+
+        The newest generation first: then what is in no file is never older than something that is in one.
+        """
+        changed = [generation.postings.poll() for generation in reversed(self)]  # of all, whatever the newest says
+        return any(changed)
+
+    @property
+    def changed(self) -> bool:
+        """Whether their runs are others than were committed last."""
+        return any(generation.postings.changed for generation in self)
+
+    def committed(self) -> None:
+        """What they said of themselves is durable."""
+        for generation in self:
+            generation.postings.committed()
+
+    def finish(self) -> None:
+        """Wait until the last flush is on disk, and begin no merge any more."""
+        for generation in self:
+            generation.postings.finish()
+
+    def close(self) -> None:
+        for generation in self:
+            generation.close()

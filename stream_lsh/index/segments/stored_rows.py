@@ -1,0 +1,74 @@
+"""The rows of a shard as arrays, and as values of the store: in memory, or in the files of their generations."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.index.rows.decisions import untell
+from stream_lsh.index.rows.layout import Rows
+from stream_lsh.index.rows.row_file import packed
+from stream_lsh.index.segments.manifest import BATCH
+from stream_lsh.index.segments.segments import Generations
+from stream_lsh.index.store.rocksdb import ROWS, rows_key
+
+
+class Stored:
+    """Those of shard number `shard`.
+
+    Whatever reads them raises DamagedError where the file that they were flushed to has become shorter.
+    """
+
+    def __init__(self, shard: int, rows: Rows, generations: Generations) -> None:
+        self._shard = shard
+        self._rows = rows
+        self._generations = generations
+
+    def words(self, row: int) -> NDArray[np.uint64]:
+        """The words of a row (`layout`)."""
+        words: NDArray[np.uint64] = self._block(row, row + 1)[0]
+        return words
+
+    def signature(self, row: int) -> NDArray[np.uint32]:
+        """The signature of a row whose components have 32 bits."""
+        words = np.ascontiguousarray(self.words(row)[int(self._rows.signature_at) :])
+        return words.view(np.uint32)
+
+    def at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Rows uint64[n, width]; of those in files neighbours are read together."""
+        base, recent = int(self._rows.base), self._rows.recent
+        out, in_memory = np.empty((len(rows), recent.shape[1]), np.uint64), rows >= base
+        out[in_memory] = recent[rows[in_memory] - base]
+        generations = np.searchsorted([generation.first for generation in self._generations], rows, "right")
+        apart = (np.diff(rows, prepend=-2) != 1) | (np.diff(generations, prepend=-1) != 0) | in_memory
+        begins = np.flatnonzero(apart)
+        for i, end in zip(begins.tolist(), np.append(begins[1:], len(rows)).tolist(), strict=False):
+            if not in_memory[i]:
+                first = int(rows[i])
+                out[i:end] = self._block(first, first + end - i)
+        return out
+
+    def value(self, first: int, last: int) -> bytes:
+        """The value of the rows [first, last), which are of one generation, and all flushed or none of them."""
+        return packed(self._block(first, last))
+
+    def value_untold(self, first: int, last: int) -> bytes:
+        """The same as it was when they came, where others have told since what became of them."""
+        block = self._block(first, last).copy()
+        untell(block)
+        return packed(block)
+
+    def values(self, first: int, last: int) -> dict[bytes, bytes]:
+        """The values of the rows [first, last), which are all in memory, each of one generation."""
+        values = {}
+        for number, begin, end in self._generations.between(first, last):
+            for at in range(begin, end, BATCH):  # not more in a value than a shard that opens has room for
+                values[rows_key(ROWS, self._shard, number, at)] = self.value(at, min(at + BATCH, end))
+        return values
+
+    def _block(self, first: int, last: int) -> NDArray[np.uint64]:
+        base = int(self._rows.base)
+        if first >= base:
+            return self._rows.recent[first - base : last - base]
+        generation = self._generations.of(first)
+        return generation.rows.read(first - generation.first, last - generation.first)

@@ -1,0 +1,95 @@
+"""Where the rows of a shard stood in the inputs: an heir's text is there, and kept nowhere else.
+
+A value has rows of one input and one generation that a commit brought, and goes with the generation. It has few enough
+that reading one for an heir is cheap; the one read last is kept, as heirs are often asked for in their order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.shard import Shard
+from stream_lsh.index.store.rocksdb import PLACES, Store, rows_key
+
+ROWS = 4096  # in a value
+
+Place = tuple[bytes, int, int]
+"""The name of an input, and two numbers that say where in it."""
+_Part = tuple[int, bytes, NDArray[np.int64]]
+"""Generation, input, and int64[3, n]: rows, and their two numbers."""
+
+
+class Places:
+    """The places of a shard that is being written. What is added counts with the commit that writes what `take`
+    gives."""
+
+    def __init__(self, shard: Shard, store: Store) -> None:
+        self._shard = shard
+        self._store = store
+        self._parts: list[_Part] = []  # since the last commit
+        self._firsts: list[int] = []
+        self._read: _Part | None = None  # the one that was read last
+
+    def add(self, name: bytes, row_of: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]) -> None:
+        """Remember those documents of an input that became rows (-1: none), and their two numbers."""
+        stored = np.flatnonzero(row_of >= 0)
+        places = np.stack((row_of[stored], first[stored], second[stored]))
+        while places.shape[1]:
+            row = int(places[0, 0])
+            number = self._shard.generations.number_of(row)
+            here = int(np.searchsorted(places[0], self._shard.generations.end_of(row)))
+            self._parts.append((number, name, places[:, :here]))
+            self._firsts.append(row)
+            places = places[:, here:]
+
+    def of(self, row: int) -> Place | None:
+        """Where a row stood; None if it came from no input."""
+        if self._firsts and row >= self._firsts[0]:
+            _, name, places = self._parts[bisect_right(self._firsts, row) - 1]
+        else:
+            number = self._shard.generations.number_of(row)
+            known = self._read
+            if known is None or known[0] != number or not known[2][0, 0] <= row <= known[2][0, -1]:
+                found = self._store.before(PLACES, self._shard.number, number, row)
+                if found is None:
+                    return None
+                known = self._read = number, *self._decoded(found[1], number)
+            _, name, places = known
+        at = int(np.searchsorted(places[0], row))
+        if at == places.shape[1] or places[0, at] != row:
+            return None
+        return name, int(places[1, at]), int(places[2, at])
+
+    def take(self) -> dict[bytes, bytes]:
+        """The values that the next commit has to write."""
+        values = dict(self._values())
+        self._parts, self._firsts = [], []
+        return values
+
+    def _values(self) -> Iterator[tuple[bytes, bytes]]:
+        compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
+        for (number, name), parts in groupby(self._parts, key=lambda part: part[:2]):
+            every = np.concatenate([part[2] for part in parts], axis=1)
+            for begin in range(0, every.shape[1], ROWS):
+                places = every[:, begin : begin + ROWS]
+                steps = np.diff(places, axis=1, prepend=0)
+                key = rows_key(PLACES, self._shard.number, number, int(places[0, 0]))
+                yield key, name + b"\n" + compressor.compress(steps.tobytes())
+
+    def _decoded(self, value: bytes, generation: int) -> tuple[bytes, NDArray[np.int64]]:
+        name, _, packed = value.partition(b"\n")
+        try:
+            steps = np.frombuffer(zstandard.ZstdDecompressor().decompress(packed), np.int64).reshape(3, -1)
+        except (zstandard.ZstdError, ValueError) as error:
+            raise DamagedError(
+                f"{self._store.path}: where rows of generation {generation} stood in the inputs is damaged "
+                f"({error}); restore the folder from a backup"
+            ) from None
+        return name, np.cumsum(steps, axis=1)

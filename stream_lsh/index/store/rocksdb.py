@@ -1,0 +1,401 @@
+"""The durable part of an index: one RocksDB, written in atomic batches.
+
+Keys are a letter for the kind, the shard (uint16), the generation (uint32) and the first row of the value's rows
+(uint64), big endian, so that a value is found by seeking backwards from a row; other facts are JSON under `m/NAME`.
+Values are blobs of many rows. A generation has column families of its own: one for the ids of each shard, one for its
+texts, one for all else. So each of them is written from the front to the back, its files need no merging, and what is
+erased (`purge`) takes the rewriting of the one or two files that it is in, however large the index is. The rows that no
+file has yet, which come and go, have one too, and so have the answers that a replica keeps for a while, and what is
+known of groups, whose keys are a letter and what `embedded.group_store` puts behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rocksdict import AccessType, ColumnFamily, Options, Rdict, RdictIter, ReadOptions, WriteBatch
+
+from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.index.store import column_families, seal
+from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, GENERATION, alone, anew
+from stream_lsh.index.store.errors import output_error, plainly, state_error
+
+ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
+RARE = b"w"
+GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
+_PASSING = {
+    ROWS: column_families.ROWS, RARE: column_families.ROWS, ANSWERS: column_families.ANSWERS,
+    **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), column_families.GROUPS),
+}  # fmt: skip
+_ALONE = {IDS: "ids", TEXTS: "texts"}
+_KEY = struct.Struct(">cHIQ")
+_ROW_BYTES = 8
+_TRIES = 20  # to look at what somebody is writing
+_SPANS = 32  # most ranges of keys of a kind that are swept: each is files of some megabytes
+
+Range = tuple[bytes, bytes]
+
+
+class Store:
+    """A RocksDB database.
+
+    Args:
+        sync: writes are on the disk when they return. read_only: as it was committed last, beside whoever writes to it.
+        joint: ids and texts of a generation stand with all else, as revisions before have it; unless the store has
+            some that do not.
+
+    Raises:
+        DamagedError: what it has stored is missing, cut off or changed.
+        StateError: another process has it, or the system refuses it (too many open files, no rights, a full disk); the
+        message names the folder.
+    """
+
+    def __init__(self, path: Path, *, sync: bool = True, read_only: bool = False, joint: bool = False) -> None:
+        self.path = path
+        self._sync = sync and not read_only
+        self._read_only = read_only
+        with plainly(path):
+            seal.check(path)
+            if not read_only:
+                seal.remove(path)
+            elif not (path / "CURRENT").exists():  # RocksDB would make folders
+                raise StateError(f"there is no index in {path.parent}; a run with --state {path.parent} makes one")
+        try:
+            for left in range(_TRIES - 1, -1, -1):
+                before = _manifests(path)
+                names = self._open(path)
+                if not (read_only and left) or _manifests(path) == before:
+                    break
+                # Whoever writes has made a column family or written a log to files meanwhile, and deleted the log: of
+                # what was there before and after we may have missed something.
+                self._db.close()
+            self._families = {name: self._db.get_column_family(name) for name in names if name != FACTS}
+            # Generations that an older revision has made, everything of which is in one family.
+            self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
+            self._all_joint = joint and not any(alone(name) for name in self._families)
+            self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
+        except Exception as error:
+            raise state_error(path, error) from None
+        if not read_only:
+            seal.remove(path)
+
+    def _open(self, path: Path) -> list[str]:
+        """Open the database; the names of its column families."""
+        names = Rdict.list_cf(str(path), Options(raw_mode=True)) if (path / "CURRENT").exists() else [FACTS]
+        families = {name: column_families.options(name) for name in names if name != FACTS}
+        access = AccessType.read_only() if self._read_only else AccessType.read_write()
+        options = column_families.database(read_only=self._read_only)
+        self._db = Rdict(str(path), options, column_families=families, access_type=access)
+        return names
+
+    def write(
+        self, values: Mapping[bytes, bytes | None], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = ()
+    ) -> None:
+        """Write all values (None: the key goes), delete keys and ranges of keys (the end not included), or nothing; on
+        disk when it returns (if the store is durable)."""
+        batch = WriteBatch(raw_mode=True)
+        try:
+            for begin, end in ranges:
+                if (family := self._family_of(begin)) == FACTS or family in self._handles:
+                    batch.delete_range(begin, end, self._handles.get(family))
+            for key in deleted:
+                batch.delete(key, self._handle(key))
+            for key, value in values.items():
+                if value is None:
+                    batch.delete(key, self._handle(key))
+                else:
+                    batch.put(key, value, self._handle(key))
+            self._db.write(batch)
+            if self._sync:  # by a call of its own, that lets Python's other threads go on meanwhile
+                self._db.flush_wal(True)
+        except Exception as error:
+            raise output_error(self.path, error) from None
+
+    def _family_of(self, key: bytes) -> str:
+        """The column family that a key belongs to."""
+        if key.startswith(b"m/"):
+            return FACTS
+        if (passing := _PASSING.get(key[:1])) is not None:
+            return passing
+        kind, shard, generation, _ = _KEY.unpack(key)
+        name = f"{GENERATION}{generation}"
+        return name if kind not in _ALONE or self._is_joint(name) else f"{name}-{_ALONE[kind]}-{shard}"
+
+    def _is_joint(self, name: str) -> bool:
+        """Whether a column family has ids and texts of a generation with all else that there is of it."""
+        return name in self._joint or (self._all_joint and name.startswith(GENERATION))
+
+    def _handle(self, key: bytes) -> ColumnFamily | None:
+        name = self._family_of(key)
+        if name == FACTS:
+            return None
+        if name not in self._handles:
+            self._families[name] = self._db.create_column_family(name, column_families.options(name))
+            self._handles[name] = self._db.get_column_family_handle(name)
+        return self._handles[name]
+
+    def generations(self) -> list[int]:
+        """The numbers of the generations that it has values of."""
+        names = [name for name in self._families if name.startswith(GENERATION)]
+        return sorted({int(name.split("-")[1]) for name in names})
+
+    def drop(self, generation: int) -> None:
+        """Let go of all values of a generation, with their files; nobody reads or writes them any more."""
+        name = f"{GENERATION}{generation}"
+        for name in [known for known in list(self._handles) if known == name or known.startswith(f"{name}-")]:
+            del self._handles[name]
+            family = self._families.pop(name)
+            with suppress(AttributeError):
+                family.close()
+            try:
+                self._db.drop_column_family(name)
+            except Exception as error:
+                raise state_error(self.path, error) from None
+
+    def shorten(self, *, wait: bool = False) -> None:
+        """Have everything written to files, beside the work, so that the log goes, which has what was dropped too."""
+        try:
+            for family in (self._db, *list(self._families.values())):
+                family.flush(wait)
+        except Exception as error:
+            raise state_error(self.path, error) from None
+
+    def settle(self, keys: Iterable[bytes]) -> None:
+        """Have what was written of the families of some keys in files: what is written next is in files of its own."""
+        try:
+            for name in sorted({self._family_of(key) for key in keys}):
+                if name in self._families:
+                    self._families[name].flush(True)
+        except Exception as error:
+            raise output_error(self.path, error) from None
+
+    def purge(self, keys: Iterable[bytes]) -> None:
+        """Write the files that have these keys anew, without what was there before; each of their families was settled
+        before the keys were written, and after. It may run beside the work."""
+        spans: dict[str, tuple[bytes, bytes]] = {}
+        for key in sorted(keys):
+            name = self._family_of(key)
+            spans[name] = spans.get(name, (key,))[0], key + b"\0"
+        try:
+            for name, (begin, end) in spans.items():
+                if (family := self._families.get(name)) is None:
+                    continue
+                if self._is_joint(name):  # its values are in blob files, which are written anew only all together
+                    begin, end = b"", b"\xff"
+                    family.set_options(BLOBS_ANEW)
+                family.compact_range(begin, end, anew())
+        except Exception as error:
+            raise state_error(self.path, error) from None
+
+    def purge_all(self) -> None:
+        """Write all files with values of generations anew, without what was there before."""
+        self.shorten(wait=True)
+        try:
+            for name, family in self._families.items():
+                if name.startswith(GENERATION):
+                    if not alone(name):
+                        family.set_options(BLOBS_ANEW)
+                    family.compact_range(None, None, anew())
+        except Exception as error:
+            raise state_error(self.path, error) from None
+
+    def sweep(self, spans: Sequence[Range] = ()) -> None:
+        """Let nothing of what was written over be left: in the log, among facts, latest rows and answers, in these
+        ranges of keys. It may run beside the work."""
+        self.shorten(wait=True)
+        try:
+            passing = (self._families.get(name) for name in (column_families.ROWS, column_families.ANSWERS))
+            for family in (self._db, *passing):
+                if family is not None:
+                    family.compact_range(None, None, anew())
+            for begin, end in _joined(spans):
+                if (family := self._families.get(self._family_of(begin))) is not None:
+                    family.compact_range(begin, end, anew())
+        except Exception as error:
+            raise state_error(self.path, error) from None
+
+    def named(self, name: str) -> Any:
+        """The JSON value stored under a name, or None."""
+        value = self.value(name_key(name))
+        try:
+            return None if value is None else orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise DamagedError(
+                f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one"
+            ) from None
+
+    def items(self, prefix: str) -> Iterator[tuple[str, Any]]:
+        """All JSON values whose names begin with `prefix`, by name."""
+        try:
+            for key, value in self.scan(name_key(prefix)):
+                yield key[len(name_key("")) :].decode(), orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            raise DamagedError(
+                f"{self.path}: an entry {prefix}... is damaged ({error}); restore the folder from a backup"
+            ) from None
+
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All keys that begin with `prefix`, which says the column family, from `start` on, in order, and their
+        values."""
+        cursor = self._cursor(self._family_of(prefix))
+        if cursor is not None:
+            cursor.seek(max(prefix, start))
+            while cursor.valid() and cursor.key().startswith(prefix):
+                yield cursor.key(), cursor.value()
+                cursor.next()
+
+    def rows_of(self, kind: bytes, shard: int, generation: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
+        """All values of a kind that a generation has of a shard from the row `first` on: their first rows, ascending,
+        and their bytes."""
+        begin = rows_key(kind, shard, generation, first)
+        cursor = self._cursor(self._family_of(begin))
+        if cursor is not None:
+            cursor.seek(begin)
+            while cursor.valid() and cursor.key().startswith(begin[:-_ROW_BYTES]):
+                yield parts_of(cursor.key())[3], cursor.value()
+                cursor.next()
+
+    def holding(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes]:
+        """The value of a kind that holds a row: its first row, and its bytes.
+
+        Raises:
+            DamagedError: there is none.
+        """
+        found = self.before(kind, shard, generation, row)
+        if found is None:
+            raise DamagedError(
+                f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new "
+                "one"
+            )
+        return found
+
+    def before(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes] | None:
+        """The last value of a kind that begins with this row or one before it: its first row, and its bytes."""
+        found = self.last(_KEY.pack(kind, shard, generation, row))
+        try:
+            if found is not None:
+                *where, first = _KEY.unpack(found[0])
+                if where == [kind, shard, generation]:
+                    return first, found[1]
+        except struct.error:
+            pass
+        return None
+
+    def last(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """The last key of the same column family that is this one or before it, and its value."""
+        try:
+            cursor = self._cursor(self._family_of(key))
+            if cursor is not None:
+                cursor.seek_for_prev(key)
+                if cursor.valid():
+                    return cursor.key(), cursor.value()
+        except Exception as error:
+            raise state_error(self.path, error) from None
+        return None
+
+    def numbers(self, kind: bytes, shard: int) -> list[int]:
+        """The numbers (first rows, offsets) under which a shard has values of a kind that is in no generation,
+        ascending."""
+        found: list[int] = []
+        cursor = self._cursor(self._family_of(_KEY.pack(kind, shard, 0, 0)))
+        if cursor is not None:
+            cursor.seek(_KEY.pack(kind, shard, 0, 0))
+            while cursor.valid() and cursor.key().startswith(_KEY.pack(kind, shard, 0, 0)[:3]):
+                found.append(_KEY.unpack(cursor.key())[3])
+                cursor.next()
+        return found
+
+    def _cursor(self, name: str) -> RdictIter | None:
+        """An iterator over a column family, None if there is none yet."""
+        family = self._db if name == FACTS else self._families.get(name)
+        return None if family is None else family.iter(ReadOptions())
+
+    def value(self, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
+        name = self._family_of(key)
+        family = self._db if name == FACTS else self._families.get(name)
+        try:
+            value: bytes | None = None if family is None else family.get(key)
+        except Exception as error:
+            raise state_error(self.path, error) from None
+        return value
+
+    def verify(self) -> str | None:
+        """Read everything, with its checksums; what is wrong, or None."""
+        try:
+            for family in (self._db, *self._families.values()):
+                cursor = family.iter(ReadOptions())
+                cursor.seek_to_first()
+                while cursor.valid():
+                    cursor.value()
+                    cursor.next()
+                cursor.status()
+        except Exception as error:
+            return str(state_error(self.path, error))
+        return None
+
+    def close(self) -> None:
+        self._handles.clear()
+        try:
+            for family in self._families.values():
+                with suppress(AttributeError):
+                    family.close()
+            self._families.clear()
+            self._db.close()
+        except Exception as error:
+            raise output_error(self.path, error) from None
+        if self._sync:
+            seal.write(self.path)
+
+
+def _joined(spans: Iterable[Range]) -> Iterator[Range]:
+    """Ranges of keys of each kind, but not more than some: neighbours as one."""
+    for _, theirs in groupby(sorted(set(spans)), key=lambda span: span[0][:1]):
+        some = list(theirs)
+        for at in range(0, len(some), size := -(-len(some) // _SPANS)):
+            part = some[at : at + size]
+            yield part[0][0], max(end for _, end in part)
+
+
+def _manifests(path: Path) -> dict[str, int]:
+    """The lists of a database's files, and their sizes: they grow with every change of what counts."""
+    found = {}
+    for manifest in path.glob("MANIFEST-*"):
+        with suppress(FileNotFoundError):
+            found[manifest.name] = manifest.stat().st_size
+    return found
+
+
+def _has_ids(name: str, family: Rdict) -> bool:
+    """Whether a column family has all that there is of a generation."""
+    if not name.startswith(GENERATION) or alone(name):
+        return False
+    cursor = family.iter(ReadOptions())
+    cursor.seek(IDS)
+    return bool(cursor.valid()) and cursor.key().startswith(IDS)
+
+
+def rows_key(kind: bytes, shard: int, generation: int, first: int) -> bytes:
+    """The key of a value whose first row is `first`."""
+    return _KEY.pack(kind, shard, generation, first)
+
+
+def parts_of(key: bytes) -> tuple[bytes, int, int, int]:
+    """Kind, shard, generation and first row of such a key.
+
+    Raises:
+        struct.error: it is none.
+    """
+    kind, shard, generation, first = _KEY.unpack(key)
+    return kind, shard, generation, first
+
+
+def name_key(name: str) -> bytes:
+    """The key of a JSON value."""
+    return b"m/" + name.encode()

@@ -1,0 +1,69 @@
+"""A closed store's seal: what files it has and how large, so that the next opening knows whether one was lost or cut.
+
+RocksDB takes a MANIFEST that is cut off for one that a crash has cut off: it opens an older or an empty database, and
+deletes the files that this one does not know. So what is missing must be noticed before. A store that was not closed
+(a crash, kill -9) has no seal: its files may rightly end anywhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.index.store.files import sync_folder
+
+DATA = (".sst", ".blob", ".log")
+REMEDY = "restore the whole folder {} from a backup or start a new one"
+
+
+def check(store: Path) -> None:
+    """Raise DamagedError, naming file and remedy, if files of the store are missing or have another size than when it
+    was closed."""
+    remedy = REMEDY.format(store.parent)
+    if store.is_dir() and not (store / "CURRENT").exists() and any(path.suffix in DATA for path in store.iterdir()):
+        raise DamagedError(f"{store / 'CURRENT'} is missing, without which the other files mean nothing; {remedy}")
+    try:
+        sizes = orjson.loads(_path(store).read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):  # no seal, or one that was never finished
+        return
+    for name, (size, checksum) in sizes.items():
+        try:
+            found, found_checksum = _measure(store / name)
+        except FileNotFoundError:
+            raise DamagedError(f"{store / name} is missing; {remedy}") from None
+        if found != size:
+            raise DamagedError(f"{store / name} is damaged: it has {found} bytes instead of {size}; {remedy}")
+        if found_checksum != checksum:
+            raise DamagedError(f"{store / name} is damaged: its checksum is another; {remedy}")
+
+
+def remove(store: Path) -> None:
+    """From now on the store's files change: call it before and after opening."""
+    if _path(store).exists():
+        _path(store).unlink(missing_ok=True)
+        with suppress(OSError):
+            sync_folder(store.parent)  # a seal that came back after a power cut would find whole files damaged
+
+
+def write(store: Path) -> None:
+    """The store is closed. Without room for the seal, or if another process has opened the store, there is none."""
+    with suppress(OSError), (store / "LOCK").open("r+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as RocksDB does, so that nobody can open it meanwhile
+        files = [path for path in store.iterdir() if not path.name.startswith(("LOG", "LOCK"))]
+        sizes = {path.name: _measure(path) for path in files if path.is_file()}
+        _path(store).write_bytes(orjson.dumps(sizes))
+
+
+def _measure(path: Path) -> tuple[int, int | None]:
+    """Size, and of small files that name the others the CRC-32 (those with data have checksums of their own)."""
+    named = path.name == "CURRENT" or path.name.startswith("MANIFEST")
+    return path.stat().st_size, zlib.crc32(path.read_bytes()) if named else None
+
+
+def _path(store: Path) -> Path:
+    return store.with_name(f"{store.name}.sealed")

@@ -1,0 +1,152 @@
+"""Records and the input positions that they stand for, delivered in one transaction, or one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
+
+from stream_lsh.kafka.client import private
+from stream_lsh.kafka.client.clients import producing, seen
+from stream_lsh.kafka.consumer.member import Positions
+from stream_lsh.kafka.consumer.output import ANSWER_SECONDS, Underway
+from stream_lsh.kafka.run.lives import Failed, Unanswered
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+
+Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
+"""Key, value, headers, timestamp in ms (None: now)."""
+Outputs = Mapping[tuple[str, int], Sequence[Row]]
+"""Records by topic and partition, in their order."""
+
+BATCH_BYTES = 1_000_000  # below Kafka's default limit
+
+
+class Committer(Protocol):
+    """Whose positions are committed: a `Member`, or a tool for its group."""
+
+    role: str
+    group: str
+
+    async def commit(self, positions: Positions) -> None:
+        """Commit where there are no transactions."""
+
+
+@asynccontextmanager
+async def delivering(
+    settings: KafkaSettings, watch: Watch, member: Committer, transactional_id: str, batch_bytes: int = BATCH_BYTES
+) -> AsyncIterator[Delivery]:
+    """A `Delivery` with a producer of its own; by the settings' `delivery` a transactional one, which fences an earlier
+    one of the same id and ends its transaction before this returns.
+
+    Raises:
+        KafkaError, OSError: it cannot be started.
+    """
+    options: dict[str, Any] = {"max_batch_size": batch_bytes, "retry_backoff_ms": private.RETRY_MS}
+    if settings.delivery == "exactly_once":
+        options |= {"transactional_id": transactional_id, "transaction_timeout_ms": settings.transaction_timeout_ms}
+    async with producing(settings, member.role, **options) as producer:
+        yield Delivery(settings, watch, producer, member)
+
+
+class Delivery:
+    """Delivers records and the input positions that they stand for, for a member through one producer: in one
+    transaction, or one after the other."""
+
+    def __init__(self, settings: KafkaSettings, watch: Watch, producer: AIOKafkaProducer, member: Committer) -> None:
+        self._watch = watch
+        self._producer = producer
+        self._underway = Underway(producer)
+        self._member = member
+        self._transactional = settings.delivery == "exactly_once"
+        # The broker ends the transaction after that time; it would be of no use to wait longer.
+        self._seconds = settings.transaction_timeout_ms / 1000 if self._transactional else ANSWER_SECONDS
+
+    async def __call__(self, outputs: Outputs, positions: Positions) -> dict[tuple[str, int], int]:
+        """Return when all is committed. After an error nothing more can be delivered through this producer.
+
+        Returns:
+            By topic and partition the offset of one of the last records.
+
+        Raises:
+            UnknownTopicOrPartitionError: an output has too few partitions.
+            Failed, KafkaError: it is not known whether this was committed: ask the broker.
+        """
+        await self._have_partitions(outputs)
+        batches = self._batches(outputs)
+        try:
+            async with asyncio.timeout(self._seconds):
+                if self._transactional:
+                    with self._watch.transaction():
+                        await self._producer.begin_transaction()
+                        committing = self._producer.send_offsets_to_transaction(dict(positions), self._member.group)
+                        # A refused record would not keep aiokafka from committing the others: look at each first.
+                        placed = await self._acknowledged(batches, committing)
+                        await self._producer.commit_transaction()
+                else:
+                    placed = await self._acknowledged(batches)
+                    await self._member.commit(positions)
+                return placed
+        except TimeoutError as error:
+            raise Unanswered(f"what came of a round was not acknowledged within {self._seconds:.0f} s") from error
+        except ProducerFenced as error:
+            raise Failed("another member has taken over; its producer has fenced this one") from error
+        except AssertionError as error:  # aiokafka's, where a producer has failed in between
+            raise Failed("the producer has failed") from error
+
+    def _batches(self, outputs: Outputs) -> list[tuple[str, int, Any]]:
+        """Topic, partition and batch. One batch of a partition is under way at a time: the first of each come first."""
+        first: list[tuple[str, int, Any]] = []
+        later: list[tuple[str, int, Any]] = []
+        for (topic, partition), rows in outputs.items():
+            for number, batch in enumerate(_batches(self._producer, rows)):
+                (later if number else first).append((topic, partition, batch))
+        return first + later
+
+    async def _acknowledged(
+        self, batches: Sequence[tuple[str, int, Any]], *further: Awaitable[None]
+    ) -> dict[tuple[str, int], int]:
+        """Send everything and wait until the broker has it, and for what is done beside it; where each partition's last
+        batch begins."""
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(work) for work in further]
+        try:
+            for topic, partition, batch in batches:
+                waiting.append(await self._underway.send_batch(topic, partition, batch))
+            found = (await asyncio.gather(*waiting))[len(further) :]
+            return {(topic, partition): sent.offset for (topic, partition, _), sent in zip(batches, found, strict=True)}
+        finally:
+            for future in waiting:
+                future.cancel()  # of no effect on what is done
+                future.add_done_callback(seen)
+
+    async def partitions(self, topic: str) -> frozenset[int]:
+        """The partitions of a topic."""
+        return frozenset(await self._producer.partitions_for(topic))
+
+    async def _have_partitions(self, outputs: Outputs) -> None:
+        for topic, partition in outputs:
+            if partition in await self.partitions(topic):
+                continue
+            await self._producer.client.force_metadata_update()
+            found = len(await self.partitions(topic))
+            if partition >= found:
+                raise UnknownTopicOrPartitionError(
+                    f"{topic} has {found} partitions, and none for source partition {partition}"
+                )
+
+
+def _batches(producer: AIOKafkaProducer, rows: Sequence[Row]) -> Iterator[Any]:
+    batch = None
+    for key, value, headers, timestamp in rows:
+        if batch is not None and batch.append(key=key, value=value, headers=headers, timestamp=timestamp) is None:
+            yield batch
+            batch = None
+        if batch is None:
+            batch = producer.create_batch()
+            batch.append(key=key, value=value, headers=headers, timestamp=timestamp)
+    if batch is not None:
+        yield batch

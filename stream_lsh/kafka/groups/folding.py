@@ -1,0 +1,153 @@
+"""Memberships -> events of groups, alerts, and what is to be remembered of them; without a broker."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from stream_lsh.alerts.rules import Rule
+from stream_lsh.embedded.alerts import FACT as ALERTS
+from stream_lsh.embedded.alerts import Alerts
+from stream_lsh.embedded.group_store import FACT as GROUPS
+from stream_lsh.embedded.groups import Groups
+from stream_lsh.errors import StateError
+from stream_lsh.index.store.rocksdb import Range, Store, name_key
+from stream_lsh.judging.events import Change
+from stream_lsh.kafka.consumer.delivery import Row
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.memberships import Memberships
+
+CLEARING = "clearing"  # ranges of keys of groups that have ended, which are still to be deleted
+MOST_CLEARED, CLEARED_OF_ONE = 1000, 8  # keys deleted in a round, and for each of its documents
+GAP, REPEAT = "gap", "repeat"
+_EVENT = re.compile(rb'\{"event":"(\w+)"')
+_GROUP = re.compile(rb',"group":(\d+)')  # inside a JSON string the quotes would be escaped
+_KEY = re.compile(rb'\{"key":"(\w+)"')
+
+FORKED = (
+    "the chain of frames is forked (frame {offset} after {predecessor}, expected one after {last}): the committed "
+    "offsets of the judge were changed, or another pipeline uses the same topic_prefix. Rebuild into a new one with "
+    "`stream-lsh reindex`"
+)
+
+
+@dataclass(slots=True)
+class Round:
+    """What came of some memberships.
+
+    events, alerts: records, in order. changes: values of the store by key, None where one goes. kinds: events by kind;
+    rules: alerts by rule.
+    """
+
+    events: list[Row] = field(default_factory=list)
+    alerts: list[Row] = field(default_factory=list)
+    changes: dict[bytes, bytes | None] = field(default_factory=dict)
+    documents: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+
+
+class Folding:
+    """Folds frame by frame.
+
+    Args:
+        store: as it was when all frames up to `last` (the offset of the last one; -1: none) were folded; whoever takes
+            a round writes its changes.
+
+    Attributes:
+        last: offset of the last frame that is folded.
+    """
+
+    def __init__(self, store: Store, settings: KafkaSettings, rules: Sequence[Rule], last: int) -> None:
+        self.last = last
+        self._store = store
+        window = settings.window_ms
+        fact = store.named(GROUPS) or {"source_field": settings.source_field, "latest": None}
+        self._groups = Groups(store, window, fact)
+        # Without rules too: what time it is by the log counts from the beginning on.
+        self._alerts = Alerts(store, self._groups, rules, store.named(ALERTS) or {}, window=bool(window))
+        self._clearing: list[list[str]] = store.named(CLEARING) or []
+        self._round = Round()
+
+    @property
+    def forgotten(self) -> int:
+        """Groups and sources that a rule had no room for."""
+        return self._alerts.told.forgotten
+
+    @property
+    def documents(self) -> int:
+        """Those since the last round was taken."""
+        return self._round.documents
+
+    def add(self, found: Memberships) -> str | None:
+        """Fold a frame; None, or why it does not count: it was folded before, or one before it is missing.
+
+        By the chain rule a frame counts that follows the last one. A judge without transactions says things again,
+        and may have failed in between: then he says the missing one and all after it again.
+
+        Raises:
+            StateError: it is of another chain.
+        """
+        if found.predecessor > self.last:
+            return GAP
+        if found.predecessor < self.last:
+            if found.offset > self.last:
+                raise StateError(FORKED.format(offset=found.offset, predecessor=found.predecessor, last=self.last))
+            return REPEAT
+        self.last = found.offset
+        judgement, round = found.judgement, self._round
+        round.documents += len(judgement.ids)
+        events = self._groups.add(judgement, found.times, found.log, found.sources)
+        for block in events.lines(judgement.ids, judgement.seqs):
+            for line in block.splitlines():
+                self._tell(line)
+        for line in self._alerts.add(judgement, found.times, found.log, found.sources, events).splitlines():
+            round.alerts.append((_found(_KEY, line), line, [], None))
+            round.rules[json.loads(line)["rule"]] += 1
+        return None
+
+    def _tell(self, line: bytes) -> None:
+        kind, group = _found(_EVENT, line).decode(), _found(_GROUP, line)
+        self._round.events.append((group, line, [], None))
+        self._round.kinds[kind] += 1
+        if kind == Change.ENDED.label:  # the table does not have it any more
+            self._round.events.append((group, None, [], None))
+
+    def take(self) -> Round:
+        """What has come of the frames since it was taken last."""
+        facts, values, ranges = self._groups.take()
+        facts |= self._alerts.take()
+        round, self._round = self._round, Round()
+        round.changes.update(values)
+        if self._clearing or ranges:
+            round.changes.update(dict.fromkeys(self._cleared(ranges, round.documents)))
+            facts[CLEARING] = self._clearing
+        round.changes.update((name_key(name), orjson.dumps(value)) for name, value in facts.items())
+        return round
+
+    def _cleared(self, ranges: Sequence[Range], documents: int) -> Iterator[bytes]:
+        """Keys that go. A compacted topic wants each of them told, so what a dense feed has left goes by and by."""
+        self._clearing += [[begin.hex(), end.hex()] for begin, end in ranges]
+        most = MOST_CLEARED + CLEARED_OF_ONE * documents
+        while self._clearing:
+            begin, end = (bytes.fromhex(text) for text in self._clearing[0])
+            for key, _ in self._store.scan(begin[:1], begin):
+                if key >= end:
+                    break
+                if not most:
+                    self._clearing[0][0] = key.hex()
+                    return
+                most -= 1
+                yield key
+            self._clearing.pop(0)
+
+
+def _found(pattern: re.Pattern[bytes], line: bytes) -> bytes:
+    found = pattern.search(line)
+    assert found is not None, line
+    return found[1]

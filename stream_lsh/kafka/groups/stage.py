@@ -1,0 +1,265 @@
+"""Group: folds what the judge says of every document into groups, and tells events and alerts; one at a time works.
+
+Exactly once, whatever `delivery` says: events, alerts, what is to be remembered and the position are committed in one
+transaction. Whoever takes over starts the transactional producer first, which ends every transaction of the one before,
+and only then reads position and changelog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import ClassVar
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
+from stream_lsh.alerts.rules import Rule, read_rules
+from stream_lsh.embedded.alerts import check_fields
+from stream_lsh.errors import FormatError, StateError
+from stream_lsh.kafka.client.clients import consuming
+from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
+from stream_lsh.kafka.consumer.member import Member
+from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
+from stream_lsh.kafka.consumer.unreadable import Unreadable
+from stream_lsh.kafka.groups.copy import FOLDER, Copy, Folded
+from stream_lsh.kafka.groups.folding import GAP, Folding, Round
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.lives import Stage
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.memberships import Memberships
+
+log = logging.getLogger("stream_lsh.kafka.groups")
+
+MISSING = (
+    "{topic} does not have what follows after frame {last}, before offset {offset}: records were deleted, or a judge "
+    "has worked without groups. Rebuild into a new topic_prefix with `stream-lsh reindex`"
+)
+READING = Reading("memberships", "folded", "Rebuild into a new topic_prefix with `stream-lsh reindex`")
+POLL_SECONDS = 0.2
+FETCH_BYTES = 4 << 20
+ROUND_DOCUMENTS = 10_000  # of a transaction, but for its last frame
+PAUSE, FULL = 0.1, 500  # seconds between the beginnings of two rounds, unless so many documents wait
+QUIET_SECONDS = 3.0  # after which a position is committed that only the ends of transactions have moved
+
+
+class GroupStage(Stage):
+    """One life of the member that folds, or of one that stands by."""
+
+    role: ClassVar[str] = "group"
+
+    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+        super().__init__(settings, watch)
+        self._rules = rules_of(settings)
+        self._topics = Topics.of(settings)
+        self._input = TopicPartition(self._topics.memberships, 0)
+        self._changelog = TopicPartition(self._topics.group_changelog, 0)
+        self._member = Member(settings, self.role, [self._input.topic], self._take_over, self._give_up)
+        self._open = AsyncExitStack()  # what belongs to an assignment
+        self._delivery: Delivery | None = None
+        self._copy: Copy | None = None
+        self._folding: Folding | None = None  # once the store is complete
+        self._restoring: tuple[AIOKafkaConsumer, int] | None = None  # until then: of the changelog, and its end
+        self._folded = Folded(-1, "")
+        self._waiting: deque[tuple[int, Memberships]] = deque()  # with their offsets
+        self._documents = 0  # in them
+        self._position = 0  # offset after what was folded last
+        self._due = self._moved = 0.0  # when the next round may begin, and when something came, by the monotonic clock
+        self._unreadable = Unreadable(settings, watch)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        options = {"isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
+        await self._member.run(stop, self._step, **options)
+
+    async def _step(self) -> None:
+        found = await self._member.poll(self._patience())
+        async with self._member.working:
+            if self._input not in self._member.assigned:
+                if found is not None:
+                    self.watch.idle()  # another member folds
+                return
+            if self._restoring is not None:
+                await self._restore(*self._restoring)
+                return
+            if found:
+                self._moved = time.monotonic()
+                await self._read(found[self._input])
+            while self._waiting and not self._patience():
+                await self._round()
+            if found is not None and not found and not self._waiting:
+                self.watch.idle()
+                await self._pass_markers()
+            self.watch.lag(0, self._member.lag(self._input, self._position))
+
+    def _patience(self) -> float:
+        """Seconds for which memberships are waited for. A round costs a transaction, whatever its size."""
+        if self._restoring is not None:
+            return 0.0
+        if not self._waiting:
+            return POLL_SECONDS
+        return 0.0 if self._documents >= FULL else max(0.0, self._due - time.monotonic())
+
+    # -- taking over and giving up ----------------------------------------------------------------------------------
+
+    async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
+        """Begin where the member before has committed.
+
+        Raises:
+            StateError: that place cannot be told for sure.
+        """
+        self.watch.assigned({partition.partition for partition in assigned})
+        if self._input not in assigned:
+            return
+        # Always with transactions: what is remembered counts only together with what was told.
+        settings, group = self.settings.model_copy(update={"delivery": "exactly_once"}), self._topics.group(self.role)
+        # First of all: it fences the producer of the member before, so that what is committed now stays the last.
+        self._delivery = await self._open.enter_async_context(
+            delivering(settings, self.watch, self._member, self._topics.transactional_id(self.role))
+        )
+        found = await committed_at(settings, group, self._input)
+        if found is None:
+            found = 0, await self._begin()
+        position, folded = found[0], Folded.of(found[1], group)
+        bounds = await bounds_of(self._member.consumer, {self._input: position})
+        READING.missing(self._input.topic, position, bounds[self._input])
+        self._position, self._folded = position, folded
+        self._member.consumer.seek(self._input, position)
+        self._copy = await asyncio.to_thread(Copy.of, settings.data_folder / FOLDER, folded.state, position)
+        options = {"group_id": None, "isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
+        consumer = await self._open.enter_async_context(consuming(settings, self.role, **options))
+        consumer.assign([self._changelog])
+        lacking = await self._copy.lacks(consumer, self._changelog, position)
+        self._restoring = consumer, self._copy.changelog + lacking
+        self._member.consumer.pause(self._input)  # until then
+        if lacking:
+            log.info("reading at most %d records of %s", lacking, self._changelog.topic)
+
+    async def _restore(self, consumer: AIOKafkaConsumer, end: int) -> None:
+        """Read some of the changelog: all of it may take longer than a group waits for who takes over."""
+        copy = self._copy
+        assert copy is not None
+        before = lacking = end - copy.changelog
+        if before:
+            lacking = await copy.read(consumer, self._changelog, end, self._position)
+        self.watch.recovery(0, lacking)
+        if lacking < before:
+            self.watch.idle()  # that is life, too
+        if lacking:
+            return
+        self._restoring = None
+        self._folding = Folding(copy.store, self.settings, self._rules, self._folded.last)
+        self._member.consumer.resume(self._input)
+        where = self._position, self._input.topic, self._folded.last
+        log.info("folding from offset %d of %s on, after frame %d", *where)
+
+    async def _begin(self) -> str:
+        """The very first start: commit the beginning, so that it can be told from an offset that got lost.
+
+        Raises:
+            StateError: there were groups before.
+        """
+        assert self._delivery is not None
+        outputs = [TopicPartition(self._topics.groups, 0), self._changelog]
+        start = (await self._member.consumer.beginning_offsets([self._input]))[self._input]
+        if start or any((await self._member.consumer.end_offsets(outputs)).values()):
+            what = f"{self._input.topic} begins at offset {start}" if start else "there are groups already"
+            raise StateError(
+                f"the consumer group {self._topics.group(self.role)} has no committed offset, but {what}: the offset "
+                "has expired or was deleted, and to begin again would repeat events or miss some. Rebuild into a new "
+                "topic_prefix with `stream-lsh reindex`"
+            )
+        said = Folded.nothing().metadata()
+        await self._delivery({}, {self._input: (0, said)})
+        return said
+
+    async def _give_up(self) -> None:
+        self._delivery = self._folding = self._restoring = None
+        self.watch.recovery(0, 0)
+        self._waiting.clear()
+        self._documents = 0
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            await asyncio.to_thread(copy.close)
+        await self._open.aclose()
+
+    # -- folding ----------------------------------------------------------------------------------------------------
+
+    async def _read(self, records: Sequence[ConsumerRecord]) -> None:
+        for record in records:
+            try:
+                found = Memberships.decode(record.value or b"", self.settings)
+            except FormatError as error:
+                await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
+                continue
+            self._waiting.append((record.offset, found))
+            self._documents += len(found.judgement.ids)
+
+    async def _round(self) -> None:
+        folding, copy = self._folding, self._copy
+        assert folding is not None and copy is not None
+        began = time.perf_counter()
+        self._due = time.monotonic() + PAUSE
+        round = await asyncio.to_thread(self._fold, folding)
+        await self._commit(round)
+        watch = self.watch
+        watch.documents(round.documents)
+        watch.batch(round.documents, time.perf_counter() - began)
+        watch.grouped(round.kinds, round.rules, folding.forgotten)
+
+    def _fold(self, folding: Folding) -> Round:
+        while self._waiting and folding.documents < ROUND_DOCUMENTS:
+            offset, found = self._waiting.popleft()
+            self._documents -= len(found.judgement.ids)
+            outcome = folding.add(found)
+            if outcome is not None:
+                self.watch.ignored(outcome)
+            if outcome == GAP and self.settings.delivery == "exactly_once":
+                raise StateError(MISSING.format(topic=self._input.topic, last=folding.last, offset=offset))
+            self._position = offset + 1
+        return folding.take()
+
+    async def _commit(self, round: Round) -> None:
+        """What came of a round, in one transaction, and then in the store."""
+        delivery, copy, folding = self._delivery, self._copy, self._folding
+        assert delivery is not None and copy is not None and folding is not None
+        changes: list[Row] = [(key, value, [], None) for key, value in round.changes.items()]
+        outputs = {
+            (topic, 0): rows
+            for topic, rows in (
+                (self._topics.groups, round.events), (self._topics.alerts, round.alerts),
+                (self._changelog.topic, changes),
+            )
+            if rows
+        }  # fmt: skip
+        said = Folded(folding.last, self._folded.state).metadata()
+        placed = await delivery(outputs, {self._input: (self._position, said)})
+        at = placed.get((self._changelog.topic, 0))
+        await asyncio.to_thread(copy.write, round.changes, self._position, at)
+        self.watch.committed()
+
+    async def _pass_markers(self) -> None:
+        """Commit how far the consumer stands behind the last record: else the end of a transaction, which is no record,
+        would stay before the position, and where retention empties the topic it would look like a loss."""
+        if time.monotonic() < self._moved + QUIET_SECONDS:
+            return
+        position = await self._member.consumer.position(self._input)
+        if position > self._position:
+            self._position, self._moved = position, time.monotonic()
+            await self._commit(Round())
+
+
+def rules_of(settings: KafkaSettings) -> tuple[Rule, ...]:
+    """The rules of alerts.
+
+    Raises:
+        UsageError: there is no such file, or they are none; or the documents do not say what they need.
+    """
+    if settings.alerts is None:
+        return ()
+    rules = read_rules(settings.alerts)
+    check_fields(rules, settings.time_field or "timestamp", settings.source_field)
+    return rules

@@ -1,0 +1,455 @@
+"""One settings model: command line over STREAM_LSH_* variables over a TOML file over the defaults.
+
+Nothing here reads inputs or state; `Settings.signing` and `Settings.fingerprint` are all that the core sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from stream_lsh.documents.items import Item, item_of
+from stream_lsh.documents.times import duration_of, seconds_of
+from stream_lsh.errors import UsageError
+from stream_lsh.families.curve import Curve
+from stream_lsh.families.likeness import (
+    BY_DISTANCE,
+    DEFAULTS,
+    LIKENESS,
+    OF_BITS,
+    SALT_BITS,
+    Likeness,
+    banding_of,
+    check_extent,
+    check_order,
+    similarity_at,
+    unused,
+)
+from stream_lsh.families.quotations import GENERATION, MOST_SAMPLING, QUOTATIONS, check, sampling_of
+from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
+from stream_lsh.settings.checks import MOST_POSTINGS, check_room, check_used, refuse_others
+from stream_lsh.settings.sources import PREFIX, gathered
+from stream_lsh.settings_errors import allowed, explain, is_flag
+from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, parse_steps
+
+# What an answer depends on: an index made with other values of these gives other answers.
+ANSWERS = (
+    "threshold", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify", "against",
+    "bucket_size", "candidates", "verify_matches", "shards", "generation_documents", "id_field", "text_field",
+    "set_field",
+)  # fmt: skip
+LATE, WITHIN = "decided_after", "match_within"  # fix answers where some are decided late, and where it is given
+WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
+UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
+TIMED = ("time_field",)  # of stories, which sleep
+
+
+class Settings(BaseSettings):
+    """All settings of the engine; frozen, validated, with the documentation of each beside it."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, validate_default=True)
+
+    likeness: Likeness = Field(
+        default="copies",
+        description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
+        "euclidean of vectors; hamming, of rows of bits; edit, of short texts; quotations, a share of one text in "
+        "another; stories, the same event in other words; sets, whose elements have weights",
+    )
+    threshold: float = Field(
+        default=0.8, gt=0, le=1,
+        description="similarity (Jaccard, cosine; of quotations a share) from which two documents are alike, or of one "
+        "story (default: 0.26)",
+    )  # fmt: skip
+    distance: float | None = Field(
+        default=None, ge=0, le=1e30, allow_inf_nan=False,
+        description="euclidean: distance up to which two vectors are alike; hamming: bits in which two may differ; "
+        "edit: characters inserted, deleted or replaced",
+    )  # fmt: skip
+    dimensions: int | None = Field(
+        default=None, ge=1, le=16384, description="numbers of a vector, or bits of a row of bits (a multiple of 8)"
+    )
+    recall: float = Field(
+        default=0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found"
+    )
+    signature_size: int | None = Field(
+        default=None, ge=1, le=4096, description="components K of a signature (default: tuned)"
+    )
+    bands: int | None = Field(
+        default=None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)"
+    )
+    rows: int | None = Field(default=None, ge=1, le=64, description="rows r of a band (default: tuned)")
+    least_shingles: int = Field(
+        default=32, ge=1, le=10000,
+        description="quotations: shingles that a text has at least for recall to be promised",
+    )  # fmt: skip
+    sampling: int | None = Field(
+        default=None, ge=1, le=MOST_SAMPLING,
+        description="quotations: one in so many shingles is a key (default: as threshold, recall and least_shingles "
+        "allow)",
+    )  # fmt: skip
+    passage_words: int = Field(
+        default=12, ge=1, le=10000, description="quotations: tokens that a passage has at least that verdicts name"
+    )
+    shingles: str = Field(
+        default="words:3/8",
+        description="words:K/C: K words, or C characters in scripts without spaces; words:K; chars:K",
+    )
+    bag: bool = Field(default=False, description="count repeated shingles (Jaccard of bags)")
+    normalize: str = Field(
+        default="lower,space", description="comma list of lower, space, punctuation, markup, nfkc; or none"
+    )
+    tokens: Literal["unicode", "word"] | None = Field(
+        default=None,
+        description="unicode: letters with their marks, a CJK character each (default); "
+        "word: Python's \\w+ (default for words:K without /C)",
+    )
+    verify: Literal["exact", "signature"] = Field(
+        default="exact", description="exact Jaccard of the shingles, or the signature's estimate"
+    )
+    against: Literal["unique", "any"] = Field(
+        default="unique", description="compare with what was kept (unique), or with every earlier document (any)"
+    )
+    on_same_id: Literal["reject", "update"] = Field(
+        default="reject",
+        description="what comes with another text under an id that is there: it is rejected, or replaces that version",
+    )
+    id_field: str = Field(
+        default="id", min_length=1, description="field of the id (dotted path); @line: input and line number"
+    )
+    text_field: tuple[str, ...] = Field(
+        default=("text",), description="field of the text; several are joined by a space"
+    )
+    time_field: str | None = Field(
+        default=None, min_length=1, description="field of the event time (ms or s since 1970, or ISO 8601)"
+    )
+    source_field: str | None = Field(
+        default=None, min_length=1, description="field of the source (an outlet, say), which groups count"
+    )
+    deleted_field: str | None = Field(
+        default=None, min_length=1, description="field that says, where it is true, that the id is deleted"
+    )
+    match_within: tuple[str, ...] = Field(
+        default=(), description="field whose values must be equal for documents to match (lang, say)"
+    )
+    set_field: str | None = Field(
+        default=None, min_length=1, description="field with a list, compared as a set; sets: or weights (default: set)"
+    )
+    vector_field: str | None = Field(
+        default=None, min_length=1,
+        description="cosine, euclidean: field of the vector, a list of numbers or their float32 in base64 "
+        "(default: vector)",
+    )  # fmt: skip
+    bits_field: str | None = Field(
+        default=None, min_length=1,
+        description="hamming: field of the bits, hexadecimal, base64 or an integer (default: bits)",
+    )  # fmt: skip
+    shards: int = Field(default=1, ge=1, le=64, description="parts of the index, worked on side by side")
+    max_matches: int = Field(default=10, ge=0, description="best matches listed per document; 0 = all found")
+    verify_matches: int = Field(
+        default=10, ge=0, description="matches after which no more candidates are verified; 0 = verify all (any only)"
+    )
+    candidates: int = Field(
+        default=32, ge=1, le=65536,
+        description="most candidates verified per document, the best by signature (sets: 128)",
+    )  # fmt: skip
+    bucket_size: int = Field(
+        default=64, ge=2, le=4096,
+        description="newest documents of a bucket that are read (euclidean, sets: 1024; stories: 256)",
+    )  # fmt: skip
+    decided_after: int = Field(
+        default=16384,
+        ge=2,
+        le=2**20,
+        multiple_of=2,
+        description="with several shards under unique, documents after which each knows what was kept; on Kafka, "
+        "documents that may be under way",
+    )
+    window: str | None = Field(
+        default=None,
+        description="documents older than this, by the times of those that came since, are forgotten: 90s, 15m, 12h, "
+        "7d, 2w, or ISO 8601 (default: nothing is)",
+    )
+    max_ahead: str | None = Field(
+        default=None,
+        description="with a window: an event time further ahead of the clock than this counts as just so far ahead "
+        "(default: as it is; on Kafka 10m)",
+    )
+    generation_documents: int | None = Field(
+        default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"
+    )
+    erase_hours: float | None = Field(
+        default=24, ge=0, le=87600,
+        description="hours after which versions that were deleted or replaced are erased from the disk",
+    )  # fmt: skip
+    memory_documents: int = Field(
+        default=65536, ge=16, le=4194304, description="documents whose postings stay in memory until they are flushed"
+    )
+    max_document_bytes: int = Field(
+        default=16 * 2**20, ge=64, le=2**30, description="longest document line; longer ones are dead letters"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `Settings(...)` in Python means what it says; the environment enters only through `load`.
+        return (init_settings,)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_flag(cls, value: object, info: ValidationInfo) -> object:
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, bool) and not is_flag(field):  # would be taken for 0 or 1
+            raise ValueError(f"give {allowed(field)}")
+        return value
+
+    @field_validator("text_field", "match_within", mode="before")
+    @classmethod
+    def _fields(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("text_field")
+    @classmethod
+    def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not all(value):
+            raise ValueError("at least one field name, none of them empty")
+        return value
+
+    @field_validator("match_within")
+    @classmethod
+    def _within(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(value):
+            raise ValueError("field names, none of them empty")
+        return tuple(sorted(set(value)))  # equal sets of fields are equal settings
+
+    @field_validator("window", "max_ahead")
+    @classmethod
+    def _duration(cls, value: str | None) -> str | None:
+        return None if value is None else duration_of(seconds_of(value))  # equal durations are equal settings
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        own = DEFAULTS.get(self.likeness, {})
+        self.__dict__.update((name, own[name]) for name in own.keys() - self.model_fields_set)  # still not given
+        # None is "to be chosen", as if not given: an index has its own, and one of three would not fit the others.
+        self.model_fields_set.difference_update(name for name in Banding._fields if getattr(self, name) is None)
+        check_used(self, self.likeness, unused(self.likeness))
+        check_order(self.likeness, self.shards, self.against)
+        check_extent(self.likeness, self.dimensions or 0, self.distance or 0.0)
+        if self.likeness == "quotations":
+            check(self.threshold, self.normalize, several_keep=self.late)
+        _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
+        if self.against == "unique" and self.verify_matches == 0:
+            raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
+        if self.max_ahead is not None and self.window is None:
+            raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
+        if self.deleted_field is not None and not self.updates:
+            raise ValueError(
+                "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
+            )
+        check_room(self.generation_documents, self.memory_documents, self.most_rows, self.banding.bands)
+        return self
+
+    @cached_property
+    def banding(self) -> Banding:
+        """K, b and r: as given, the rest chosen from threshold and recall (MMDS 3.4.3)."""
+        # Where the estimate is the last word it must be a good one: a larger signature, with the same bands.
+        error = SIGNATURE_ERROR if self.verify == "signature" else None
+        return banding_of(
+            self.likeness, self.threshold, self.recall, self.signature_size, self.bands, self.rows, error=error,
+            distance=self.distance or 0.0, dimensions=self.dimensions or 0,
+        )  # fmt: skip
+
+    @property
+    def least(self) -> float:
+        """The similarity from which two documents are alike, as verdicts have it."""
+        if self.likeness not in BY_DISTANCE:
+            return self.threshold
+        return similarity_at(self.likeness, self.distance or 0.0, self.dimensions or 1)
+
+    @cached_property
+    def curve(self) -> Curve:
+        """How surely a pair becomes a candidate."""
+        asked = self.least if self.likeness not in BY_DISTANCE else self.distance or 0.0
+        sampling, shingles = (self.sampled, self.least_shingles) if self.likeness == "quotations" else (1, 0)
+        return Curve(self.likeness, self.banding, asked, self.dimensions or 0, sampling, shingles)
+
+    @property
+    def item(self) -> Item | None:
+        """What documents have instead of a text; None of texts and sets."""
+        return item_of(self.likeness, self.dimensions or 0, self.vector_field, self.bits_field, self.set_field)
+
+    @cached_property
+    def signing(self) -> SigningSettings:
+        """What fixes the signature of a text."""
+        kind, k, continuous_k = parse_shingles(self.shingles, self.set_field)
+        steps = parse_steps(self.normalize)
+        # words:K alone is the textbook's shingle, K consecutive \\w+; with /C it is ours for all scripts.
+        tokens = self.tokens or ("word" if kind == "words" and "/" not in self.shingles else "unicode")
+        return SigningSettings(
+            kind=kind, k=k, continuous_k=continuous_k, bag=self.bag, tokens=tokens,
+            lower="lower" in steps, space="space" in steps, punctuation="punctuation" in steps,
+            markup="markup" in steps, nfkc="nfkc" in steps,
+            signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
+            likeness=self.likeness, dimensions=self.dimensions or 0, distance=self.distance or 0.0,
+            salt_bits=SALT_BITS if self.match_within and self.likeness in OF_BITS else 0,
+            sampling=self.sampled if self.likeness == "quotations" else 0,
+            passage=self.passage_words if self.likeness == "quotations" else 0,
+        )  # fmt: skip
+
+    @cached_property
+    def sampled(self) -> int:
+        """One in so many shingles is a key, of quotations."""
+        return self.sampling or sampling_of(self.threshold, self.recall, self.least_shingles)
+
+    @property
+    def late(self) -> bool:
+        """Whether a shard learns what was kept from the others' answers, and so later: `decided_after`."""
+        return self.against == "unique" and self.shards > 1
+
+    @property
+    def block(self) -> int:
+        """Documents of the log of which one part is decided, at once; 0 where nobody waits."""
+        return self.decided_after // 2 if self.late else 0
+
+    @property
+    def updates(self) -> bool:
+        """Whether an id may get another text, and be deleted."""
+        return self.on_same_id == "update"
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that a document may come to: one more posts an heir."""
+        return 2 if self.updates else 1
+
+    @property
+    def window_ms(self) -> int:
+        """The window in milliseconds, 0 = nothing is forgotten."""
+        return 0 if self.window is None else 1000 * seconds_of(self.window)
+
+    @property
+    def max_ahead_ms(self) -> int | None:
+        """How far ahead of the clock an event time may be, in milliseconds; None = as far as it likes."""
+        return None if self.max_ahead is None else 1000 * seconds_of(self.max_ahead)
+
+    @cached_property
+    def documents_of_a_generation(self) -> int:
+        """As set, or as many as postings can be counted of with 32 bits."""
+        most = GENERATION if self.likeness == "quotations" else 2**27
+        return self.generation_documents or min(most, MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
+
+    @cached_property
+    def answers(self) -> dict[str, Any]:
+        """The settings that fix the answers, every one with the value that it comes to, ready for JSON."""
+        signing = self.signing
+        shingles = f"{signing.kind}:{signing.k}/{signing.continuous_k}" if signing.kind == "words" else self.shingles
+        values: dict[str, Any] = {name: getattr(self, name) for name in ANSWERS} | {
+            **self.banding._asdict(),
+            "shingles": shingles,
+            "tokens": signing.tokens,
+            "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
+            "generation_documents": self.documents_of_a_generation,
+        }
+        if self.likeness not in ("copies", "quotations"):
+            values |= {name: getattr(self, name) for name in LIKENESS}
+        if self.item is not None:
+            values |= {f"{self.item.kind}_field": self.item.name}
+        if self.likeness == "quotations":
+            values |= {"likeness": self.likeness, "sampling": self.sampled, "passage_words": self.passage_words}
+        for matter, names in (
+            (self.late, (LATE,)), (self.match_within, (WITHIN,)), (self.window is not None, WINDOW),
+            (self.updates, UPDATES), (self.likeness == "stories", TIMED),
+        ):  # fmt: skip
+            values |= {name: getattr(self, name) for name in names if matter}
+        return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of `answers`, 16 hexadecimal digits: equal where the same documents get the same verdicts."""
+        return hashlib.sha256(json.dumps(self.answers, sort_keys=True).encode()).hexdigest()[:16]
+
+    def where_not_given(self, **values: Any) -> Self:
+        """These settings with other values for those that were not given.
+
+        Raises:
+            UsageError: they do not go together.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return self._made({**values, **given}, {}) if values.keys() - given.keys() else self
+
+    @classmethod
+    def _made(cls, values: Mapping[str, Any], sources: Mapping[str, str]) -> Self:
+        """Settings with these values, each of which comes from a source."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise UsageError(explain(error, values, sources, cls)) from None
+        except ValueError as error:  # raised by `signing`
+            raise UsageError(str(error)) from None
+
+    def of_index(self, stored: Mapping[str, Any], where: str) -> Self:
+        """These settings for an index that was made with the answers `stored`: what was not given is the index's own.
+
+        Args:
+            where: the index, for messages.
+
+        Raises:
+            StateError: something that was given is another there, with its name and both values.
+        """
+        known = self._with_defaults(stored)
+        given = self.model_fields_set
+        own = {
+            name: value for name, value in known.items()
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS, *QUOTATIONS) and name not in given
+            and not (name == "tokens" and "shingles" in given)
+            and not (name in (*Banding._fields, "sampling") and {"recall", "least_shingles"} & given)
+            and name not in unused(known["likeness"])
+        }  # fmt: skip
+        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS, *QUOTATIONS}, ""
+        try:
+            mine = self.where_not_given(**own)
+        except UsageError as error:  # what was given does not go together with what the index has
+            compared, clash = compared & given, str(error)
+        other = [
+            f"{name} = {there!r} (now {here!r})"
+            for name, (there, here) in mine.differences(stored).items()
+            if name in compared
+        ]
+        refuse_others(where, other, clash)
+        return mine
+
+    def differences(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """The settings that are others in an index made with the answers `stored`: their values there, and here (None
+        where only a later version knows one)."""
+        known, mine = self._with_defaults(stored), self._with_defaults(self.answers)
+        return {name: (there, here) for name, there in known.items() if there != (here := mine.get(name))}
+
+    def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        # A setting that a later version has added means, where it is missing, what was done before.
+        names = (*ANSWERS, "window", "on_same_id", "likeness")
+        return {name: type(self).model_fields[name].default for name in names} | {WITHIN: []} | dict(stored)
+
+    @classmethod
+    def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:
+        """The settings from all sources; `given` (the command line) wins over the environment, that over the file.
+
+        One file serves the embedded engine and Kafka: the former leaves out what only the latter knows. `defaults`:
+        what counts where no source has a value, instead of the model's own.
+
+        Raises:
+            UsageError: naming the setting, its value, where it came from and what is allowed.
+        """
+        values, sources = gathered(cls, config, defaults or {}, given)
+        return cls._made(values, sources)

@@ -1,0 +1,148 @@
+"""Erasing: what was deleted or replaced is nowhere in the folder of an index. That no answer is another one is in
+test_answers.py."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.contents import contents
+from support.feeds import START
+from support.indexes import opened, told
+
+from stream_lsh.documents.columns import Document
+from stream_lsh.embedded.information import information
+from stream_lsh.index.erasure.queue import waiting
+from stream_lsh.index.index import Index
+from stream_lsh.index.rows.row_file import RowFile
+from stream_lsh.index.store.rocksdb import IDS, ROWS, TEXTS, Store, rows_key
+from stream_lsh.settings.model import Settings
+
+HOUR = 3600
+
+
+def sketch_of(index: Index, row: int) -> bytes:
+    """The bytes of a row's signature."""
+    shard = index.shards[0]
+    (found,) = shard.stored.at(np.array([row]))
+    return found[shard.shape.signature_at :].tobytes()
+
+
+def text_of(name: str) -> str:
+    chance = random.Random(name)
+    return " ".join(f"{name}x{chance.randrange(10**6)}" for _ in range(12))
+
+
+FAMILY = text_of("family")
+VICTIM, HEIR, LAST = (Document(f"{name}-name", f"{FAMILY} {name}", time=START) for name in ("victim", "heir", "last"))
+OLD, NEW = (Document("changing", text_of(name), time=START + 1) for name in ("before", "after"))
+OTHERS = [Document(f"id{i}", text_of(f"word{i}"), time=START + i) for i in range(400)]
+# A founder, who is delivered again and again, its heir, who is next, and a version that is replaced.
+FEED = [*OTHERS[:100], VICTIM, OLD, *OTHERS[100:200], HEIR, VICTIM, *OTHERS[200:250], LAST, VICTIM, *OTHERS[250:]]
+GOING = [Document("victim-name", deleted=True), Document("heir-name", deleted=True), NEW]
+DAY = 24 * HOUR
+
+
+def begun(index: Index) -> dict[str, bytes]:
+    """Three versions go; what is to be found of them until they are erased, a day later."""
+    verdicts = told(index, FEED, 0)
+    index.commit({}, now=0)
+    assert (verdicts[202].kind, verdicts[202].of) == ("near_duplicate", "victim-name")
+    needles = {"id": b"victim-name", "text": b" victim", "heir's id": b"heir-name", "heir's text": b" heir"}
+    needles |= {"old text": b"beforex", "sketch": sketch_of(index, 100), "old sketch": sketch_of(index, 101)}
+    needles |= {"heir's sketch": sketch_of(index, 202)}
+    gone = told(index, GOING, len(FEED))
+    went = [(verdict.replaces, verdict.heir) for verdict in gone]
+    assert went == [(100, ("heir-name", 202)), (202, ("last-name", 254)), (101, None)]
+    index.commit({}, now=1000)
+    return needles
+
+
+def left(folder: Path, needles: dict[str, bytes]) -> list[str]:
+    """What is still to be found."""
+    found = contents(folder)
+    return [what for what, needle in needles.items() if any(needle in data for data in found)]
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+@pytest.mark.parametrize("memory", [64, 65536])
+@pytest.mark.parametrize("window", [None, "30d"])
+def test_what_went_is_nowhere(tmp_path: Path, memory: int, window: str | None, verify: Any) -> None:
+    settings = Settings(
+        on_same_id="update", memory_documents=memory, window=window, generation_documents=300, verify=verify
+    )
+    with opened(settings, tmp_path) as index:
+        needles = begun(index)
+        if verify == "signature":
+            needles = {what: needle for what, needle in needles.items() if "text" not in what}
+        assert left(tmp_path, needles) == list(needles)
+        index.erase(1000 + DAY - 1)
+        assert left(tmp_path, needles) == list(needles)
+        facts: Any = information(tmp_path, check=True)
+        assert (facts["erasing"]["waiting"], facts["erasing"]["due"]) == (3, "1970-01-02T00:16:40Z")
+        index.erase(1000 + DAY)
+        assert left(tmp_path, needles) == []
+        assert list(waiting(index.store)) == []
+        assert len(contents(tmp_path)) > 10 and left(tmp_path, {"": b"last-name"})
+        returning = [Document(document.id, document.text, time=START + 900) for document in (LAST, VICTIM, HEIR)]
+        again = told(index, returning, len(FEED) + 3)
+        assert again[0][:5] == ("redelivered", "near_duplicate", None, None, 100)
+        assert [verdict.kind for verdict in again[1:]] == ["near_duplicate", "near_duplicate"]
+    facts = information(tmp_path, check=True)
+    assert facts["erasing"] == {"erased": 3, "waiting": 0, "left_of_the_erased": "nothing"}
+    assert facts["health"]["problems"] == []
+
+
+def test_it_is_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on the disk before and after each step is whole, and what was begun is done by who comes next."""
+    index_folder, states = tmp_path / "index", []
+
+    def watched(kind: type, name: str) -> None:
+        step = getattr(kind, name)
+
+        def copied(*given: Any, **more: Any) -> Any:
+            result = step(*given, **more)
+            states.append(tmp_path / f"{len(states)}-{name}")
+            shutil.copytree(index_folder, states[-1])
+            return result
+
+        monkeypatch.setattr(kind, name, copied)
+
+    with opened(Settings(on_same_id="update", memory_documents=64), index_folder) as index:
+        needles = begun(index)
+        with monkeypatch.context():
+            for kind, name in (
+                (Store, "write"),
+                (Store, "settle"),
+                (Store, "purge"),
+                (Store, "sweep"),
+                (RowFile, "patch"),
+            ):
+                watched(kind, name)
+            index.erase(1000 + DAY)
+        monkeypatch.undo()
+    assert {state.name.split("-")[1] for state in states} == {"write", "settle", "purge", "sweep", "patch"}
+    for state in states:
+        facts: Any = information(state, check=True)
+        assert facts["health"]["problems"] == [], state
+        with opened(Settings(), state) as index:
+            index.erase(1000 + DAY)
+            assert left(state, needles) == [], state
+        facts = information(state, check=True)
+        assert (facts["health"]["problems"], facts["erasing"]["waiting"]) == ([], 0), state
+
+
+@pytest.mark.parametrize("what", ["row", "id", "text"])
+def test_the_check_finds_what_is_left(tmp_path: Path, what: str) -> None:
+    with opened(Settings(on_same_id="update"), tmp_path) as index:
+        begun(index)
+        kind = {"row": ROWS, "id": IDS, "text": TEXTS}[what]
+        first, value = index.store.holding(kind, 0, 0, 101)
+        index.erase(1000 + DAY)
+        index.store.write({rows_key(kind, 0, 0, first): value})
+    problems = information(tmp_path, check=True)["health"]["problems"]  # type: ignore[index]
+    assert any(f"row 101 of shard 0 was erased, but its {what} can still be read" in problem for problem in problems)

@@ -1,0 +1,140 @@
+"""How rare terms are: counted, fading, kept in the store and read again."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_lsh.errors import DamagedError
+from stream_lsh.families.terms import TERM_SHIFT
+from stream_lsh.index.kernel.document_frequency import (
+    UNIT,
+    Counted,
+    Rarity,
+    count,
+    folded,
+    most_rare,
+    rarity_of,
+    superseded,
+    weigh_among,
+)
+from stream_lsh.index.store.rocksdb import RARE, Store, rows_key
+
+
+def fed(counted: Counted, documents: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    for _ in range(documents):
+        terms = chance.integers(1, 1 << 23, 50).astype(np.uint64) << TERM_SHIFT
+        count(counted.rarity, terms, 0, len(terms), TERM_SHIFT)
+
+
+def new(store: Store) -> Counted:
+    return Counted(store, 0, Rarity.of(4, 16, 32))
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_what_is_kept_is_what_was_counted(tmp_path: Path, folds: bool) -> None:
+    """Also where the values become one now and then, while more is counted."""
+    store = Store(tmp_path / "db")
+    counted = new(store)
+    counted.begin(0, fades=True)
+    for turn in range(60):
+        if turn == 30:
+            counted.begin(1, fades=True)
+        fed(counted, 10, turn)
+        if folds and turn % 5 == 0:
+            values, ranges = folded(store, 0, trimmed=False)
+            store.write(values, ranges=ranges)
+            assert len(list(store.rows_of(RARE, 0, 0))) == min(turn, 1)
+        values, ranges = counted.take()
+        store.write(values, ranges=ranges)
+        if turn % 7 == 0:
+            again = new(store)
+            assert (again.rarity.counts == counted.rarity.counts).all()
+            counted = again
+    assert 0 < int(counted.rarity.counts.sum()) < 600 * 50 * UNIT
+    assert len(list(store.rows_of(RARE, 0, 0))) <= 31
+    store.close()
+
+
+def values_of(store: Store, turns: int) -> list[dict[bytes, bytes]]:
+    """What so many commits to an empty store would write, of which the fifth begins a generation."""
+    counted, out = new(store), []
+    for turn in range(turns):
+        counted.begin(int(turn >= 4), fades=True)
+        fed(counted, 3, turn)
+        out.append(counted.take()[0])
+    return out
+
+
+def test_a_copy_needs_what_the_last_whole_one_begins_with(tmp_path: Path) -> None:
+    store, stored = Store(tmp_path / "db"), dict[bytes, bytes]()
+    values = values_of(store, 7)
+    for part in values[:2]:
+        store.write(part)
+    for part in values[2:]:
+        stored |= part
+    passed = superseded(stored)
+    assert sorted(stored) == [rows_key(RARE, 0, 0, number) for number in (4, 5, 6)]
+    store.write(stored, ranges=passed)
+    assert [number for number, _ in store.rows_of(RARE, 0, 0)] == [4, 5, 6]
+    again = new(store)
+    assert 0 < int(again.rarity.counts.sum()) < 21 * 50 * UNIT
+    with closing(Store(tmp_path / "whole")) as whole:
+        for part in values:
+            whole.write(part)
+        assert (new(whole).rarity.counts == again.rarity.counts).all()
+
+
+def test_what_a_trimmed_changelog_has_left_is_a_beginning(tmp_path: Path) -> None:
+    """A count that is missing is damage anywhere else."""
+    store = Store(tmp_path / "db")
+    for part in values_of(store, 4)[2:]:
+        store.write(part)
+    with pytest.raises(DamagedError, match="how rare terms are"):
+        new(store)
+    counted = Counted(store, 0, Rarity.of(4, 16, 32), trimmed=True)
+    assert int(counted.rarity.counts.sum()) == 6 * 50 * UNIT
+    values, ranges = folded(store, 0, trimmed=True)
+    store.write(values, ranges=ranges)
+    assert (new(store).rarity.counts == counted.rarity.counts).all()
+
+
+def test_an_eighth_fades_and_little_goes_at_last(tmp_path: Path) -> None:
+    counted = new(Store(tmp_path / "db"))
+    counted.begin(0, fades=True)
+    terms = np.array([7 << 9], np.uint64)
+    for _ in range(8):
+        count(counted.rarity, terms, 0, 1, TERM_SHIFT)
+    counted.begin(1, fades=True)
+    counted.begin(1, fades=True)  # again after a restart: it has begun
+    assert int(counted.rarity.counts[7]) == 7 * UNIT
+    for generation in range(2, 60):
+        counted.begin(generation, fades=True)
+    assert not counted.rarity.counts.any()
+
+
+def test_rare_terms_say_more(tmp_path: Path) -> None:
+    rarity = new(Store(tmp_path / "db")).rarity
+    for n in range(100):
+        count(rarity, np.array([1 << 9, (2 + n % 50) << 9], np.uint64), 0, 2, TERM_SHIFT)
+    weigh_among(rarity, np.uint64(2))
+    assert rarity.among == 2 + 10
+    weigh_among(rarity, np.uint64(1))
+    assert rarity.among == 100 + 10
+    said = [rarity_of(rarity, np.uint64(term), 0.0) for term in (1, 2, 60)]
+    assert said == sorted(said) and said[0] < 0.3 and said[2] <= most_rare(rarity) * 1.2
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    store = Store(tmp_path / "db")
+    counted = new(store)
+    counted.begin(0, fades=False)
+    fed(counted, 3, 1)
+    values, ranges = counted.take()
+    store.write({**values, rows_key(RARE, 0, 0, 0): next(iter(values.values()))[:-3]}, ranges=ranges)
+    with pytest.raises(DamagedError, match="how rare terms are"):
+        new(store)

@@ -1,0 +1,199 @@
+"""The store: what is deleted leaves the disk, keys are found by rows, folders are durable with their names."""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from pathlib import Path
+
+import pytest
+from support.indexes import opened
+
+from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.index.index import Index
+from stream_lsh.index.store import files as files_module
+from stream_lsh.index.store.files import checksum, disk_bytes, fill, make_folder
+from stream_lsh.index.store.rocksdb import ANSWERS, GROUP, IDS, ROWS, TEXTS, Store, name_key, rows_key
+from stream_lsh.settings.model import Settings
+
+VALUE = 200_000  # bytes
+
+
+def test_the_space_of_deleted_answers_returns(tmp_path: Path) -> None:
+    """Those of a replica come and go: 200 MB were written, and everywhere among them some are kept, 18 MB in all."""
+    store, chance = Store(tmp_path / "db", sync=False), random.Random(1)
+    try:
+        for number in range(1000):
+            values = {rows_key(ANSWERS, 0, 0, number): chance.randbytes(VALUE)}
+            old = number - 40
+            store.write(values, [rows_key(ANSWERS, 0, 0, old)] if old >= 0 and old % 20 else [])
+        assert store.numbers(ANSWERS, 0) == [*range(0, 960, 20), *range(960, 1000)]
+    finally:
+        store.close()
+    store = Store(tmp_path / "db", sync=False)  # what is to be written again is written by whoever opens it
+    store.close()
+    assert disk_bytes(tmp_path) < 100_000_000
+
+
+def test_texts_are_not_written_again(tmp_path: Path) -> None:
+    """Those of a shard are written from the front to the back, so there is nothing to merge: files are moved as they
+    are, and stay."""
+    store, chance = Store(tmp_path / "db", sync=False), random.Random(2)
+    try:
+        first: set[str] = set()
+        for number in range(600):
+            row = 10 * number
+            store.write({rows_key(IDS, 0, 0, row): b"id", rows_key(TEXTS, 0, 0, row): chance.randbytes(VALUE)})
+            files = {path.name for path in (tmp_path / "db").glob("*.sst") if path.stat().st_size > 5 * VALUE}
+            assert first <= files
+            first = files
+        assert len(files) > 10
+    finally:
+        store.close()
+
+
+def test_a_range_of_rows_is_deleted_with_what_takes_its_place(tmp_path: Path) -> None:
+    store = Store(tmp_path / "db", sync=False)
+    try:
+        store.write({rows_key(ROWS, shard, 0, row): b"old" for shard in (0, 1) for row in range(0, 100, 10)})
+        ranges = [(rows_key(ROWS, 0, 0, 0), rows_key(ROWS, 0, 0, 50))]
+        store.write({name_key("x"): b"1", rows_key(ROWS, 0, 0, 30): b"new"}, ranges=ranges)
+        assert store.holding(ROWS, 0, 0, 35) == (30, b"new")  # ranges go first
+        assert store.holding(ROWS, 0, 0, 55) == (50, b"old")
+        assert store.holding(ROWS, 1, 0, 45) == (40, b"old")
+        with pytest.raises(DamagedError, match="row 29 of shard 0 is missing; restore"):
+            store.holding(ROWS, 0, 0, 29)
+        store.write({}, ranges=[(rows_key(IDS, 0, 5, 0), rows_key(IDS, 0, 5, 9))])  # of a family that is not there
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("others", [(), (1,), (7,), (7, 9)])
+@pytest.mark.parametrize("kind", [IDS, GROUP])
+def test_what_was_written_over_is_purged(tmp_path: Path, kind: bytes, others: tuple[int, ...]) -> None:
+    """Also where its file has no other key, or it is the first one there: RocksDB would just move such files."""
+    store = Store(tmp_path / "db", sync=False)
+    key = rows_key(kind, 0, 0, 5)
+    store.write({rows_key(kind, 0, 0, row): b"of others" for row in others} | {key: b"what was there"})
+    store.settle([key])
+    store.write({key: b"what is there"})
+    store.settle([key])
+    if kind == IDS:
+        store.purge([key])
+    store.sweep([(key, key + b"\0")] if kind == GROUP else [])
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert (b"what was there" in files, b"what is there" in files) == (False, True)
+    assert store.value(key) == b"what is there"
+    store.close()
+
+
+def test_generations_do_not_meet(tmp_path: Path) -> None:
+    """A value is found from its row backwards, and never in another generation, shard or kind."""
+    store = Store(tmp_path / "db", sync=False)
+    try:
+        for number in (0, 3):
+            store.write({rows_key(IDS, 1, number, 100 * number): b"%d" % number})
+        assert store.holding(IDS, 1, 3, 999) == (300, b"3")
+        assert store.holding(IDS, 1, 0, 999) == (0, b"0")
+        for kind, shard, number, row in (
+            (IDS, 1, 3, 299),
+            (IDS, 0, 3, 999),
+            (IDS, 2, 3, 999),
+            (TEXTS, 1, 3, 999),
+            (IDS, 1, 1, 999),
+        ):
+            with pytest.raises(DamagedError, match="is missing"):
+                store.holding(kind, shard, number, row)
+    finally:
+        store.close()
+
+
+def test_folders_are_made_with_all_their_names_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder's name is in the folder above: that one is synced, for each one that is made."""
+    synced = []
+    sync = os.fsync
+
+    def note(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+        sync(fd)
+
+    monkeypatch.setattr(files_module.os, "fsync", note)
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert len(synced) == 3
+    synced.clear()
+    index = Index(Settings(), tmp_path / "x" / "state")
+    index.close()
+    assert synced[:2] == [tmp_path, tmp_path / "x"]
+
+
+def test_a_folder_above_that_may_not_be_read_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(files_module, "sync_folder", refuse)
+    make_folder(tmp_path / "a")
+    assert (tmp_path / "a").is_dir()
+
+
+def test_a_checksum_of_what_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 3_000_000)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        assert checksum(fd, 0, 3_000_000) is not None
+        assert checksum(fd, 1, 3_000_000) is None
+        assert checksum(fd, 0, 0) == 0
+    finally:
+        os.close(fd)
+
+
+def test_a_read_that_gives_less_than_was_asked_for_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, preadv = random.Random(1).randbytes(2_500_000), os.preadv
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    monkeypatch.setattr(os, "preadv", lambda file, views, at: preadv(file, [views[0][:10_000]], at))
+    found = bytearray(30_000)
+    with path.open("rb") as file:
+        assert fill(file.fileno(), 12_345, memoryview(found)) and found == data[12_345:42_345]
+        assert not fill(file.fileno(), len(data) - 29_999, memoryview(found))
+        assert checksum(file.fileno(), 12_345, 2_400_000) == zlib.crc32(data[12_345:2_412_345])
+
+
+def test_two_processes_do_not_write_one_index(tmp_path: Path) -> None:
+    with opened(Settings(), tmp_path), pytest.raises(StateError, match="in use by another process") as error:
+        Index(Settings(), tmp_path)
+    assert not isinstance(error.value, DamagedError)
+
+
+def test_a_generation_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    store = Store(path, sync=False)
+    try:
+        for generation in range(3):
+            value = os.urandom(200_000)
+            store.write({rows_key(TEXTS, 0, generation, 10 * generation): value, name_key("n"): b"%d" % generation})
+        store.write({name_key(f"flush/0/{generation}/7"): b"1" for generation in (0, 1, 10)})
+        store.write({}, ranges=[(name_key("flush/0/1/"), name_key("flush/0/10"))])  # of the default family, too
+        assert [name for name, _ in store.items("flush/")] == ["flush/0/0/7", "flush/0/10/7"]
+        assert sorted(store.generations()) == [0, 1, 2]
+        for generation in (0, 1, 1):
+            store.drop(generation)
+        store.shorten()
+        assert store.generations() == [2]
+        assert store.before(TEXTS, 0, 1, 10) is None
+        assert store.named("n") == 2
+    finally:
+        store.close()
+    assert sum(file.stat().st_size for file in path.iterdir()) < 400_000
+    store = Store(path, sync=False)
+    try:
+        assert store.generations() == [2]
+        assert store.holding(TEXTS, 0, 2, 29) == (20, value)
+        assert store.named("n") == 2
+    finally:
+        store.close()

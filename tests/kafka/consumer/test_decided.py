@@ -1,0 +1,85 @@
+"""The log of what was decided, on a real broker: read from wherever it begins, shortened, and never guessed at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.structs import TopicPartition
+from support.kafka.brokers import settings_for
+
+from stream_lsh.errors import StateError
+from stream_lsh.index.resolution import Fates
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.consumer.decided import BEHIND, DecisionLog
+from stream_lsh.kafka.names import Topics, wanted
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.topics import create
+from stream_lsh.wire.decisions import Decisions
+
+SIZE = 50
+
+
+def decisions(frame: int) -> Decisions:
+    """On frames of 50 documents, all of which were dropped."""
+    places = np.arange(frame * SIZE, frame * SIZE + SIZE)
+    fates = Fates(places, places, np.ones(SIZE, np.int64), np.full(SIZE, 0.9), np.zeros(SIZE, np.int64))
+    return Decisions(frame, frame - 1, (frame + 1) * SIZE, fates, np.zeros(SIZE, np.uint16), [b"1"] * SIZE)
+
+
+async def write(settings: KafkaSettings, values: list[bytes]) -> None:
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
+        for value in values:
+            await producer.send_and_wait(Topics.of(settings).decisions, value, partition=0)
+
+
+async def begins(settings: KafkaSettings, log: DecisionLog) -> int:
+    place = TopicPartition(Topics.of(settings).decisions, 0)
+    found: dict[TopicPartition, int] = await log._consumer.beginning_offsets([place])
+    return found[place]
+
+
+async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path) -> None:
+    settings = settings_for(
+        broker,
+        prefix,
+        tmp_path,
+        shards=2,
+        against="unique",
+        decided_after=100,
+        frame_documents=50,
+        replication_factor=1,
+    )
+    data = [decisions(frame).encode(settings) for frame in range(40)]
+    repeats = [data[i] for i in range(30) for _ in range(1 + (i % 7 == 3))]  # some were written again
+    await create(settings)
+    watch = Watch("sequence")
+    await write(settings, [*repeats, b"foreign", *data[28:]])
+    async with DecisionLog.open(settings, watch) as log, admin(settings) as client:
+        await log.read_to(39)
+        assert (log.decided.last, log.decided.documents) == (39, 2000)
+        assert [found.offset for found in log.decided.since(0)] == list(range(40))
+        await log.trim(client)
+        assert await begins(settings, log) > 30
+        with pytest.raises(StateError, match=r"decisions on documents from number 100 on"):
+            log.decided.since(100)
+    async with DecisionLog.open(settings, watch) as log:
+        await log.read_to(35)
+        place = 2000 - BEHIND * settings.decided_after + SIZE
+        known = log.decided.since(place)
+        assert [found.offset for found in known] == list(range(place // SIZE, 40))
+        assert [found.offset for found in log.decided.since(place, last=35)] == list(range(place // SIZE, 36))
+        with pytest.raises(StateError, match=r"decisions on the frame at offset 40 of signatures"):
+            await log.read_to(40)
+
+
+def test_the_topic_is_there_only_where_it_is_needed() -> None:
+    late = KafkaSettings(shards=2)
+    (spec,) = [spec for spec in wanted(late) if spec.name.endswith(".decisions")]
+    assert (spec.partitions, spec.cleanup_policy, spec.retention_ms) == (1, "delete", -1)
+    for settings in (KafkaSettings(), KafkaSettings(shards=2, against="any")):
+        assert not [spec for spec in wanted(settings) if spec.name.endswith(".decisions")]

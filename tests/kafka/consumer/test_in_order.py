@@ -1,0 +1,149 @@
+"""Items are done in order, for every order in which their records are confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from stream_lsh.kafka.consumer.output import InOrder
+from stream_lsh.kafka.run.lives import Failed
+
+
+class Play:
+    """What was sent, to be confirmed by hand; what was done."""
+
+    def __init__(self) -> None:
+        self.futures: list[asyncio.Future[Any]] = []
+        self.done: list[Any] = []
+        self.placed: list[list[Any]] = []
+        self.failures: list[BaseException] = []
+        self.order: InOrder[Any] = InOrder(self._send, self._done, self.failures.append)
+
+    async def _send(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
+        if value == b"hangs":
+            await asyncio.Event().wait()
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+    def _done(self, item: Any, placed: list[Any]) -> None:
+        self.done.append(item)
+        self.placed.append(placed)
+
+    async def send(self, item: Any, *values: bytes) -> None:
+        await self.order.send(item, [("topic", 0, value) for value in values])
+
+    async def confirm(self, number: int, place: Any = None) -> None:
+        self.futures[number].set_result(place)
+        await settled()
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def play() -> Play:
+    return Play()
+
+
+@pytest.mark.parametrize("order", list(permutations(range(5))))
+async def test_every_order_of_confirmation_is_done_in_order(play: Play, order: tuple[int, ...]) -> None:
+    for number in range(5):
+        await play.send(number, b"x")
+    for step, number in enumerate(order):
+        await play.confirm(number)
+        confirmed = set(order[: step + 1])
+        assert play.done == [j for j in range(5) if set(range(j + 1)) <= confirmed]
+        assert len(play.order) == play.order.bytes == 5 - len(play.done)
+
+
+async def test_an_item_is_done_with_its_last_record_and_one_without_records_in_its_turn(play: Play) -> None:
+    await play.send("none before")
+    assert play.done == ["none before"]
+    await play.send("two", b"a", b"b")
+    await play.send("none")
+    await play.confirm(1, "second")
+    assert play.done == ["none before"]
+    await play.confirm(0, "first")
+    assert play.done == ["none before", "two", "none"]
+
+    assert play.placed == [[], ["first", "second"], []]
+
+
+async def test_sent_while_others_are_on_their_way(play: Play) -> None:
+    await play.send("first", b"x")
+    await play.send("second", b"x")
+    await play.confirm(1)
+    await play.send("third", b"x")
+    await play.confirm(0)
+    assert play.done == ["first", "second"]
+    await play.confirm(2)
+    assert play.done == ["first", "second", "third"]
+
+
+async def test_nothing_is_done_after_close(play: Play) -> None:
+    for number in range(3):
+        await play.send(number, b"x")
+    await play.confirm(0)
+    play.order.close()
+    await play.confirm(1)
+    await play.send(7, b"x")
+    assert play.done == [0] and len(play.futures) == 3
+    assert len(play.order) == play.order.bytes == 0
+
+
+async def test_what_closes_when_it_is_done_is_the_last(play: Play) -> None:
+    def done(item: Any, _: list[Any]) -> None:
+        play.done.append(item)
+        play.order.close()
+
+    play.order = InOrder(play._send, done, play.failures.append)
+    await play.send(1, b"x")
+    await play.send(2, b"x")
+    await play.confirm(1)
+    await play.confirm(0)
+    assert play.done == [1]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_record_that_fails_ends_it(play: Play, cancelled: bool) -> None:
+    for number in range(3):
+        await play.send(number, b"x")
+    await play.confirm(0)
+    await play.confirm(2)
+    play.futures[1].cancel() if cancelled else play.futures[1].set_exception(ConnectionError("gone"))
+    await settled()
+    await play.order.drained()
+
+    assert play.done == [0] and isinstance(play.failures.pop(), Failed if cancelled else ConnectionError)
+    assert not play.failures
+
+
+async def test_what_was_not_all_handed_over_is_never_done_and_holds_up_nothing(play: Play) -> None:
+    """As where a stop comes while one waits for room."""
+
+    await play.send("whole", b"x")
+    task = asyncio.create_task(play.send("half", b"x", b"hangs"))
+    await settled()
+    task.cancel()
+    await asyncio.wait([task])
+    await play.confirm(1)
+    assert play.done == []
+    await play.confirm(0)
+    await play.order.drained()
+    assert play.done == ["whole"] and play.order.bytes == 0
+
+
+async def test_drained_waits_for_the_last(play: Play) -> None:
+    await play.order.drained()
+    await play.send(0, b"x")
+    await play.send(1, b"x")
+    waiting = asyncio.create_task(play.order.drained())
+    await play.confirm(1)
+    assert not waiting.done()
+    await play.confirm(0)
+    await waiting

@@ -1,0 +1,158 @@
+"""What signing and sequencing have in common, where Kafka or aiokafka leaves them waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaTimeoutError
+from aiokafka.producer.sender import Sender
+from support.kafka.brokers import Make, local_broker, settings_for
+from support.kafka.stages import PATIENCE, begun, line, records, running, send, until, until_sequenced, until_signed
+
+from stream_lsh.kafka.client import clients
+from stream_lsh.kafka.consumer import member
+from stream_lsh.kafka.consumer.output import MOST_BYTES
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.lives import Failed, Stage, Unanswered
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.sequence.stage import SequenceStage
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.stage import SignStage
+from stream_lsh.kafka.tools.topics import create
+
+REQUEST_BYTES = MOST_BYTES + 2**22
+
+
+@pytest.fixture
+async def settings(make: Make) -> KafkaSettings:
+    made = await make(partitions=2, session_timeout_ms=6000)
+    await begun(made)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka is looked after more often. Each test shortens only the limit that it is about."""
+    monkeypatch.setattr(member, "RECENT", 1.5)
+
+
+@asynccontextmanager
+async def life(stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
+    """A single life of a stage."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(stage.run(stop))
+    try:
+        yield task
+    finally:
+        stop.set()
+        await asyncio.wait([task], timeout=PATIENCE)
+        if not task.cancelled():
+            task.exception()
+
+
+async def for_ever(*_: Any) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait_for(asyncio.shield(task), PATIENCE)
+
+
+async def ends_unanswered(stage: Stage, words: str) -> None:
+    async with life(stage) as task:
+        with pytest.raises((Unanswered, KafkaTimeoutError), match=words):
+            await ended(task)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A broker that takes no requests much larger than what may be under way."""
+    properties = {"socket.request.max.bytes": str(REQUEST_BYTES)}
+    with local_broker(tmp_path_factory.mktemp("narrow"), properties=properties) as broker:
+        yield broker
+
+
+async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_large(
+    narrow: Any, prefix: str, tmp_path: Path
+) -> None:
+    settings = settings_for(narrow, prefix, tmp_path, partitions=1, shards=8)
+    topics = Topics.of(settings)
+    chance = random.Random(1)
+    text = " ".join(f"{chance.getrandbits(60):x}" for _ in range(900_000))
+    large = b'{"id":"large","text":"%s"}' % text.encode()
+    await create(settings)
+    await begun(settings)
+    await send(settings, topics.documents, (line(0), large, line(1)))
+    async with running(SignStage, settings):
+        await until_signed(settings, 3)
+    frames = await records(settings, topics.signatures)
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, len(frames))
+    copies = [await records(settings, topics.frames, shard) for shard in range(8)]
+    assert max(len(record.value) for record in copies[0]) * 8 > REQUEST_BYTES
+    assert all([record.value for record in found] == [record.value for record in copies[0]] for found in copies)
+
+
+async def test_a_reader_that_has_died_ends_the_life(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch("sign")
+
+    def broken(*_: Any) -> None:
+        raise OverflowError("unforeseen")
+
+    async with life(SignStage(settings, watch)) as task:
+        await until(lambda: watch.last_idle is not None, "it is idle")
+        monkeypatch.setattr(Fetcher, "_get_actions_per_node", broken)
+        with pytest.raises(Failed, match=r"stopped reading .*documents: OverflowError\('unforeseen'\)"):
+            await ended(task)
+
+
+async def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
+    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fetcher, "_proc_fetch_request", for_ever)
+    monkeypatch.setattr(member, "SILENCE", 1.0)
+    watch = Watch("sign")
+    await ends_unanswered(SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
+    assert watch.last_idle is None
+
+
+async def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
+    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", for_ever)
+    monkeypatch.setattr(member, "SILENCE", 1.0)
+    monkeypatch.setattr(member, "SESSIONS", 0.0)
+    watch = Watch("sequence")
+    await ends_unanswered(SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
+    assert watch.last_idle is None
+
+
+async def test_a_producer_that_gets_no_number_is_not_waited_for(
+    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sender, "_maybe_wait_for_pid", for_ever)
+    monkeypatch.setattr(clients, "START_SECONDS", 1.0)
+    await ends_unanswered(SignStage(settings, Watch("sign")), "no connection was ready for work within 1 s")
+
+
+@pytest.mark.parametrize("stage", [SignStage, SequenceStage])
+async def test_working_and_standing_by_are_both_idle(
+    settings: KafkaSettings, stage: Callable[[KafkaSettings, Watch], Stage]
+) -> None:
+    watches = [Watch("one"), Watch("two"), Watch("three")]  # of two partitions, or one
+
+    async with (
+        life(stage(settings, watches[0])) as first,
+        life(stage(settings, watches[1])) as second,
+        life(stage(settings, watches[2])) as third,
+    ):
+        await until(lambda: all(watch.last_idle is not None for watch in watches), "all are idle")
+        assert not any(task.done() for task in (first, second, third))

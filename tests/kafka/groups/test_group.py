@@ -1,0 +1,257 @@
+"""The role group against a real broker: each event and alert once, whoever is killed, and whatever disk is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import ConsumerRecord
+from support.kafka.brokers import Make, settings_for
+from support.kafka.group_play import RULES, memberships, told
+from support.kafka.judge_play import PARTITIONS
+from support.kafka.last_steps import DEATHS, Victim
+from support.kafka.stages import (
+    COMPACTED,
+    commit,
+    ended,
+    make_topics,
+    records,
+    running,
+    send,
+    until,
+    until_committed,
+)
+
+from stream_lsh.alerts.rules import read_rules
+from stream_lsh.embedded.group_table import table
+from stream_lsh.errors import StateError, UsageError
+from stream_lsh.index.store.rocksdb import Store, name_key
+from stream_lsh.kafka.groups import stage as group
+from stream_lsh.kafka.groups.copy import FOLDER, PLACE
+from stream_lsh.kafka.groups.stage import GroupStage
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.settings import KafkaSettings
+
+
+@pytest.fixture
+def make(make: Make, tmp_path: Path) -> Make:
+    file = tmp_path / "rules.toml"
+    file.write_text(RULES)
+    return partial(
+        make, partitions=PARTITIONS, verify="signature", groups=True, source_field="outlet", alerts=file,
+        session_timeout_ms=30_000, transaction_timeout_ms=30_000, give_up_seconds=300,
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "ROUND_DOCUMENTS", 60)
+    monkeypatch.setattr(group, "QUIET_SECONDS", 0.5)
+
+
+async def say(settings: KafkaSettings, said: Sequence[bytes]) -> None:
+    """Write memberships, as a judge without transactions does."""
+    await send(settings, Topics.of(settings).memberships, said)
+
+
+async def until_folded(settings: KafkaSettings, position: int, victim: Victim | None = None) -> None:
+    await until_committed(
+        settings, "group", Topics.of(settings).memberships,
+        lambda found: found.get(0, -1) >= position or (victim is not None and victim.dead),
+    )  # fmt: skip
+
+
+async def feed(settings: KafkaSettings, said: Sequence[bytes], begin: int, end: int, victim: Victim | None) -> None:
+    """Memberships in slices, each when the one before is folded, or nobody is left to fold."""
+    for start in range(begin, end, 10):
+        stop = min(start + 10, end)
+        await say(settings, said[start:stop])
+        await until_folded(settings, stop, victim)
+
+
+async def committed_records(settings: KafkaSettings, topic: str) -> list[ConsumerRecord]:
+    return await records(settings, topic, isolation="read_committed")
+
+
+def elsewhere(settings: KafkaSettings, folder: Path) -> KafkaSettings:
+    """As another worker has them, with a disk of its own."""
+    return settings.model_copy(update={"data_folder": folder})
+
+
+async def check(settings: KafkaSettings, folder: Path, said: Sequence[bytes]) -> None:
+    """Events and alerts are those of the embedded engine, each once, in order; the table of the last ones is that of
+    what is to be remembered, also of the last value of each key of that."""
+    topics, rules = Topics.of(settings), read_rules(settings.alerts or Path())
+    events, alerts = told(settings, folder, rules, said)
+    assert len(events) > 100 and {json.loads(line)["rule"] for line in alerts} == {rule.name for rule in rules}
+    found = await committed_records(settings, topics.groups)
+    assert [record.value for record in found] == events
+    assert all(json.loads(record.value)["group"] == int(record.key) for record in found)
+    assert [record.value for record in await committed_records(settings, topics.alerts)] == alerts
+    changelog = {record.key: record.value for record in await committed_records(settings, topics.group_changelog)}
+    assert name_key(PLACE) not in changelog
+    rebuilt = Store(folder / "rebuilt" / "db", sync=False)
+    rebuilt.write({key: value for key, value in changelog.items() if value is not None})
+    rebuilt.close()
+    rows = {row.group.group: json.loads(row.group.json) for row in table(folder / "rebuilt")}
+    assert rows == {json.loads(record.value)["group"]: row_of(record.value) for record in found}
+
+
+def row_of(event: bytes) -> dict[str, Any]:
+    return {name: value for name, value in json.loads(event).items() if name not in ("event", "seq", "id")}
+
+
+@pytest.mark.parametrize(
+    ("moment", "number", "disk"), [("send", 7, "kept"), ("commit", 3, "lost"), ("after", 3, "kept"), ("after", 4, "")]
+)
+async def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, number: int, disk: str) -> None:
+    """Who takes over has the victim's disk, none, or one of his own from long before."""
+    settings = await make(**DEATHS)
+    said, _ = memberships(settings, tmp_path, 900)
+    other = settings if disk == "kept" else elsewhere(settings, tmp_path / "other")
+    begin = 0
+    if not disk:
+        begin = 20
+        async with running(GroupStage, other):
+            await feed(settings, said, 0, begin, None)
+    victim = Victim("group", settings, "die", moment, number)
+    await until_folded(settings, begin)
+    await feed(settings, said, begin, len(said), victim)
+    await asyncio.to_thread(victim.wait_until_dead)
+    watch = Watch("group")
+    async with running(GroupStage, other, watch):
+        await until_folded(settings, len(said))
+        await say(settings, said[-3:])  # repeats change nothing
+        await until_folded(settings, len(said) + 3)
+    assert watch.registry.ignored.labels("group", "repeat")._value.get() == 3
+    await check(settings, tmp_path / "check", said)
+
+
+async def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path) -> None:
+    settings = await make(**DEATHS)
+    said, _ = memberships(settings, tmp_path, 900)
+    half = len(said) // 2
+    zombie = Victim("group", settings, "freeze", "commit", 2)  # 1 is that of the beginning
+    try:
+        await until_folded(settings, 0)
+        await say(settings, said[:half])
+        await asyncio.to_thread(zombie.wait_until_frozen)
+        async with running(GroupStage, elsewhere(settings, tmp_path / "other")):
+            await until_folded(settings, half)
+            zombie.thaw()
+            await asyncio.sleep(2)  # it tries to commit now
+            await feed(settings, said, half, half + 10, None)
+        # The zombie has joined the group again, and takes over with the disk that has fallen behind.
+        await feed(settings, said, half + 10, len(said), None)
+        assert await asyncio.to_thread(zombie.end) == 0
+    finally:
+        zombie.kill()
+    await check(settings, tmp_path / "check", said)
+
+
+async def test_members_come_and_go_and_the_broker_is_restarted(
+    make: Make, tmp_path: Path, proxied: Any, prefix: str
+) -> None:
+    settings = await make(**DEATHS, bootstrap_servers=proxied.broker.bootstrap)
+    said, _ = memberships(settings, tmp_path, 900)
+    chance = random.Random(5)
+    workers = [settings, elsewhere(settings, tmp_path / "other")]
+
+    async def feeding() -> None:
+        for start in range(0, len(said), 4):
+            await say(settings, said[start : start + 4])
+            await asyncio.sleep(0.1)
+
+    task, lives = asyncio.create_task(feeding()), 0
+    while not task.done():
+        lives += 1
+        chance.shuffle(workers)
+        async with running(GroupStage, workers[0]), running(GroupStage, workers[1]):
+            await asyncio.sleep(chance.uniform(0.5, 2))
+            if lives == 2:
+                await task
+                await asyncio.to_thread(proxied.broker.restart)
+    async with running(GroupStage, workers[0]):
+        await until_folded(settings, len(said))
+    await check(settings, tmp_path / "check", said)
+
+
+async def test_compaction_leaves_the_table_and_all_that_is_needed_to_go_on(
+    broker: Any, prefix: str, make: Make, tmp_path: Path
+) -> None:
+    plain = settings_for(broker, prefix, tmp_path, groups=True)
+    topics = Topics.of(plain)
+    more = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(80 << 20)}
+    await make_topics(plain, COMPACTED | more, topics.groups, topics.group_changelog)
+    settings = await make()
+    said, _ = memberships(settings, tmp_path, 900)
+    half = len(said) // 2
+    events, alerts = told(settings, tmp_path / "told", read_rules(settings.alerts or Path()), said)
+
+    async with running(GroupStage, settings):
+        await feed(settings, said, 0, half, None)
+        first = {topic: await committed_records(settings, topic) for topic in (topics.groups, topics.group_changelog)}
+        await asyncio.sleep(1.5)  # then the next records begin a segment
+        await feed(settings, said, half, half + 10, None)
+
+    async def compacted() -> bool:
+        after = {topic: await committed_records(settings, topic) for topic in first}
+        return all(
+            sum(record.offset <= first[topic][-1].offset for record in found) < len(first[topic])
+            for topic, found in after.items()
+        )
+
+    await until(compacted, "something is compacted")
+    async with running(GroupStage, elsewhere(settings, tmp_path / "empty")):
+        await feed(settings, said, half + 10, len(said), None)
+    found = await committed_records(settings, topics.groups)
+    assert len(found) < len(events)
+    rows = {json.loads(record.value)["group"]: row_of(record.value) for record in found}
+    assert rows == {json.loads(event)["group"]: row_of(event) for event in events}
+    assert [record.value for record in await committed_records(settings, topics.alerts)] == alerts
+
+
+async def test_what_is_not_there_is_said(make: Make, tmp_path: Path) -> None:
+    settings = await make()
+    said, frames = memberships(settings, tmp_path, 200)
+    topics = Topics.of(settings)
+    await say(settings, [said[0], *said[2:4]])
+    with pytest.raises(StateError, match=rf"what follows after frame {frames[0].offset}, before offset 1.*reindex"):
+        await ended(GroupStage, settings)
+    # A judge without transactions says it again.
+    again = settings.model_copy(update={"delivery": "at_least_once"})
+    await say(settings, said[1:])
+    watch = Watch("group")
+    async with running(GroupStage, again, watch):
+        await until_folded(settings, 2 + len(said))
+    assert watch.registry.ignored.labels("group", "gap")._value.get() == 2
+    events, _ = told(settings, tmp_path / "told", (), said)
+    assert [record.value for record in await committed_records(settings, topics.groups)] == events
+    # Another pipeline's store, or one that cannot be read, is no loss.
+    place = settings.data_folder / FOLDER / "db"
+    store = Store(place, sync=False)
+    store.write({name_key(PLACE): b'{"state":"another","position":1,"changelog":0}'})
+    store.close()
+    await say(settings, said[-1:])
+    async with running(GroupStage, again):
+        await until_folded(settings, 3 + len(said))
+    (place / "CURRENT").write_bytes(b"nonsense\n")
+    await say(settings, said[-1:])
+    async with running(GroupStage, again):
+        await until_folded(settings, 4 + len(said))
+    assert [record.value for record in await committed_records(settings, topics.groups)] == events
+    await commit(settings, "group", topics.memberships, 1, "by hand")
+    with pytest.raises(StateError, match="set by hand"):
+        await ended(GroupStage, again)
+
+
+async def test_rules_that_cannot_be_are_said(make: Make) -> None:
+    with pytest.raises(UsageError, match="source-field"):
+        await ended(GroupStage, await make(source_field=None))
