@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 import click
 
 from stream_lsh.cli.failures import complain, set_resumes
+from stream_lsh.cli.group import Option
 from stream_lsh.cli.options import (
     DOCUMENTS,
     GROUPS,
     INDEX,
+    RUNNING,
     SECTIONS,
     SIMILARITY,
     config_option,
@@ -29,6 +31,7 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.progress import progress_display
+from stream_lsh.cli.rejected import Share, check_rejected
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import UsageError
@@ -54,8 +57,13 @@ def job_options(standard: str) -> Callable[[Function], Function]:
         state_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
+        Option(
+            ["--max-rejected"], type=Share(), metavar="SHARE", section=RUNNING,
+            help="end with exit code 1 if more than this share of all documents was rejected, such as 0.01 or 1%; "
+            "default: if all of an input was",
+        ),
         quiet_option(),
-    ]
+    ]  # fmt: skip
 
     def decorate(function: Function) -> Function:
         return click.argument("inputs", nargs=-1, metavar="[INPUT ...]")(with_options(options)(function))
@@ -93,6 +101,7 @@ def run_job(
         complain(ONLY_KEPT)
 
     from stream_lsh.alerts.rules import read_rules
+    from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
     from stream_lsh.embedded.job import Job  # here, because it takes numba and RocksDB with it
 
     rules = read_rules(given["rules"]) if given.get("rules") is not None else ()
@@ -104,6 +113,8 @@ def run_job(
             summary, max_matches=settings.max_matches, dead_letters=outputs.get("dead_letters"), pairs=asked
         )
         complain("\n  ".join(lines))
+    letters = outputs.get("dead_letters", str(state / DEAD_LETTERS) if state is not None else None)
+    check_rejected(summary, given["max_rejected"], letters)
 
 
 def chosen_inputs(inputs: Sequence[str], example: str) -> list[str]:

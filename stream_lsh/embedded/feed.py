@@ -17,13 +17,16 @@ from stream_lsh.index.store.rocksdb import Store
 
 @dataclass(slots=True)
 class Source:
-    """One input of this run. reached: where it has been read to, at first by earlier runs; done: to its end."""
+    """One input of this run. reached: where it has been read to, at first by earlier runs; done: to its end. documents,
+    rejected: of all runs that have read it."""
 
     input: Input
     identity: InputIdentity | None
     reached: Position
     done_before: bool
     done: bool = False
+    documents: int = 0
+    rejected: int = 0
 
     def fact(self) -> tuple[str, dict[str, Any]] | None:
         """The name and value under which the index remembers it, None for a pipe."""
@@ -33,6 +36,7 @@ class Source:
         value = {
             "path": identity.path, "head": identity.head, "head_bytes": identity.head_bytes, "size": identity.size,
             "offset": self.reached.offset, "line": self.reached.line, "done": self.done, "left": self.input.left,
+            "documents": self.documents, "rejected": self.rejected,
         }  # fmt: skip
         return _name(identity.path), value
 
@@ -96,7 +100,9 @@ def _source(input: Input, store: Store) -> Source:
         unchanged = known["done"] and identity.size == known["size"]
         if unchanged:
             input.left = known.get("left", 0)
-        return Source(input, identity, Position(known["offset"], known["line"]), unchanged)
+        position = Position(known["offset"], known["line"])
+        counts = known.get("documents", 0), known.get("rejected", 0)
+        return Source(input, identity, position, unchanged, False, *counts)
     if not known["done"]:
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "

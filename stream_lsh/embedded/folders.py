@@ -18,6 +18,7 @@ from stream_lsh.documents.dead_letters import KEPT_BYTES
 from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import InputError, UsageError
+from stream_lsh.index.segments.segment import FOLDER
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -57,6 +58,11 @@ class FolderInput(Input):
             if not self.fields.timed:
                 remedy = "feed it into an index without a window, which goes by times"
             raise UsageError(f"{self.name} is a folder of text files, which have no fields: {remedy}.")
+        if (index := index_at(Path(self.name))) is not None:
+            raise InputError(
+                f"{self.name} is the folder of an index{'' if index.samefile(self.name) else f' ({index})'}, not of "
+                f"documents: name the files that it was made from; stream-lsh info --state {index} lists them."
+            )
         if not self._list():
             raise InputError(f"there is no file in the folder {self.name}.")
         for path, _ in self._list():
@@ -117,6 +123,11 @@ class FolderInput(Input):
             found = []
             try:
                 for folder, _, names in os.walk(self.name, onerror=_raise):
+                    if is_index(Path(folder)):
+                        raise InputError(
+                            f"the folder {self.name} contains the index {folder}, whose files are no documents: "
+                            "move the index, or name the folders with the documents."
+                        )
                     for name in names:
                         path = Path(folder) / name
                         status = path.stat()
@@ -149,6 +160,21 @@ class FolderInput(Input):
         except TypeError:  # a file name that is not UTF-8 comes as lone surrogates
             line = json.dumps(document, separators=(",", ":")).encode("ascii")
         return line, size, None
+
+
+def is_index(folder: Path) -> bool:
+    """Whether there is an index in a folder."""
+    return (folder / "db" / "CURRENT").exists()
+
+
+def index_at(path: Path) -> Path | None:
+    """The index whose folder, or a part of it, a path is; None if it is no such thing."""
+    path = path.resolve()
+    for folder in (path, *path.parents):
+        parts = path.relative_to(folder).parts
+        if is_index(folder) and (not parts or parts[0] in ("db", FOLDER)):
+            return folder
+    return None
 
 
 def _raise(error: OSError) -> None:

@@ -19,6 +19,7 @@ from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
 from stream_lsh.embedded.lines import Lines, LineSplitter
+from stream_lsh.embedded.tables import how_to_convert, is_table
 from stream_lsh.errors import InputError
 
 MAX_BYTES = 1 << 20
@@ -135,7 +136,20 @@ class LineInput(Input):
         if not os.access(self.name, os.R_OK):
             raise InputError(f"cannot read {self.name}: permission denied.")
         if self._regular():
-            os.close(self._open())
+            head = self._head()
+            if is_table(self.name, head):
+                raise InputError(how_to_convert(self.name, head))
+
+    def _head(self) -> bytes:
+        """The first bytes, decompressed; nothing if they are damaged."""
+        descriptor = self._open()
+        try:
+            with contextlib.suppress(Damaged, OSError):
+                data = os.pread(descriptor, HEAD_BYTES, 0)
+                return data if self._decompress is None else next(self._decompress([data]), b"")
+            return b""
+        finally:
+            os.close(descriptor)
 
     def identity(self) -> InputIdentity | None:
         found = self._identity(HEAD_BYTES)

@@ -10,11 +10,11 @@ from pathlib import Path
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
-from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.feed import Feed, Source, check_inputs
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.places import Places
-from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, Progress, Summary
+from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, InputCount, Progress, Rejected, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
@@ -193,13 +193,24 @@ class _Run:
         judged = self._engine.add(batch, signed)
         self._places.add(batch, judged.found)
         self._sink.write(batch, judged, self._places.of)
-        self._counts.add(judged.judgement, [judged.reasons[i].reason for i in sorted(judged.reasons)])
+        self._count(source, batch, judged)
         source.reached = batch.position
         self._moved[id(source)] = source
         self._dirty = True
         self._torn = False
         if pause := self._index.pause * len(batch) / 1000:  # merges have to keep up
             time.sleep(pause)
+
+    def _count(self, source: Source, batch: Batch, judged: Judged) -> None:
+        reasons = judged.reasons
+        self._counts.add(judged.judgement, [reasons[i].reason for i in sorted(reasons)])
+        source.documents += len(batch)
+        source.rejected += len(reasons)
+        if reasons and self._counts.first_rejected is None:
+            i = min(reasons)
+            self._counts.first_rejected = Rejected(
+                batch.input, int(batch.line_numbers[i]), reasons[i].reason, reasons[i].detail, batch.raw(i)
+            )
 
     def _commit(self, *, open: bool) -> None:
         # If it is broken off (a second Ctrl-C, a full disk), only the disk knows how far it came: another commit would
@@ -265,4 +276,5 @@ class _Run:
             window=self._window(),
             alerts=self._engine.alerts.told if self._engine.alerts is not None else None,
             state=str(state) if state is not None else None,
+            inputs=tuple(InputCount(one.input.name, one.documents, one.rejected) for one in self._feed.sources),
         )

@@ -46,6 +46,27 @@ class Alerted:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejected:
+    """A rejected document. raw: its line, or the beginning of it."""
+
+    input: str
+    line: int
+    reason: str
+    detail: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InputCount:
+    """An input, and how many documents of it were read and rejected, by all runs that read it (of a pipe: by this
+    one)."""
+
+    name: str
+    documents: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A finished (or interrupted) run.
 
@@ -54,7 +75,8 @@ class Summary:
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
     against: what documents were compared with, "unique" or "any". window: None = nothing is forgotten. alerts: None =
-    there are no rules. replaced: versions that went because a new one came.
+    there are no rules. replaced: versions that went because a new one came. inputs: what was read of each so far.
+    first_rejected: of this run.
     """
 
     documents: int
@@ -79,6 +101,8 @@ class Summary:
     deleted: int = 0
     outdated: int = 0
     replaced: int = 0
+    inputs: tuple[InputCount, ...] = ()
+    first_rejected: Rejected | None = None
 
 
 @dataclass
@@ -92,6 +116,7 @@ class Counts:
     truncated: int = 0
     incomplete: int = 0
     replaced: int = 0
+    first_rejected: Rejected | None = None
 
     def add(self, judgement: Judgement, reasons: list[str]) -> None:
         self.documents += len(judgement.ids)
@@ -123,6 +148,7 @@ class Counts:
         state: str | None = None,
         window: Forgetting | None = None,
         alerts: Alerted | None = None,
+        inputs: tuple[InputCount, ...] = (),
     ) -> Summary:
         return Summary(
             documents=self.documents,
@@ -147,6 +173,8 @@ class Counts:
             deleted=self.kinds[Kind.DELETED],
             outdated=self.kinds[Kind.OUTDATED],
             replaced=self.replaced,
+            inputs=inputs,
+            first_rejected=self.first_rejected,
         )
 
     @property
