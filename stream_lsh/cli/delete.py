@@ -15,6 +15,7 @@ from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
+    DOCUMENTS,
     KAFKA,
     KAFKA_SECTIONS,
     OUTPUTS,
@@ -26,7 +27,7 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.stored import stored_settings
-from stream_lsh.documents.fields import id_of
+from stream_lsh.documents.fields import json_id
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.serve.beside import delete as delete_beside
@@ -35,7 +36,8 @@ from stream_lsh.wording import count
 
 EXAMPLES = """
 stream-lsh delete a1 --state index
-stream-lsh delete a1 a2 17 --state index --unique unique.jsonl
+stream-lsh delete a1 a2 --state index --unique unique.jsonl
+stream-lsh delete 17 18 --json-id --state index
 withdrawn | stream-lsh delete --state index -
 stream-lsh delete a1 a2 --topic-prefix news --key-is-id string
 """
@@ -51,8 +53,8 @@ of those that were dropped for one takes its place. With --state the verdicts go
 without it, on Kafka, deletions are sent to the documents topic, and their verdicts go where all verdicts go: with
 --key-is-id tombstones, else with --deleted-field records that say so. Partitions are chosen as by produce.
 
-ID is an id of the feed. 17 is the number, '"17"' with quotes of its own the text; what is neither an integer nor a JSON
-text is a text as it is. - reads ids from standard input, one a line. An id that is not there is no error.
+ID is an id of the feed, as text; with --json-id it is JSON, so that 17 is a number. - reads ids from standard input,
+one a line; empty lines are passed over. An id that is not there is no error: `deleted` in its verdict is false.
 
 What they said is erased from the disk after --erase-hours, by whatever writes to the index then, or by the command
 erase. Where stream-lsh serve has the index in DIR it goes through that; nobody else may be writing to it. A feed
@@ -61,6 +63,10 @@ deletes by itself, with --deleted-field.""",
 @click.argument("ids", nargs=-1, metavar="ID ...")
 @with_options(
     [
+        Option(
+            ["--json-id", "as_json"], is_flag=True, section=DOCUMENTS,
+            help='each ID is JSON: 17 is a number, "17" with its quotes a string',
+        ),
         Option(
             ["--unique"], metavar="FILE", section=OUTPUTS,
             help="the unique documents that dedup has written: a line is added for each that goes, with who takes its "
@@ -78,8 +84,8 @@ deletes by itself, with --deleted-field.""",
 )  # fmt: skip
 @click.pass_context
 def delete(
-    context: click.Context, /, ids: tuple[str, ...], unique: str | None, groups: str | None, state: Path | None,
-    erase_hours: float | None, quiet: bool, **_: Any,
+    context: click.Context, /, ids: tuple[str, ...], as_json: bool, unique: str | None, groups: str | None,
+    state: Path | None, erase_hours: float | None, quiet: bool, **_: Any,
 ) -> None:  # fmt: skip
     if not ids:
         raise UsageError("no ID: name documents, or - for ids from standard input, one a line")
@@ -92,19 +98,29 @@ def delete(
             raise UsageError(f"{option} is a file that dedup has written: it needs --state")
     if erase_hours is not None and state is None:
         raise UsageError("--erase-hours is for an index on this machine: it needs --state")
+    wanted = map(_json_id, chosen(ids)) if as_json else chosen(ids)
     if state is None:
-        _send(context, map(id_of, chosen(ids)), quiet=quiet)
+        _send(context, wanted, quiet=quiet)
         return
     for name in (*SETTINGS, "config"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name.replace('_', '-')} is for Kafka, --state for an index on this machine: give one")
     asked = there = 0
-    for many, found, lines in deletions(map(id_of, chosen(ids)), state, unique, groups, erase_hours):
+    for many, found, lines in deletions(wanted, state, unique, groups, erase_hours):
         asked, there = asked + many, there + found
         click.echo(lines, nl=False)
     if not quiet:
         missing = f", {count(asked - there, 'id')} not there" if asked > there else ""
-        complain(f"{count(there, 'document')} deleted{missing}")
+        numbers = missing and not as_json and any(id.removeprefix("-").isdecimal() for id in ids)
+        hint = "; ids are text, and --json-id says that they are JSON numbers" if numbers else ""
+        complain(f"{count(there, 'document')} deleted{missing}{hint}")
+
+
+def _json_id(text: str) -> str | int:
+    try:
+        return json_id(text)
+    except ValueError as error:
+        raise UsageError(f"--json-id: {error}") from None
 
 
 def deletions(
@@ -120,15 +136,16 @@ def deletions(
                     "the service first"
                 )
         for line in delete_beside(ids, state):
-            yield 1, b'"replaces":' in line, line
+            yield 1, b',"replaces":' in line, line
         return
 
     # Here, because they take numba and RocksDB with them.
     from stream_lsh.embedded.deleting import delete as deleted
-    from stream_lsh.judging.verdicts import verdict_lines
+    from stream_lsh.judging.verdicts import deletion, verdicts
 
     for judgement in deleted(ids, state, unique, groups, settings.erase_hours):
-        yield len(judgement.ids), int((judgement.replaces >= 0).sum()), verdict_lines(judgement)
+        lines = b"".join(deletion(verdict + b"}") + b"\n" for verdict in verdicts(judgement))
+        yield len(judgement.ids), int((judgement.replaces >= 0).sum()), lines
 
 
 def _send(context: click.Context, ids: Iterator[str | int], *, quiet: bool) -> None:
@@ -147,7 +164,9 @@ def _send(context: click.Context, ids: Iterator[str | int], *, quiet: bool) -> N
             complain(f"{count(feeder.sent, 'deletion')} acknowledged before it ended; to delete twice is no error")
         raise
     if not quiet:
-        complain(f"{count(feeder.sent, 'deletion')} sent to {feeder.topic}")
+        complain(
+            f"{count(feeder.sent, 'deletion')} sent to {feeder.topic}; a verdict with `replaces` deleted something"
+        )
 
 
 def chosen(ids: Iterable[str]) -> Iterator[str]:
@@ -162,7 +181,7 @@ def chosen(ids: Iterable[str]) -> Iterator[str]:
             continue
         for number, line in enumerate(sys.stdin.buffer, 1):
             try:
-                text = line.decode("utf-8").strip()
+                text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
             except UnicodeDecodeError as error:
                 raise InputError(f"standard input is not UTF-8: byte {error.start + 1} of line {number}") from None
             if text:

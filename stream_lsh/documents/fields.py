@@ -133,13 +133,19 @@ def key_json(document: dict[str, object], path: str) -> bytes | None:
         return None
 
 
-def id_of(text: str) -> str | int:
-    """The id that somebody means who writes it: what is a text or an integer as JSON, else the text as it is."""
+def json_id(text: str | bytes) -> str | int:
+    """The id that is written as JSON.
+
+    Raises:
+        ValueError: it is no string and no integer.
+    """
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, str) or type(value) is int else text
+    except (ValueError, RecursionError):  # bad UTF-8 too
+        value = None
+    if isinstance(value, str) or type(value) is int:
+        return value
+    raise ValueError(f"{text[:60]!r} is no id as JSON: give an integer, or a string in double quotes")
 
 
 def id_text(value: object) -> bytes:

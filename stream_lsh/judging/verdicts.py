@@ -287,6 +287,11 @@ def verdict_lines(judgement: Judgement) -> bytes:
     return b"".join([verdict + b"}\n" for verdict in verdicts(judgement)])
 
 
+def deletion(verdict: bytes) -> bytes:
+    """The verdict on a deletion, a JSON object, with `deleted`: whether there was something to delete."""
+    return b'%b,"deleted":%b}' % (verdict[:-1], b"true" if b',"replaces":' in verdict else b"false")
+
+
 def pair_lines(judgement: Judgement, verified: str) -> bytes:
     """The near-duplicate pairs as JSON lines; verified: "exact" or "signature"."""
     return b"".join([pair + b"}\n" for _, _, pair in pairs(judgement, verified)])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
-from stream_lsh.documents.fields import MAX_ID_BYTES, id_of
+from stream_lsh.documents.fields import MAX_ID_BYTES, json_id
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.lines import NDJSON, LinesResponse, body, one_line
@@ -56,6 +56,7 @@ VERDICT = {
         "matches": {"type": "array", "items": _MATCH},
         "redelivered": {"type": "integer", "description": "it was there before: what was answered then, under its "
                         "number of then; this is the number that it has now"},
+        "deleted": {"type": "boolean", "description": "of a deletion: whether there was something to delete"},
         "reason": {"type": "string"},
         "detail": {"type": "string"},
     },
@@ -95,7 +96,11 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 Durable = Annotated[
     bool, Query(description="answer once it is on the disk; else at once, and it is there half a second later")
 ]
-Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description='the id; a number as 17, the text "17" with its quotes')]
+Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text; or as id_type says")]
+IdType = Annotated[
+    Literal["text", "json"],
+    Query(description='how an id is written: as the text that it is, or as JSON (17 is a number, "17" a string)'),
+]
 
 
 class _Any(PathConvertor):
@@ -171,34 +176,33 @@ async def check_documents(request: Request, service: Served) -> Response:
     "/deletions", dependencies=[WRITE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
 )
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
-    """Take documents out: an id as JSON a line in, a verdict a line out."""
+    """Take documents out: an id as JSON a line in, a verdict a line out; `deleted` says whether there was one."""
     _media_type(request, NDJSON)
     service.intake.admit()
 
     async def answer(lines: Lines) -> Answers:
         starts, ends = lines.starts.tolist(), lines.ends.tolist()
-        ids = [_id(lines.data[start:end]) for start, end in zip(starts, ends, strict=True)]
+        ids = [_id(lines.data[start:end], "body") for start, end in zip(starts, ends, strict=True)]
         return await service.answer(Delete(ids, durable))
 
     return LinesResponse(request, service, answer, MAX_ID_BYTES)
 
 
-def _id(line: bytes) -> str | int:
+def _id(text: str | bytes, field: str) -> str | int:
+    """An id that is written as JSON in this part of a request."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):  # bad UTF-8 too
-        value = None
-    if isinstance(value, str) or type(value) is int:
-        return value
-    raise Problem(422, f"{line[:60]!r} is no id as JSON: a text in quotes, or an integer", field="body")
+        return json_id(text)
+    except ValueError as error:
+        raise Problem(422, str(error), field=field) from None
 
 
 @router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
-async def delete_document(id: Id, service: Served, durable: Durable = True) -> Response:
-    """Take a document out. One that is not there is no error."""
+async def delete_document(id: Id, service: Served, id_type: IdType = "text", durable: Durable = True) -> Response:
+    """Take a document out; `deleted` says whether there was one. One that is not there is no error."""
     service.intake.admit()
+    wanted = _id(id, "id") if id_type == "json" else id
     with service.intake.taking():
-        found = await service.answer(Delete([id_of(id)], durable))
+        found = await service.answer(Delete([wanted], durable))
     if found.rejected:
         raise Problem.rejected(found.rejected[0], found.lines[0])
     return _one(found)
@@ -206,11 +210,14 @@ async def delete_document(id: Id, service: Served, durable: Durable = True) -> R
 
 @router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 410, 422))
 async def get_document(
-    id: Id, service: Served, text: Annotated[bool, Query(description="with its text")] = False
+    id: Id,
+    service: Served,
+    id_type: IdType = "text",
+    text: Annotated[bool, Query(description="with its text")] = False,
 ) -> Response:
     """A document: its first verdict, its group, and whether it stands for others."""
     service.intake.admit()
-    return json_response(await service.document(id_of(id), text=text))
+    return json_response(await service.document(_id(id, "id") if id_type == "json" else id, text=text))
 
 
 @router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422), tags=["documents"])
@@ -218,13 +225,15 @@ async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
     b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="another one")],
     service: Served,
+    id_type: IdType = "text",
 ) -> Response:
     """Two documents side by side: their texts, what shingles of both cover (`spans`, by characters), how similar they
     are, and why they do or do not match; of quotations `passages`, with their places in `a` and `b`; of stories
     `terms`, and how similar they are as words weigh now. Of vectors, bits and sets `text` is what stands for them.
     Only copies and quotations have shingles."""
     service.intake.admit()
-    return json_response(await service.compared(id_of(a), id_of(b)))
+    one, other = (_id(a, "a"), _id(b, "b")) if id_type == "json" else (a, b)
+    return json_response(await service.compared(one, other))
 
 
 def json_response(value: Any) -> Response:

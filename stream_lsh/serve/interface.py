@@ -104,6 +104,12 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
+def as_number(id: str | int) -> str:
+    """What is added where there is no document with an id that looks like a number, and is text."""
+    looks = isinstance(id, str) and id.removeprefix("-").isdecimal()
+    return f"; ids are text, and the number {str(id)[:20]} is asked for with id_type=json" if looks else ""
+
+
 def no_updates() -> Problem:
     """Why nothing can be deleted from an index whose documents stay as they are."""
     return Problem(

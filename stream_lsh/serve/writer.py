@@ -19,6 +19,7 @@ from stream_lsh.documents.lines import parse_lines
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.judging.verdicts import deletion
 from stream_lsh.serve.answers import answers, verdict_lines
 
 BATCH = 2048  # documents that are judged together
@@ -231,7 +232,8 @@ class Writer:
         verdicts = verdict_lines(judged)
         if not only_looking:
             self._round.judged.append((judged, verdicts))
-        said, at = answers(verdicts, judged, self._engine.index), 0
+        deletions = isinstance(waitings[0].work, Delete)
+        said, at = list(map(deletion, verdicts)) if deletions else answers(verdicts, judged, self._engine.index), 0
         for waiting in waitings:
             end = at + len(waiting.work)
             waiting.result = Answers(said[at:end], {i - at: w for i, w in judged.reasons.items() if at <= i < end})

@@ -12,7 +12,7 @@ from support.commands import figures, run
 from support.json_lines import read_lines, write_lines
 
 from stream_lsh import Deduplicator, Settings
-from stream_lsh.documents.fields import id_of
+from stream_lsh.documents.fields import json_id
 from stream_lsh.embedded import deleting, job
 from stream_lsh.errors import StreamLshError
 
@@ -41,7 +41,7 @@ def delete(folder: Path, *ids: object, code: int = 0, input: bytes | None = None
 
 
 def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) -> None:
-    done = delete(folder, "a", "c", "17", "nobody", "--unique", folder / "unique")
+    done = delete(folder, '"a"', '"c"', "17", '"nobody"', "--json-id", "--unique", folder / "unique")
     assert done.stderr == "stream-lsh: 3 documents deleted, 1 id not there\n"
     assert [(v["id"], v["seq"], v["kind"], v.get("replaces"), v.get("heir")) for v in read_lines(done.stdout)] == [
         ("a", 5, "deleted", 0, {"id": "b", "seq": 1}), ("c", 6, "deleted", 4, None),
@@ -61,7 +61,7 @@ def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) 
 
 
 def test_ids_from_standard_input(folder: Path) -> None:
-    done = delete(folder, "c", "-", "--quiet", input=b'  a\r\n\n"17"\n17\nb')
+    done = delete(folder, '"c"', "-", "--quiet", "--json-id", input=b' "a"\r\n\n"17"\n17\n"b"')
     assert [verdict["id"] for verdict in read_lines(done.stdout)] == ["c", "a", "17", 17, "b"]
     assert all("replaces" in verdict for verdict in read_lines(done.stdout))
     assert done.stderr == ""
@@ -69,19 +69,37 @@ def test_ids_from_standard_input(folder: Path) -> None:
         assert len(reader) == 0
 
 
+def test_ids_are_text_unless_they_are_said_to_be_json(folder: Path) -> None:
+    def deleted(done: Result) -> list[Any]:
+        return [(verdict["id"], verdict["deleted"]) for verdict in read_lines(done.stdout)]
+
+    odd = ["007", "1e3", "null", '"17"', "a/b", " a ", "ü", ""]
+    done = delete(folder, *odd, "18")
+    assert deleted(done) == [(id, False) for id in (*odd, "18")]
+    assert "0 documents deleted, 9 ids not there; ids are text, and --json-id says" in done.stderr
+    assert deleted(delete(folder, "17")) == [("17", True)]
+    assert deleted(delete(folder, "17")) == [("17", False)]
+    assert deleted(delete(folder, "17", '"a"', "--json-id")) == [(17, True), ("a", True)]
+
+
 @pytest.mark.parametrize(
-    ("text", "id"),
-    [("a", "a"), ("17", 17), ('"17"', "17"), ("-3", -3), ("017", "017"), ("1.0", "1.0"), ("true", "true"),
-     ("null", "null"), ('{"a":1}', '{"a":1}'), ('"\\u00e9"', "\u00e9"), ('"', '"'), ("1" * 5000, "1" * 5000)],
-)  # fmt: skip
-def test_ids_are_texts_but_for_what_is_json(text: str, id: str | int) -> None:
-    assert id_of(text) == id and type(id_of(text)) is type(id)
+    ("text", "id"), [("17", 17), ("-3", -3), (' "17" ', "17"), ('"\\u00e9"', "\u00e9"), (str(2**70), 2**70)]
+)
+def test_ids_as_json(text: str, id: str | int) -> None:
+    assert json_id(text) == id and type(json_id(text)) is type(id)
+
+
+@pytest.mark.parametrize("text", ["a", "017", "1.0", "1e3", "true", "null", '{"a":1}', '"', "", "1" * 5000, "[" * 9999])
+def test_what_is_no_id_as_json_is_refused(folder: Path, text: str) -> None:
+    with pytest.raises(ValueError, match="is no id as JSON: give an integer, or a string in double quotes"):
+        json_id(text)
 
 
 def test_wrong_command_lines(folder: Path) -> None:
     for given, message in (
         ((), "no ID: name documents"), (("-", "-"), "given more than once"),
         (("a", "--unique", "-"), "--unique - goes where the verdicts go"), (("x" * 5000,), "more than 4096 bytes"),
+        (("a", "--json-id"), "--json-id: 'a' is no id as JSON"),
     ):  # fmt: skip
         assert message in delete(folder, *given, code=2).stderr, given
     delete(folder, "-", input=b"a\n\xff\n", code=4)

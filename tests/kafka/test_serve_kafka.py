@@ -281,19 +281,21 @@ def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
             text = " ".join(f"w{i}" for i in range(40))
             for i in range(3):
                 service.add({"id": i, "text": f"{text} own{i}", "at": NOW + i})
-            assert service.client.get("/v1/documents/1").json()["state"] == "dropped"
-            gone = service.client.delete("/v1/documents/0").json()
-            assert gone["kind"] == "deleted" and gone["heir"]["id"] == 1
-            assert service.client.get("/v1/documents/0").status_code == 404
-            assert service.client.get("/v1/documents/1").json()["state"] == "kept"
+            number = {"id_type": "json"}
+            assert service.client.get("/v1/documents/1", params=number).json()["state"] == "dropped"
+            assert service.client.delete("/v1/documents/0").json()["deleted"] is False  # that is the text
+            gone = service.client.delete("/v1/documents/0", params=number).json()
+            assert gone["kind"] == "deleted" and gone["deleted"] and gone["heir"]["id"] == 1
+            assert service.client.get("/v1/documents/0", params=number).status_code == 404
+            assert service.client.get("/v1/documents/1", params=number).json()["state"] == "kept"
             lines = service.client.post("/v1/deletions", headers=NDJSON, content=b'1\n"nobody"\n')
             found = [json.loads(line) for line in lines.text.splitlines()]
-            assert [(line["kind"], "replaces" in line) for line in found] == [("deleted", True), ("deleted", False)]
+            assert [(line["kind"], line["deleted"]) for line in found] == [("deleted", True), ("deleted", False)]
             again = service.add({"id": 2, "text": "another text of its own, which is long enough", "at": NOW + 9})
             assert again["kind"] == "unique" and again["replaces"]
         with serving(pipeline) as service:  # what was said before counts for who comes later, too
-            assert service.client.get("/v1/documents/2").json()["seq"] == again["seq"]
-            assert service.client.get("/v1/documents/0").status_code == 404
+            assert service.client.get("/v1/documents/2", params=number).json()["seq"] == again["seq"]
+            assert service.client.get("/v1/documents/0", params=number).status_code == 404
 
 
 def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_path: Path) -> None:

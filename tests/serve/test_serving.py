@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -109,12 +110,44 @@ def test_what_is_deleted_is_gone_and_its_heir_stands(served: Serving) -> None:
     assert served.client.get("/v1/documents/d3").json()["state"] == "dropped"
     said = served.client.post("/v1/deletions", headers=NDJSON, content=b'"d2"\n"nobody"\n17\n').text.splitlines()
     assert [json.loads(line).get("heir", {}).get("id") for line in said] == ["d3", None, None]
+    assert [json.loads(line)["deleted"] for line in said] == [True, False, False]
 
 
-def test_ids_in_a_path_are_numbers_or_texts(served: Serving) -> None:
-    served.add_all([{"id": id, "text": text(f"p{i}"), "ts": 1} for i, id in enumerate((17, "17", "a/b c?", "a\nb"))])
-    for path, id in (("17", 17), ("%2217%22", "17"), ("a%2Fb%20c%3F", "a/b c?"), ("a%0Ab", "a\nb")):
-        assert served.client.get(f"/v1/documents/{path}").json()["id"] == id
+ODD_IDS = ("17", "007", "1e3", "null", '"17"', "a/b c?", "a\nb", "ü 中", "..", "")
+
+
+def path_of(id: str) -> str:
+    return f"/v1/documents/{quote(id, safe='').replace('.', '%2E')}"
+
+
+def test_ids_in_a_path_are_text_unless_json_is_asked_for(served: Serving) -> None:
+    served.add_all([{"id": id, "text": text(f"p{i}"), "ts": 1} for i, id in enumerate((*ODD_IDS, 17))])
+    for id in ODD_IDS:
+        assert served.client.get(path_of(id)).json()["id"] == id
+        assert served.client.get(path_of(json.dumps(id)), params={"id_type": "json"}).json()["id"] == id
+    assert served.client.get(path_of("17"), params={"id_type": "json"}).json()["id"] == 17
+    for id in ("a", "1e3", "null", "007", "[1]"):
+        assert problem(served.client.get(path_of(id), params={"id_type": "json"}), 422)["field"] == "id"
+    numbers = {"a": "17", "b": '"17"', "id_type": "json"}
+    found = served.client.get("/v1/compare", params=numbers).json()
+    assert (found["a"]["id"], found["b"]["id"]) == (17, "17")
+    assert problem(served.client.get("/v1/compare", params={**numbers, "b": "x"}), 422)["field"] == "b"
+
+
+def test_a_deletion_says_whether_something_was_deleted(served: Serving) -> None:
+    served.add_all([{"id": id, "text": text(f"o{i}"), "ts": 1} for i, id in enumerate((*ODD_IDS, 18, "18"))])
+    gone = served.client.delete("/v1/documents/18").json()
+    assert (gone["id"], gone["deleted"]) == ("18", True)
+    assert served.client.delete("/v1/documents/18").json()["deleted"] is False
+    assert "id_type=json" in problem(served.client.get("/v1/documents/18"), 404)["detail"]
+    gone = served.client.delete("/v1/documents/18", params={"id_type": "json"}).json()
+    assert (gone["id"], gone["deleted"]) == (18, True)
+    for id in ODD_IDS:
+        assert served.client.delete(path_of(id)).json()["deleted"] is True
+        problem(served.client.get(path_of(id)), 404)
+
+
+def test_an_id_that_is_too_long_is_no_id(served: Serving) -> None:
     problem(served.client.get("/v1/documents/" + "[" * 4000), 404)
     problem(served.client.get("/v1/documents/" + "é" * 4000), 422)
 

@@ -58,5 +58,5 @@ def line_of(settings: KafkaSettings, id: str | int, number: int) -> Line:
         value = b"{%b:%b,%b:true}" % (orjson.dumps(settings.id_field), json, orjson.dumps(settings.deleted_field))
         return Line(plain, value, "the ids", number)
     if settings.key_is_id == "string" and not isinstance(id, str):
-        raise UsageError(f"{id} is a number, and with key_is_id = string ids are texts: give '\"{id}\"'")
+        raise UsageError(f"{id} is a number, and with key_is_id = string ids are text: give it as text")
     return Line(json if settings.key_is_id == "json" else plain, None, "the ids", number)

@@ -10,11 +10,7 @@ const number = new Intl.NumberFormat("en");
 const words = (kind) => kind.replace("_", " ");
 const percent = (similarity) => `${(100 * similarity).toFixed(1)} %`;
 const moment = (ms) => new Date(ms).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
-// As ids are written in a path: a text that would be read as a number or as JSON needs its quotes.
-const written = (id) => {
-  if (typeof id === "number") return String(id);
-  try { return ["string", "number"].includes(typeof JSON.parse(id)) ? JSON.stringify(id) : id; } catch { return id; }
-};
+const AS_JSON = { id_type: "json" };  // ids in a request are JSON, so that a number stays one
 
 function make(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -248,7 +244,7 @@ function described(found) {
 
 function showPair(a, b) {
   open(`${b} beside ${a}`, async () => {
-    const found = await get("v1/compare", { a: written(a), b: written(b) });
+    const found = await get("v1/compare", { a: JSON.stringify(a), b: JSON.stringify(b), ...AS_JSON });
     const side = (one) => make("div", {}, make("h3", {}, String(one.id)), make("p", { class: "quiet" }, described(one)),
       found.shared === null ? make("div", { class: "text" }, shown(one.text)) : marked(one.text, one.spans),
       ...(one.cut ? [make("p", { class: "quiet" }, "only the beginning is compared here")] : []));
@@ -266,7 +262,7 @@ function showPair(a, b) {
 
 function showDocument(id) {
   open(String(id), async () => {
-    const found = await get(`v1/documents/${encodeURIComponent(written(id))}`, { text: texts });
+    const found = await get(`v1/documents/${encodeURIComponent(JSON.stringify(id))}`, { text: texts, ...AS_JSON });
     return [make("p", { class: "quiet" }, described(found)), make("div", { class: "text" }, shown(found.text ?? ""))];
   });
 }

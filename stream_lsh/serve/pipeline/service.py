@@ -14,13 +14,14 @@ from urllib.parse import quote
 import orjson
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.documents.fields import LINE_ID, id_of, id_text
+from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.group_table import Order, Row, table
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
+from stream_lsh.judging.verdicts import deletion
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.records import fields_of
@@ -30,7 +31,7 @@ from stream_lsh.serve.comparing import compared_documents, side_by_side
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring
 from stream_lsh.serve.intake import Intake
-from stream_lsh.serve.interface import LIMITS, Limits, about, no_updates
+from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.lives import Lives
@@ -154,7 +155,7 @@ class PipelineService:
         begun = time.monotonic()
         self._waiting += len(work)
         try:
-            found = await self._answers(records, begun + self.limits.answer_seconds)
+            found = await self._answers(records, begun + self.limits.answer_seconds, isinstance(work, Delete))
         finally:
             self._waiting -= len(work)
         self.tally.answered(time.monotonic() - begun)
@@ -183,8 +184,9 @@ class PipelineService:
         except UsageError as error:
             raise Problem(422, str(error), field="id") from None
 
-    async def _answers(self, records: Sequence[Line | Rejection], end: float) -> Answers:
-        """Answers in the order of the records; those that cannot be sent are told so. end: by the monotonic clock."""
+    async def _answers(self, records: Sequence[Line | Rejection], end: float, deletions: bool) -> Answers:
+        """Answers in the order of the records; those that cannot be sent are told so. end: by the monotonic clock.
+        deletions: whether the records delete."""
         sent = [record for record in records if isinstance(record, Line)]
         places = iter(await self._sending.send(sent, self.limits.answer_seconds) if sent else ())
         waiting = {i: next(places) for i, record in enumerate(records) if isinstance(record, Line)}
@@ -204,7 +206,8 @@ class PipelineService:
                 rejected[i] = record
                 lines.append(_refused(record))
             elif verdicts[i].done():
-                lines.append(verdicts[i].result())
+                said = verdicts[i].result()
+                lines.append(deletion(said) if deletions else said)
                 if _REJECTED in lines[i]:
                     verdict = parsed(lines[i])
                     rejected[i] = Rejection(verdict["reason"], verdict["detail"])
@@ -217,7 +220,7 @@ class PipelineService:
         """What is said of a document whose verdict has not come in time, and where it will be."""
         topic = Topics.of(self.settings).documents
         id = self._id(record, f"{topic}:{partition}:{offset}")
-        where = "/v1/events" if id is None else f"/v1/documents/{quote(json.dumps(id), safe='')}"
+        where = "/v1/events" if id is None else f"/v1/documents/{quote(json.dumps(id), safe='')}?id_type=json"
         if id is not None:
             self._late[id] = None
             if len(self._late) > LATE:
@@ -236,7 +239,7 @@ class PipelineService:
         key = (record.key or b"").decode("utf-8", "replace")
         try:
             if record.value is None:
-                return id_of(key) if self.settings.key_is_id == "json" else key
+                return json_id(key) if self.settings.key_is_id == "json" else key
             if self.settings.document_format == "text":
                 return key
             found: str | int = json.loads(fields_of(self.settings).extract(read_object(record.value)).id)
@@ -268,9 +271,9 @@ class PipelineService:
         if id in self._late:
             raise Problem(404, "it is taken, and its verdict has not come yet", headers={"Retry-After": "1"})
         raise Problem(
-            404, f"no document with the id {str(id)[:100]!r} is among the last {self.limits.kept_events:,} of which "
-            "this service remembers the verdict (--keep-events), or it was deleted; the verdicts topic may have it. An "
-            'id that is a number is written 17, the text "17" with quotes',
+            404, f"no document with the id {id_text(id)[:100].decode()} is among the last "
+            f"{self.limits.kept_events:,} of which this service remembers the verdict (--keep-events), or it was "
+            f"deleted; the verdicts topic may have it{as_number(id)}",
         )  # fmt: skip
 
     async def _text(self, found: dict[str, Any]) -> tuple[str, bytes]:

@@ -73,7 +73,7 @@ def test_a_deletion_has_the_key_of_the_documents() -> None:
     document = orjson.loads(gone[0][1] or b"")
     assert Fields("meta.id", deleted_field="x.gone").extract(document).deleted
     assert len(sent(*map(str, range(2500)), key_is_id="json")) == 2500
-    with pytest.raises(UsageError, match="17 is a number, and with key_is_id = string ids are texts"):
+    with pytest.raises(UsageError, match="17 is a number, and with key_is_id = string ids are text: give it as text"):
         sent(17, key_is_id="string")
     for id in ("\ud800", "x" * 5000):
         with pytest.raises(UsageError):
