@@ -59,10 +59,12 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Uncompressed bytes and lines of one input that have been read (of a folder: bytes of files, and files)."""
+    """Uncompressed bytes and lines of one input that have been read (of a folder: bytes of files, and files). crc:
+    CRC-32 of the last of these bytes, from a multiple of a MiB on, where such checksums are made; else 0."""
 
     offset: int = 0
     line: int = 0
+    crc: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from stream_lsh.documents.columns import Batch, Fields, Position
+from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
 from stream_lsh.errors import InputError
 from stream_lsh.index.store.rocksdb import Store
 
+INPUT, BLOCKS = "input/", "blocks/"  # and a hash of the path: what the index remembers of an input; its checksums
+CHUNK = 1024  # checksums of a value
+
 
 @dataclass(slots=True)
 class Source:
     """One input of this run. reached: where it has been read to, at first by earlier runs; done: to its end. documents,
-    rejected: of all runs that have read it."""
+    rejected: of all runs that have read it. blocks: checksums of the whole blocks that earlier runs have read."""
 
     input: Input
     identity: InputIdentity | None
@@ -27,18 +31,29 @@ class Source:
     done: bool = False
     documents: int = 0
     rejected: int = 0
+    blocks: Sequence[int] = ()
+    _stored: int = 0  # blocks read in this run whose checksums the index has
 
-    def fact(self) -> tuple[str, dict[str, Any]] | None:
-        """The name and value under which the index remembers it, None for a pipe."""
+    def facts(self) -> dict[str, Any]:
+        """What the next commit has to write of it, by name; nothing of a pipe."""
         if self.identity is None:
-            return None
-        identity = self.identity
+            return {}
+        identity, name = self.identity, _name(self.identity.path)
         value = {
             "path": identity.path, "head": identity.head, "head_bytes": identity.head_bytes, "size": identity.size,
-            "offset": self.reached.offset, "line": self.reached.line, "done": self.done, "left": self.input.left,
+            "stamp": identity.stamp, "offset": self.reached.offset, "line": self.reached.line,
+            "crc": self.reached.crc if self.input.checked else None, "done": self.done, "left": self.input.left,
             "documents": self.documents, "rejected": self.rejected,
         }  # fmt: skip
-        return _name(identity.path), value
+        facts: dict[str, Any] = {f"{INPUT}{name}": value}
+        if self.input.checked:
+            before, now = len(self.blocks), self.reached.offset // BLOCK
+            for chunk in range((before + self._stored) // CHUNK, -(-now // CHUNK)):
+                begin, end = chunk * CHUNK, min(now, (chunk + 1) * CHUNK)
+                new = self.input.checksums[max(0, begin - before) : end - before]
+                facts[f"{BLOCKS}{name}/{chunk:06d}"] = [*self.blocks[begin:end], *new]
+            self._stored = now - before
+        return facts
 
 
 class Feed:
@@ -55,6 +70,8 @@ class Feed:
         self.pipes = any(source.identity is None for source in self.sources)
         for source in self.sources:
             source.input.growing = growing and source.identity is not None
+            if not growing:
+                source.input.checked = False
 
     def batches(self) -> Iterator[tuple[Source, Batch]]:
         """The documents that the index has not seen yet."""
@@ -92,7 +109,8 @@ def _source(input: Input, store: Store) -> Source:
     identity = input.identity()
     if identity is None:
         return Source(input, None, Position(), False)
-    known = store.named(_name(identity.path))
+    input.checked = isinstance(input, LineInput)
+    known = store.named(INPUT + _name(identity.path))
     if known is None:
         return Source(input, identity, Position(), False)
     before = InputIdentity(known["path"], known["head"], known["head_bytes"], known["size"])
@@ -100,9 +118,13 @@ def _source(input: Input, store: Store) -> Source:
         unchanged = known["done"] and identity.size == known["size"]
         if unchanged:
             input.left = known.get("left", 0)
-        position = Position(known["offset"], known["line"])
+        position = Position(known["offset"], known["line"], known.get("crc") or 0)
+        blocks = _blocks(store, identity.path)[: position.offset // BLOCK]
+        input.checked = input.checked and known.get("crc") is not None and len(blocks) == position.offset // BLOCK
+        if input.checked and list(identity.stamp) != known["stamp"]:
+            _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
         counts = known.get("documents", 0), known.get("rejected", 0)
-        return Source(input, identity, position, unchanged, False, *counts)
+        return Source(input, identity, position, unchanged, False, *counts, blocks)
     if not known["done"]:
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
@@ -111,5 +133,21 @@ def _source(input: Input, store: Store) -> Source:
     return Source(input, identity, Position(), False)  # another file under an old name
 
 
+def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *, everything: bool) -> None:
+    """Raise InputError if an input is not what was read before. everything: it is another file, all of which is
+    compared; one to which something was added may be too long for that."""
+    found = input.difference(position, blocks, everything=everything)
+    if found is not None:
+        raise InputError(
+            f"{input.name} has changed where it was read before (to line {position.line:,}): its bytes from {found:,} "
+            f"to {min(found + BLOCK, position.offset):,} are others now. Put the file back as it was, or give the new "
+            "one another name, under which it is read from its beginning."
+        )
+
+
+def _blocks(store: Store, path: str) -> list[int]:
+    return [crc for _, chunk in store.items(f"{BLOCKS}{_name(path)}/") for crc in chunk]
+
+
 def _name(path: str) -> str:
-    return "input/" + hashlib.sha256(str(Path(path)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return hashlib.sha256(str(Path(path)).encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -9,7 +9,7 @@ import select
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from stream_lsh.documents.columns import Batch, Fields, Position
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
+from stream_lsh.embedded.checksums import Checksums, first_difference, first_difference_in
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.embedded.tables import how_to_convert, is_table
@@ -30,7 +31,8 @@ STANDARD_INPUT = 0
 
 @dataclass(frozen=True, slots=True)
 class InputIdentity:
-    """What tells an input from another when a run goes on: absolute path, hash of its first bytes, size then.
+    """What tells an input from another when a run goes on: absolute path, hash of its first bytes (decompressed), size
+    then. stamp: what the system says of it (inode, size, times of the last changes), which stays if nothing is written.
 
     Of a folder: hash of the names and sizes of its first `head_bytes` files, size = number of files.
     """
@@ -39,6 +41,7 @@ class InputIdentity:
     head: str
     head_bytes: int
     size: int
+    stamp: tuple[int, ...] = ()
 
 
 class Input(ABC):
@@ -53,6 +56,10 @@ class Input(ABC):
         """Whether a last line without newline that is no complete document yet is left to a later run."""
         self.left = 0
         """Bytes of such a line that were left."""
+        self.checked = False
+        """Whether positions get checksums."""
+        self.checksums: list[int] = []
+        """Those of whole blocks that have been read since the position (`checksums.Checksums`)."""
 
     @abstractmethod
     def check(self) -> None:
@@ -79,6 +86,11 @@ class Input(ABC):
 
     @abstractmethod
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None: ...
+
+    def difference(self, position: Position, known: Sequence[int], *, everything: bool) -> int | None:
+        """Where it differs first from what was read of it up to a position, None if that is not known; see
+        `checksums.first_difference`. Raises InputError."""
+        return None
 
     def batches(
         self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
@@ -136,35 +148,55 @@ class LineInput(Input):
         if not os.access(self.name, os.R_OK):
             raise InputError(f"cannot read {self.name}: permission denied.")
         if self._regular():
-            head = self._head()
+            head = self._head(HEAD_BYTES)
             if is_table(self.name, head):
                 raise InputError(how_to_convert(self.name, head))
 
-    def _head(self) -> bytes:
-        """The first bytes, decompressed; nothing if they are damaged."""
-        descriptor = self._open()
+    def _head(self, count: int) -> bytes:
+        """The first bytes, decompressed; fewer if there are no more before the end or some damage."""
+        descriptor, head = self._open(), b""
         try:
-            with contextlib.suppress(Damaged, OSError):
-                data = os.pread(descriptor, HEAD_BYTES, 0)
-                return data if self._decompress is None else next(self._decompress([data]), b"")
-            return b""
-        finally:
-            os.close(descriptor)
-
-    def identity(self) -> InputIdentity | None:
-        found = self._identity(HEAD_BYTES)
-        return InputIdentity(*found, size=self._status().st_size) if found else None
-
-    def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
-        if self.name == "-" or not self._regular():
-            return None
-        descriptor = self._open()
-        try:
-            head = os.pread(descriptor, head_bytes, 0)
+            blocks = _all_of(descriptor, HEAD_BYTES)
+            with contextlib.suppress(Damaged):
+                for block in blocks if self._decompress is None else self._decompress(blocks):
+                    head += block[: count - len(head)]
+                    if len(head) == count:
+                        break
         except OSError as error:
             raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
         finally:
             os.close(descriptor)
+        return head
+
+    def identity(self) -> InputIdentity | None:
+        found = self._identity(HEAD_BYTES)
+        if not found:
+            return None
+        status = self._status()
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return InputIdentity(*found, size=status.st_size, stamp=stamp)
+
+    def difference(self, position: Position, known: Sequence[int], *, everything: bool) -> int | None:
+        descriptor = self._open()
+        try:
+            if self._decompress is None:
+                if (size := os.fstat(descriptor).st_size) < position.offset:
+                    self._shrunk(size, position)
+                return first_difference(
+                    known, position, lambda at, count: os.pread(descriptor, count, at), everything=everything
+                )
+            return first_difference_in(known, position, self._decompress(_all_of(descriptor)))
+        except Damaged:
+            return None  # whoever reads it finds out, and says so
+        except OSError as error:
+            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
+        finally:
+            os.close(descriptor)
+
+    def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
+        if self.name == "-" or not self._regular():
+            return None
+        head = self._head(head_bytes)
         return str(Path(self.name).resolve()), hashlib.sha256(head).hexdigest(), len(head)
 
     @property
@@ -191,7 +223,8 @@ class LineInput(Input):
                     mid_line = self._seek(descriptor, position)
             whole = is_document if self.growing else None
             limit = self.fields.max_document_bytes
-            splitter = LineSplitter(position, limit, max_documents, mid_line=mid_line, whole=whole)
+            checksums = Checksums(position, self.checksums) if self.checked else None
+            splitter = LineSplitter(position, limit, max_documents, mid_line=mid_line, whole=whole, checksums=checksums)
             yield from splitter.split(blocks)
             self.left = splitter.left
         except Damaged as error:
@@ -299,6 +332,11 @@ def _with_first(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     if first:
         yield first
     yield from blocks
+
+
+def _all_of(descriptor: int, size: int = MAX_BYTES) -> Iterator[bytes]:
+    while block := os.read(descriptor, size):
+        yield block
 
 
 def _read(descriptor: int, count: int) -> bytes:

@@ -224,7 +224,7 @@ class _Run:
             "done_in_job": self._resumed_from + self._counts.documents if open else 0,
             "outputs": self._sink.checkpoint(self._sync, int(now)),
         }
-        facts = dict(fact for source in self._moved.values() if (fact := source.fact()))
+        facts = {name: fact for source in self._moved.values() for name, fact in source.facts().items()}
         self._engine.commit(job, facts, self._places.take(), now=now)
         self._torn = False
         self._moved = {}

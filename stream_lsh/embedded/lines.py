@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Position, Rejection
 from stream_lsh.documents.dead_letters import KEPT_BYTES
+from stream_lsh.embedded.checksums import Checksums
 
 _BOM = b"\xef\xbb\xbf"
 _WHITE = b" \t\r"
@@ -46,15 +47,18 @@ class LineSplitter:
         *,
         mid_line: bool = False,
         whole: Callable[[bytes], bool] | None = None,
+        checksums: Checksums | None = None,
     ) -> None:
         """mid_line: the byte before the position is not a newline, so that white space behind it is no line. whole:
-        asked of a last line without a newline whether it is to be taken; by default it always is."""
+        asked of a last line without a newline whether it is to be taken; by default it always is. checksums: of all
+        bytes, which each position gets."""
         self._offset = position.offset
         self._line = position.line
         self._max_line = max_line
         self._max_lines = max_lines
         self._mid_line = mid_line
         self._whole = whole
+        self._checksums = checksums
         self.left = 0
         # The line that has begun: its pieces; of one that is too large only the beginning.
         self._pieces: list[bytes] = []
@@ -63,7 +67,7 @@ class LineSplitter:
     @property
     def position(self) -> Position:
         """Behind the last complete line."""
-        return Position(self._offset, self._line)
+        return Position(self._offset, self._line, self._checksums.begun if self._checksums is not None else 0)
 
     def split(self, blocks: Iterable[bytes]) -> Iterator[Lines]:
         """The lines of each block as soon as it is there."""
@@ -108,9 +112,12 @@ class LineSplitter:
         if not piece:
             return
         kept = KEPT_BYTES + len(_BOM)
-        if self._size <= self._limit or self._size < kept:
+        large = self._size > self._limit
+        if not large or self._size < kept:
             self._pieces.append(piece)
         self._size += len(piece)
+        if self._checksums is not None and self._size > self._limit:  # of what is not kept there is no other time
+            self._checksums.add(piece if large else b"".join(self._pieces))
         if self._size > self._limit and (len(self._pieces) > 1 or len(piece) > kept):
             self._pieces = [b"".join(self._pieces)[:kept]]
 
@@ -124,6 +131,8 @@ class LineSplitter:
         data = b"".join(self._pieces)
         offset, size = self._offset, self._size
         self._offset += size + newline
+        if self._checksums is not None:
+            self._checksums.add(b"\n"[:newline])
         if offset == 0 and data.startswith(_BOM):
             data = data[len(_BOM) :]
             offset, size = len(_BOM), size - len(_BOM)
@@ -165,6 +174,8 @@ class LineSplitter:
             numbers = line + first + 1 + np.arange(len(starts))
             self._offset = begin + min(int(ends[-1]) + 1, len(data))
             self._line = line + first + len(starts)
+            if self._checksums is not None:
+                self._checksums.add(memoryview(data)[self._checksums.offset - begin : self._offset - begin])
             # A blank line begins with white space; what else does is rare enough to look at one by one.
             blank = starts == ends
             for i in np.flatnonzero(~blank & (buffer[np.minimum(starts, len(data) - 1)] <= 32)).tolist():
