@@ -1,4 +1,4 @@
-"""From producing a document to its pair: at a steady rate, with one and many partitions, exactly and at least once.
+"""From producing a document to its pair: at a steady rate, with one and many partitions.
 
 A process of its own sends documents one by one, at even distances. One in ten is a near-copy of a document that was
 sent some seconds before. The clock runs from just before the producer's `send` until a consumer that sees only what is
@@ -29,11 +29,10 @@ from stream_lsh.kafka.client.connection import client_options
 EXAMPLE = "python -m bench.kafka_latency --seconds 20 --warm-up 5 --java 20 --partitions 1 --out results"
 SETTLE = 3.0  # seconds that pairs may still come after the last document
 COLUMNS = {
-    "name": "delivery, partitions", "p50": "p50 ms", "p90": "p90 ms", "p99": "p99 ms", "slowest": "slowest ms",
+    "name": "partitions", "p50": "p50 ms", "p90": "p90 ms", "p99": "p99 ms", "slowest": "slowest ms",
     "signed_p50": "until signed p50", "pairs": "pairs", "missing": "missing", "reached": "documents/s",
     "cores": "cores", "others": "other load",
 }  # fmt: skip
-DELIVERIES = ("exactly_once", "at_least_once")
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,9 @@ async def collect(run: Run, pairs: list[Pair]) -> None:
         await consumer.stop()
 
 
-async def measure(
-    rig: Rig, delivery: str, partitions: int, given: argparse.Namespace, warm_up: float
-) -> dict[str, Any]:
+async def measure(rig: Rig, partitions: int, given: argparse.Namespace, warm_up: float) -> dict[str, Any]:
     """Feed workers of such settings for a while; a row of how late the pairs were."""
-    settings = {"verify": "signature", "delivery": delivery, "partitions": partitions, "shards": given.shards}
+    settings = {"verify": "signature", "partitions": partitions, "shards": given.shards}
     async with rig.run("latency", **settings) as run:
         worker = run.worker(roles=given.roles.split(","), processes=given.processes)
         processes = rig.watch(worker)
@@ -112,7 +109,7 @@ async def measure(
                 feed.kill()
             reading.cancel()
             await asyncio.wait([reading])
-        return row(delivery, partitions, pairs, read_sent(sent_file), processes, given, warm_up)
+        return row(partitions, pairs, read_sent(sent_file), processes, given, warm_up)
 
 
 async def alone(rig: Rig, given: argparse.Namespace) -> dict[str, Any]:
@@ -169,7 +166,7 @@ async def quiet(run: Run, pairs: list[Pair], rate: float) -> None:
 
 
 def row(
-    delivery: str, partitions: int, pairs: Sequence[Pair], sent: Mapping[str, float], processes: Processes,
+    partitions: int, pairs: Sequence[Pair], sent: Mapping[str, float], processes: Processes,
     given: argparse.Namespace, warm_up: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The figures of a run."""
@@ -181,7 +178,7 @@ def row(
     cpu = {name: used for name, used in cpu_between(processes.looks, first, end).items() if name != MYSELF}
     inside = sum(first <= at < end for at in sent.values())
     return {
-        "kind": "latency", "name": f"{delivery}, {partitions}", "delivery": delivery, "partitions": partitions,
+        "kind": "latency", "name": str(partitions), "partitions": partitions,
         "processes": given.processes, "shards": given.shards, "rate": given.rate,
         "reached": round(inside / given.seconds),
         **quantiles(list(found["seen"].values())),
@@ -199,12 +196,11 @@ async def run(given: argparse.Namespace) -> None:
     with rig(given) as here:
         rows.append(await alone(here, given))
         print(report.table(COLUMNS, rows), flush=True)
-        for delivery in given.delivery:
-            for partitions in given.partitions:
-                warm_up = given.warm_up if len(rows) > 1 else max(given.warm_up, given.java)
-                rows.append(await measure(here, delivery, partitions, given, warm_up))
-                print(report.table(COLUMNS, rows[-1:]), flush=True)
-                print(f"  cores: {in_words(rows[-1]['cores_by_process'])}", flush=True)
+        for partitions in given.partitions:
+            warm_up = given.warm_up if len(rows) > 1 else max(given.warm_up, given.java)
+            rows.append(await measure(here, partitions, given, warm_up))
+            print(report.table(COLUMNS, rows[-1:]), flush=True)
+            print(f"  cores: {in_words(rows[-1]['cores_by_process'])}", flush=True)
     title = f"{given.rate:g} documents/s for {given.seconds:g} s, verify = signature, processes: {given.processes}"
     print(f"\n{title}\n{report.table(COLUMNS, rows)}")
     report.write(given.out, "kafka_latency", where, rows, f"{title}\n\n{report.table(COLUMNS, rows, markdown=True)}")
@@ -221,7 +217,6 @@ def main() -> None:
     )
     parser.add_argument("--every", type=int, default=10, help="one in so many is a near-copy (%(default)s)")
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 16], help="of documents (1 16)")
-    parser.add_argument("--delivery", nargs="+", choices=DELIVERIES, default=list(DELIVERIES), help="(both)")
     parser.add_argument("--processes", default="groups", choices=("one", "groups", "roles"), help="(%(default)s)")
     parser.add_argument("--roles", default=",".join(ROLES), help="of the worker; forward may be missing (%(default)s)")
     parser.add_argument("--shards", type=int, default=1, help="(%(default)s)")

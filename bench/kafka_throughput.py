@@ -106,7 +106,7 @@ def rows(
     total = {
         "kind": "throughput", "name": name, "shards": shape.shards, "processes": shape.processes,
         "match_workers": shape.matchers, "documents": n, "partitions": run.settings.partitions,
-        "verify": run.settings.verify, "delivery": run.settings.delivery, "seconds": end - start,
+        "verify": run.settings.verify, "seconds": end - start,
         "rate": n / (end - start), "middle": inside / (last - first), "others": others_between(looks, start, end),
         "signed_seconds": progress.final(run.topics.signatures) - start,
         "sequenced_seconds": progress.final(run.topics.frames) - start,

@@ -55,7 +55,7 @@ KAFKA_SECTIONS = {
     RECORDS: ("document_format", "key_is_id", "trace_headers"),
     FOLDING: ("groups", "alerts"),
     DELIVERY: (
-        "linger_ms", "frame_documents", "frame_bytes", "delivery", "accept_loss",
+        "linger_ms", "frame_documents", "frame_bytes", "accept_loss",
         "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds",
     ),
     WORKER: ("data_folder", "instance", "standbys", "http_port", "http_host"),

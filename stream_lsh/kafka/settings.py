@@ -95,9 +95,6 @@ class KafkaSettings(Settings):
         description="go on without what Kafka deleted before it was read (documents, or records of a shard), instead "
         "of ending with an error",
     )
-    delivery: Literal["exactly_once", "at_least_once"] = Field(
-        default="exactly_once", description="at_least_once: sooner, but outputs may repeat after a failure"
-    )
     standbys: int = Field(default=0, ge=0, le=16, description="further workers that keep a copy of each shard")
     groups: bool = Field(default=False, description="keep groups, and tell what becomes of them; fixes answers")
     alerts: Path | None = Field(

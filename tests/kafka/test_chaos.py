@@ -45,7 +45,6 @@ VARIANTS: list[tuple[str | None, int, str, tuple[str, ...]]] = [
     ("sets", 2, "any", ("updates",)),
     (None, 1, "unique", ("updates", "window", "groups")),
     (None, 2, "unique", ()),
-    (None, SHARDS, "any", ("at_least_once",)),
     (None, 1, "unique", ("updates",)),
     (None, 1, "unique", ()),
 ]

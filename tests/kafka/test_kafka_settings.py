@@ -70,9 +70,7 @@ def test_an_unknown_setting_is_an_error_that_names_those_of_kafka_too(tmp_path: 
 
 def test_none_of_them_changes_the_answers() -> None:
     plain = Settings(threshold=0.7)
-    other = KafkaSettings(
-        threshold=0.7, topic_prefix="x", frame_documents=7, delivery="at_least_once", document_format="text"
-    )
+    other = KafkaSettings(threshold=0.7, topic_prefix="x", frame_documents=7, document_format="text")
     assert other.fingerprint == plain.fingerprint
 
 
@@ -158,7 +156,7 @@ def test_plain_text_is_no_vector() -> None:
         ({"topic_prefix": "x" * 201}, ["topic_prefix", "200"]),
         ({"documents_topic": "a b"}, ["documents_topic", "249"]),
         ({"documents_topic": "stream-lsh.frames"}, ["documents_topic", "itself"]),
-        ({"delivery": "twice"}, ["delivery", "exactly_once"]),
+        ({"document_format": "csv"}, ["document_format", "json"]),
         ({"replication_factor": 0}, ["replication_factor"]),
         ({"http_port": 70000}, ["http_port"]),
     ],

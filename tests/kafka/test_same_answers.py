@@ -6,10 +6,8 @@ STREAM_LSH_LONG=1 takes the first 40,000 posts and all of terms-3k instead of th
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +59,13 @@ def flow(
 ) -> Outputs:  # fmt: skip
     """Documents through workers (roles and processes of each), to the end; the outputs, compared with the oracle.
     changes: a seed for others that change them; 0 = none."""
-    # No worker dies here: a slow machine must not make it look so, for that repeats what was delivered at least once.
+    # No worker dies here: a slow machine must not make it look so.
     with Pipeline(
         broker.bootstrap, prefix, folder, session_timeout_ms=30_000, transaction_timeout_ms=30_000, **given
     ) as pipeline:
         workers = [pipeline.worker(roles, processes) for roles, processes in layout]
         records = records_of(values, pipeline.settings.partitions, 1)
         records = changing(records, changes) if changes else records
-        if pipeline.settings.delivery == "at_least_once":
-            # Each at a time of its own: what is the same to the ms counts as a repeat.
-            began = int(time.time() * 1000) - len(records)
-            records = [replace(record, timestamp=began + i) for i, record in enumerate(records)]
         assert pipeline.produce(records) == len(records)
         pipeline.finish()
         for worker in workers:
@@ -92,66 +86,65 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
     return verdicts, pairs
 
 
-SMOKE = pytest.param("posts", "one", {}, "exactly_once", marks=pytest.mark.smoke)
-CASES: dict[str, list[tuple[str, str, dict[str, Any], str]]] = {
+SMOKE = pytest.param("posts", "one", {}, marks=pytest.mark.smoke)
+CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     "copies that are kept": [
-        ("posts", "one", {**CUT, "max_matches": 3}, "exactly_once"),
-        ("terms", "one", {}, "exactly_once"),
-        ("posts", "groups", {**KEPT, "shards": 2, **CUT}, "exactly_once"),
-        ("posts", "roles", {**KEPT, "shards": 4, "max_matches": 3}, "at_least_once"),
-        ("terms", "one", {**KEPT, "shards": 3, "decided_after": 100, "frame_documents": 50}, "exactly_once"),
-        ("dense", "groups", {**KEPT, "shards": 2}, "exactly_once"),
-        ("langs", "one", {**KEPT, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
+        ("posts", "one", {**CUT, "max_matches": 3}),
+        ("terms", "one", {}),
+        ("posts", "groups", {**KEPT, "shards": 2, **CUT}),
+        ("posts", "roles", {**KEPT, "shards": 4, "max_matches": 3}),
+        ("terms", "one", {**KEPT, "shards": 3, "decided_after": 100, "frame_documents": 50}),
+        ("dense", "groups", {**KEPT, "shards": 2}),
+        ("langs", "one", {**KEPT, "shards": 2, "match_within": ("lang",)}),
     ],
     "any copies": [
-        ("posts", "roles", {**ANY, "shards": 4, **CUT}, "exactly_once"),
-        ("posts", "groups", {**ANY, "verify": "signature"}, "at_least_once"),
-        ("terms", "groups", {**ANY, "shards": 4}, "exactly_once"),
+        ("posts", "roles", {**ANY, "shards": 4, **CUT}),
+        ("posts", "groups", {**ANY, "verify": "signature"}),
+        ("terms", "groups", {**ANY, "shards": 4}),
     ],
     "changes": [
-        ("changing", "one", {**UPDATES, **CUT}, "exactly_once"),
-        ("changing", "groups", {**UPDATES, **KEPT, "shards": 2, **CUT}, "exactly_once"),
-        ("changing", "one", {**UPDATES, **KEPT, **SOON, "shards": 3}, "at_least_once"),
+        ("changing", "one", {**UPDATES, **CUT}),
+        ("changing", "groups", {**UPDATES, **KEPT, "shards": 2, **CUT}),
+        ("changing", "one", {**UPDATES, **KEPT, **SOON, "shards": 3}),
     ],
     "items": [
-        ("cosine", "groups", {**SETTINGS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}, "exactly_once"),
-        ("hamming", "one", {**SETTINGS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
-        ("euclidean", "one", {**SETTINGS["euclidean"], **ANY, "shards": 2}, "exactly_once"),
-        ("edit", "one", {**SETTINGS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}, "exactly_once"),
-        ("sets", "one", {**SETTINGS["sets"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
-        ("edit", "one", {**SETTINGS["edit"], **UPDATES, **CUT}, "exactly_once"),
+        ("cosine", "groups", {**SETTINGS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}),
+        ("hamming", "one", {**SETTINGS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}),
+        ("euclidean", "one", {**SETTINGS["euclidean"], **ANY, "shards": 2}),
+        ("edit", "one", {**SETTINGS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}),
+        ("sets", "one", {**SETTINGS["sets"], **UPDATES, "match_within": ("lang",), **CUT}),
+        ("edit", "one", {**SETTINGS["edit"], **UPDATES, **CUT}),
     ],
     "quotations": [
-        ("quotations", "one", {**SETTINGS["quotations"], **UPDATES, "match_within": ("lang",), **CUT}, "exactly_once"),
-        ("quotations", "groups", {**SETTINGS["quotations"], **ANY, "shards": 2}, "exactly_once"),
+        ("quotations", "one", {**SETTINGS["quotations"], **UPDATES, "match_within": ("lang",), **CUT}),
+        ("quotations", "groups", {**SETTINGS["quotations"], **ANY, "shards": 2}),
     ],
     "stories": [
-        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT, "erase_hours": 0}, "exactly_once"),
-        ("changing", "groups", {"likeness": "stories", **UPDATES, **CUT}, "exactly_once"),
-        ("posts", "one", {"likeness": "stories"}, "at_least_once"),
+        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT, "erase_hours": 0}),
+        ("changing", "groups", {"likeness": "stories", **UPDATES, **CUT}),
+        ("posts", "one", {"likeness": "stories"}),
         (
             "timed", "one", {"likeness": "stories", "threshold": 0.2, "time_field": "ts", "text_field": POSTS[1]},
-            "exactly_once",
         ),
-        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT}, "exactly_once"),
+        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT}),
     ],
 }  # fmt: skip
 """What is alike -> cases; the gate runs one of each."""
 
 
 @pytest.mark.parametrize(
-    ("corpus", "processes", "given", "delivery"),
+    ("corpus", "processes", "given"),
     [SMOKE, *(case for cases in CASES.values() for case in rotating(cases, 1))],
 )
 def test_one_source_partition_is_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]],
-    corpus: str, processes: str, given: dict[str, Any], delivery: str,
+    corpus: str, processes: str, given: dict[str, Any],
 ) -> None:  # fmt: skip
     """Also equal to a run of the command line over the same documents, but for the gaps in the numbers; with what is
     the default, and with generations that begin in the middle of frames."""
     given = {"text_field": CORPORA.get(corpus, ("", "text"))[1], **given}
     layout = [(ROLES, processes)]
-    found = flow(broker, prefix, tmp_path, feeds[corpus], layout, partitions=1, delivery=delivery, **given)
+    found = flow(broker, prefix, tmp_path, feeds[corpus], layout, partitions=1, **given)
     given.pop("frame_documents", None)  # a setting of Kafka's
     verdicts, pairs = embedded(tmp_path, feeds[corpus], **given)
     places = places_of(record.value or b"" for record in found.verdicts)
@@ -191,19 +184,16 @@ def test_many_source_partitions_are_as_their_recorded_order(
 
 
 @pytest.mark.parametrize(
-    ("delivery", "given"),
-    [
-        pytest.param("exactly_once", {**KEPT, **SOON, "shards": 3}, id="several"),
-        *rotating([("exactly_once", {}), ("at_least_once", {}), ("exactly_once", {**ANY, "shards": 3})], 1),
-    ],
+    "given",
+    [pytest.param({**KEPT, **SOON, "shards": 3}, id="several"), *rotating([{}, {**ANY, "shards": 3}], 1)],
 )
 def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
-    broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]], delivery: str, given: dict[str, Any]
+    broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]], given: dict[str, Any]
 ) -> None:
     """Of one id in several partitions, too, where nothing but the log says what came first."""
     found = flow(
         broker, prefix, tmp_path, feeds["posts"][:2000], [(ROLES, "one"), (("sign", "match"), "one")], changes=3,
-        partitions=3, delivery=delivery, key_is_id="string", text_field=POSTS[1], **UPDATES, **CUT, **given,
+        partitions=3, key_is_id="string", text_field=POSTS[1], **UPDATES, **CUT, **given,
     )  # fmt: skip
     verdicts = [json_of(record.value) for record in found.verdicts]
     kinds = Counter(verdict["kind"] for verdict in verdicts)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_lsh.serve.events import KINDS, Kind, Ring, Said
-from stream_lsh.serve.pipeline.merging import BLOCK, Lane, Merge, tell
+from stream_lsh.serve.pipeline.merging import BLOCK, Merge, tell
 
 ALL = frozenset(KINDS)
 
@@ -33,7 +33,7 @@ def stream(seed: int, documents: int) -> list[list[Said]]:
 def told(lanes: list[list[Said]], seed: int, most: int) -> Ring:
     """The ring of somebody who reads these partitions in an order of his own."""
     chance, ring, merge = random.Random(seed), Ring(0, most), Merge(most)
-    found, at = [Lane(0) for _ in lanes], [0] * len(lanes)
+    at = [0] * len(lanes)
     last = max(lane[-1][0] for lane in lanes if lane) + 1
     while any(place < len(lane) for place, lane in zip(at, lanes, strict=True)):
         before = chance.randrange(last + 1)
@@ -42,14 +42,12 @@ def told(lanes: list[list[Said]], seed: int, most: int) -> Ring:
             if at[number] < len(lanes[number]):
                 seq, kind, data = lanes[number][at[number]]
                 at[number] += 1
-                if found[number].takes(seq, data):
-                    merge.add(seq, kind, data)
+                merge.add(seq, kind, data)
         for number, lane in enumerate(lanes):  # all are read that far
             while at[number] < len(lane) and lane[at[number]][0] < before:
                 seq, kind, data = lane[at[number]]
                 at[number] += 1
-                if found[number].takes(seq, data):
-                    merge.add(seq, kind, data)
+                merge.add(seq, kind, data)
         before = max(before, ring.end[0])
         tell(ring, merge.take(before), merge.begin, before)
     tell(ring, merge.take(last), merge.begin, last)
@@ -76,28 +74,6 @@ def test_the_order_is_the_same_for_everybody(seed: int, documents: int) -> None:
     kept = told(lanes, seed, 50)
     assert all_of(one).endswith(all_of(kept))
     assert (kept.end == one.end and kept.begin[0] > 0) or len(wanted) <= 50 + 10
-
-
-@given(st.integers(0, 2**32))
-def test_what_comes_again_is_told_once(seed: int) -> None:
-    chance, lane = random.Random(seed), Lane(0)
-    items = [(seq, b"%d,%d" % (seq, i)) for seq in range(20) for i in range(chance.randrange(4))]
-    found, at = [], 0
-    while at < len(items):
-        end = chance.randrange(at + 1, len(items) + 1)
-        found += [data for seq, data in items[at:end] if lane.takes(seq, data)]
-        again = chance.randrange(end + 1)  # at least once: what was not committed comes again, from a frame's begin on
-        while 0 < again < len(items) and items[again - 1][0] == items[again][0]:
-            again -= 1
-        found += [data for seq, data in items[again:end] if lane.takes(seq, data)]
-        at = end
-    assert found == [data for _, data in items]
-
-
-def test_the_first_of_a_partition_may_be_one_of_several() -> None:
-    lane = Lane(None)
-    assert lane.takes(5, b"x") and lane.complete == 6
-    assert lane.takes(8, b"y") and lane.complete == 6
 
 
 def test_a_later_life_goes_on_where_the_last_one_was() -> None:

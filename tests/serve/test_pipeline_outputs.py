@@ -30,7 +30,8 @@ class Made:
         self.outputs = Outputs(self.ring, self.verdicts, self.tally, most)
 
     def begin(self, *partial: Kind) -> None:
-        self.outputs.begin({place: (kind, kind not in partial) for kind, place in PLACES.items()})
+        whole = [place for kind, place in PLACES.items() if kind not in partial]
+        self.outputs.begin({place: kind for kind, place in PLACES.items()}, whole)
 
     def take(self, kind: Kind, offset: int, value: bytes | dict[str, Any] | None) -> None:
         place, data = PLACES[kind], json.dumps(value).encode() if isinstance(value, dict) else value

@@ -1,11 +1,11 @@
-"""Records and the input positions that they stand for, delivered in one transaction, or one after the other."""
+"""Records and the input positions that they stand for, delivered in one transaction."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
@@ -13,7 +13,8 @@ from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import producing, seen
 from stream_lsh.kafka.consumer.member import Positions
-from stream_lsh.kafka.consumer.output import ANSWER_SECONDS, Underway
+from stream_lsh.kafka.consumer.output import Underway
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
@@ -26,45 +27,36 @@ Outputs = Mapping[tuple[str, int], Sequence[Row]]
 BATCH_BYTES = 1_000_000  # below Kafka's default limit
 
 
-class Committer(Protocol):
-    """Whose positions are committed: a `Member`, or a tool for its group."""
-
-    role: str
-    group: str
-
-    async def commit(self, positions: Positions) -> None:
-        """Commit where there are no transactions."""
-
-
 @asynccontextmanager
 async def delivering(
-    settings: KafkaSettings, watch: Watch, member: Committer, transactional_id: str, batch_bytes: int = BATCH_BYTES
+    settings: KafkaSettings, watch: Watch, partition: int | None = None, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[Delivery]:
-    """A `Delivery` with a producer of its own; by the settings' `delivery` a transactional one, which fences an earlier
-    one of the same id and ends its transaction before this returns.
+    """A `Delivery` of a role, with `partition` for that source partition. Its producer fences an earlier one and ends
+    the transaction of that one before this returns.
 
     Raises:
         KafkaError, OSError: it cannot be started.
     """
-    options: dict[str, Any] = {"max_batch_size": batch_bytes, "retry_backoff_ms": private.RETRY_MS}
-    if settings.delivery == "exactly_once":
-        options |= {"transactional_id": transactional_id, "transaction_timeout_ms": settings.transaction_timeout_ms}
-    async with producing(settings, member.role, **options) as producer:
-        yield Delivery(settings, watch, producer, member)
+    topics = Topics.of(settings)
+    options: dict[str, Any] = {
+        "max_batch_size": batch_bytes, "retry_backoff_ms": private.RETRY_MS,
+        "transactional_id": topics.transactional_id(watch.role, partition),
+        "transaction_timeout_ms": settings.transaction_timeout_ms,
+    }  # fmt: skip
+    async with producing(settings, watch.role, **options) as producer:
+        yield Delivery(settings, watch, producer, topics.group(watch.role))
 
 
 class Delivery:
-    """Delivers records and the input positions that they stand for, for a member through one producer: in one
-    transaction, or one after the other."""
+    """Delivers records and the input positions that they stand for, for a consumer group through one producer."""
 
-    def __init__(self, settings: KafkaSettings, watch: Watch, producer: AIOKafkaProducer, member: Committer) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Watch, producer: AIOKafkaProducer, group: str) -> None:
         self._watch = watch
         self._producer = producer
         self._underway = Underway(producer)
-        self._member = member
-        self._transactional = settings.delivery == "exactly_once"
+        self._group = group
         # The broker ends the transaction after that time; it would be of no use to wait longer.
-        self._seconds = settings.transaction_timeout_ms / 1000 if self._transactional else ANSWER_SECONDS
+        self._seconds = settings.transaction_timeout_ms / 1000
 
     async def __call__(self, outputs: Outputs, positions: Positions) -> dict[tuple[str, int], int]:
         """Return when all is committed. After an error nothing more can be delivered through this producer.
@@ -80,16 +72,12 @@ class Delivery:
         batches = self._batches(outputs)
         try:
             async with asyncio.timeout(self._seconds):
-                if self._transactional:
-                    with self._watch.transaction():
-                        await self._producer.begin_transaction()
-                        committing = self._producer.send_offsets_to_transaction(dict(positions), self._member.group)
-                        # A refused record would not keep aiokafka from committing the others: look at each first.
-                        placed = await self._acknowledged(batches, committing)
-                        await self._producer.commit_transaction()
-                else:
-                    placed = await self._acknowledged(batches)
-                    await self._member.commit(positions)
+                with self._watch.transaction():
+                    await self._producer.begin_transaction()
+                    committing = self._producer.send_offsets_to_transaction(dict(positions), self._group)
+                    # A refused record would not keep aiokafka from committing the others: look at each first.
+                    placed = await self._acknowledged(batches, committing)
+                    await self._producer.commit_transaction()
                 return placed
         except TimeoutError as error:
             raise Unanswered(f"what came of a round was not acknowledged within {self._seconds:.0f} s") from error
@@ -108,15 +96,15 @@ class Delivery:
         return first + later
 
     async def _acknowledged(
-        self, batches: Sequence[tuple[str, int, Any]], *further: Awaitable[None]
+        self, batches: Sequence[tuple[str, int, Any]], committing: Awaitable[None]
     ) -> dict[tuple[str, int], int]:
-        """Send everything and wait until the broker has it, and for what is done beside it; where each partition's last
+        """Send everything and wait until the broker has it, and the positions beside it; where each partition's last
         batch begins."""
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(work) for work in further]
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(committing)]
         try:
             for topic, partition, batch in batches:
                 waiting.append(await self._underway.send_batch(topic, partition, batch))
-            found = (await asyncio.gather(*waiting))[len(further) :]
+            _, *found = await asyncio.gather(*waiting)
             return {(topic, partition): sent.offset for (topic, partition, _), sent in zip(batches, found, strict=True)}
         finally:
             for future in waiting:

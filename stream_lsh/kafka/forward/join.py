@@ -1,12 +1,11 @@
 """Documents and verdicts of one source partition, joined in the order of the documents; pure.
 
-Both come in runs. Documents have holes between their offsets (markers of transactions, what was compacted), verdicts
-repeat, and may for a while have holes too (a judge without transactions that failed sends the missing ones and all
-after them again).
+Both come in runs, each in the order of the documents. Documents have holes between their offsets (markers of
+transactions, what was compacted); verdicts are there once, for the judge commits them in transactions.
 
 In a run of documents nothing is left out but by compaction: where retention deletes, reading fails. So a verdict whose
-document the run has not got is passed over. A document without a verdict may have been compacted before it was signed;
-that only reading it again can tell, for in its place a verdict may still come.
+document the run has not got is passed over, and so is a document that has no verdict while a later one has: it was
+compacted before it was signed.
 """
 
 from __future__ import annotations
@@ -52,7 +51,8 @@ class Join(Generic[D]):
     Attributes:
         position: offset of the first document that is not joined yet. read: offset up to which documents were taken.
         lost: verdicts without their document, and documents without their verdict, because the other is deleted.
-        compacted: verdicts without their document, because a later one with the same key has taken its place.
+        compacted: the same, because a later document with the same key has taken the place of this one.
+        settled: offset of the first verdict that is still needed once all that `take` gave is delivered.
         size: bytes of the documents that wait.
     """
 
@@ -62,11 +62,9 @@ class Join(Generic[D]):
         self.size = 0
         self._documents: deque[D] = deque()
         self._verdicts: deque[Verdict] = deque()
-        self._begin = 0  # documents before it are not there any more
-        self._settled = verdicts
-        self._hole: int | None = None
+        self.settled = verdicts
+        self._begin = documents if not verdicts else 0  # documents before it are not there any more
         self._skip = False
-        self._first = verdicts == 0  # no verdict has been settled yet: none can be a repeat
 
     def add_documents(self, records: Iterable[D]) -> None:
         """Take documents, their offsets ascending, going on where the last call ended."""
@@ -92,32 +90,14 @@ class Join(Generic[D]):
     def reached(self, documents: int, verdicts: int) -> None:
         """Nothing but what Kafka keeps for itself stands before these positions, and after what was taken."""
         self.read = max(self.read, documents)
-        if not self._documents and not self._verdicts and self._hole is None:
+        if not self._documents and not self._verdicts:
             self.position = max(self.position, self.read)
-            self._settled = max(self._settled, verdicts)
-
-    def begin_again(self) -> tuple[int, int]:
-        """Forget what waits; the positions that both are to be read from again."""
-        self._documents.clear()
-        self._verdicts.clear()
-        self.size = 0
-        self.read, self._settled, self._hole = max(self.position, self._begin), self.settled, None
-        return self.read, self._settled
+            self.settled = max(self.settled, verdicts)
 
     @property
     def waiting(self) -> tuple[int, int]:
         """Documents and verdicts that wait for the others."""
         return len(self._documents), len(self._verdicts)
-
-    @property
-    def hole(self) -> bool:
-        """Whether a verdict has come while the one on an earlier document is missing."""
-        return self._hole is not None
-
-    @property
-    def settled(self) -> int:
-        """Offset of the first verdict that is still needed once all that `take` gave is delivered."""
-        return self._settled if self._hole is None else self._hole
 
     def take(self, most: int, most_bytes: int) -> list[Joined[D]]:
         """What can be joined, in order: at most `most` documents, and `most_bytes` of them but for the last."""
@@ -126,42 +106,31 @@ class Join(Generic[D]):
         verdicts, documents = self._verdicts, self._documents
         while verdicts and len(found) < most and size < most_bytes:
             verdict = verdicts[0]
-            if verdict.document >= self.position:
-                head = documents[0].offset if documents else self.read
-                if verdict.document < head:
-                    if verdict.document < self._begin:
+            head = documents[0].offset if documents else self.read
+            if verdict.document < head:
+                if verdict.document < self._begin:
+                    self.lost += 1
+                else:
+                    self.compacted += 1
+                if verdict.gone or verdict.heirs:
+                    found.append(Joined(None, verdict))
+            elif not documents:
+                break
+            else:
+                document = documents.popleft()
+                self.size -= weight(document)
+                if verdict.document > head:
+                    if self._skip:
                         self.lost += 1
                     else:
                         self.compacted += 1
-                    if verdict.gone or verdict.heirs:
-                        found.append(Joined(None, verdict))
-                    self._settle(verdict)
-                elif not documents:
-                    break
-                elif verdict.document > head and self._skip:
-                    self.size -= weight(documents.popleft())
-                    self.lost += 1
                     continue
-                elif verdict.document > head:
-                    if self._hole is None:
-                        self._hole = verdict.at
-                else:
-                    document = documents.popleft()
-                    found.append(Joined(document, verdict))
-                    size += weight(document)
-                    self.size -= weight(document)
-                    self._settle(verdict)
-            elif self._first:
-                self.lost += 1
+                found.append(Joined(document, verdict))
+                size += weight(document)
             verdicts.popleft()
-            self._settled = verdict.at + 1
+            self.position, self.settled = max(self.position, verdict.document + 1), verdict.at + 1
+            self._skip = False
         return found
-
-    def _settle(self, verdict: Verdict) -> None:
-        self.position = verdict.document + 1
-        # What came too early comes again, after this one.
-        self._hole = None
-        self._skip = self._first = False
 
 
 def weight(document: Record) -> int:

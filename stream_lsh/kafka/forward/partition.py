@@ -69,7 +69,6 @@ class SourcePartition:
         self.task: asyncio.Task[None] | None = None
         self.busy = False
         self.quiet_since = time.monotonic()
-        self.hole_since: float | None = None
         self._settings = settings
         self._delivery = delivery
         self._watch = watch
@@ -127,7 +126,7 @@ class SourcePartition:
             self._wake.clear()
             while not self._closing:
                 joined = self.join.take(MOST_DOCUMENTS, MOST_BYTES)
-                self._look_for_holes()
+                self._look_for_losses()
                 if not joined and (self.join.position, self.join.settled) == self._committed:
                     break
                 self.busy = True
@@ -170,7 +169,7 @@ class SourcePartition:
                 self._watch.rejected(verdict.reason)
         self._watch.committed()
 
-    def _look_for_holes(self) -> None:
+    def _look_for_losses(self) -> None:
         """Raises StateError where documents were deleted by retention, unless that was allowed."""
         lost, compacted = self.join.lost - self._lost, self.join.compacted - self._compacted
         self._lost, self._compacted = self.join.lost, self.join.compacted
@@ -180,10 +179,6 @@ class SourcePartition:
             raise DOCUMENTS.deleted(f"{self._topics.documents}, partition {self.partition}", f"{lost} documents")
         if lost:
             log.warning("%d documents of %s, partition %d, are lost (accept_loss)", lost, *self.documents)
-        if not self.join.hole:
-            self.hole_since = None
-        elif self.hole_since is None:
-            self.hole_since = time.monotonic()
 
 
 def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:

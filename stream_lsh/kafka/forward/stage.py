@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
@@ -39,7 +39,6 @@ FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # else e
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
 PAUSE, LONGEST_PAUSE = 0.1, 0.3  # seconds between two small transactions: by partition, and at most
 QUIET_SECONDS = 3.0  # after which positions are committed that only the ends of transactions have moved
-HOLE_SECONDS = 10.0  # until both are read again where a document has no verdict and later ones have
 
 
 class ForwardStage(Stage):
@@ -170,13 +169,11 @@ class ForwardStage(Stage):
         log.info("forwarding %s, partition %s", topics.documents, listed)
 
     async def _deliveries(self, partitions: set[int]) -> dict[int, Delivery]:
-        if self.settings.delivery == "at_least_once":
-            shared = await self._open.enter_async_context(self._delivery(0))
-            return dict.fromkeys(partitions, shared)
         found: dict[int, Delivery] = {}
 
         async def start(partition: int) -> None:
-            found[partition] = await stacks[partition].enter_async_context(self._delivery(partition))
+            delivery = delivering(self.settings, self.watch, partition, self._batch_bytes)
+            found[partition] = await stacks[partition].enter_async_context(delivery)
 
         stacks = {partition: await self._open.enter_async_context(AsyncExitStack()) for partition in partitions}
         try:
@@ -186,10 +183,6 @@ class ForwardStage(Stage):
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
         return found
-
-    def _delivery(self, partition: int) -> Any:
-        transactional_id = self._topics.transactional_id(self.role, partition)
-        return delivering(self.settings, self.watch, self._member, transactional_id, self._batch_bytes)
 
     async def _beginning(self, source: SourcePartition) -> tuple[int, int]:
         """The very first start of a partition; it is committed, so that it can be told from an offset that got lost.
@@ -258,13 +251,3 @@ class ForwardStage(Stage):
                     async with asyncio.timeout(1):
                         documents = await consumer.position(source.documents)
                         source.reached(documents, await consumer.position(source.verdicts))
-            if source.hole_since is not None and now > source.hole_since + HOLE_SECONDS:
-                source.hole_since = now
-                documents, verdicts = source.join.begin_again()
-                consumer.seek(source.documents, documents)
-                consumer.seek(source.verdicts, verdicts)
-                log.warning(
-                    "partition %d: the verdict on the document at offset %d is missing; reading both again: either the "
-                    "judge sends it again when it begins again, or the document was deleted before it was signed",
-                    partition, documents,
-                )  # fmt: skip

@@ -114,12 +114,9 @@ class GroupStage(Stage):
         self.watch.assigned({partition.partition for partition in assigned})
         if self._input not in assigned:
             return
-        # Always with transactions: what is remembered counts only together with what was told.
-        settings, group = self.settings.model_copy(update={"delivery": "exactly_once"}), self._topics.group(self.role)
+        settings, group = self.settings, self._topics.group(self.role)
         # First of all: it fences the producer of the member before, so that what is committed now stays the last.
-        self._delivery = await self._open.enter_async_context(
-            delivering(settings, self.watch, self._member, self._topics.transactional_id(self.role))
-        )
+        self._delivery = await self._open.enter_async_context(delivering(settings, self.watch))
         found = await committed_at(settings, group, self._input)
         if found is None:
             found = 0, await self._begin()
@@ -217,7 +214,7 @@ class GroupStage(Stage):
             outcome = folding.add(found)
             if outcome is not None:
                 self.watch.ignored(outcome)
-            if outcome == GAP and self.settings.delivery == "exactly_once":
+            if outcome == GAP:
                 raise StateError(MISSING.format(topic=self._input.topic, last=folding.last, offset=offset))
             self._position = offset + 1
         return folding.take()

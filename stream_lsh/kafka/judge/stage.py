@@ -106,11 +106,8 @@ class JudgeStage(Stage):
         if self._input not in assigned:
             return
         settings, group = self.settings, self._topics.group(self.role)
-        transactional_id = self._topics.transactional_id(self.role)
         # First of all: it fences the producer of the judge before, so that what is committed now stays the last.
-        self._delivery = await self._open.enter_async_context(
-            delivering(settings, self.watch, self._member, transactional_id)
-        )
+        self._delivery = await self._open.enter_async_context(delivering(settings, self.watch))
         found = await committed_at(settings, group, self._input)
         if found is None:
             await self._begin()

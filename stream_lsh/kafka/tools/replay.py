@@ -19,7 +19,6 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
-from stream_lsh.kafka.consumer.member import Positions
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.forward.partition import LETTER
 from stream_lsh.kafka.names import Topics
@@ -155,15 +154,13 @@ async def replay(
         KafkaError, OSError: see `connection.explained`.
     """
     topics, counts = Topics.of(settings), Counts()
-    once = settings.model_copy(update={"delivery": "exactly_once"})
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(admin(settings))
         places = await _places(client, settings)
         deliver: Delivery | None = None
         try:
             if not dry_run:  # first of all: it ends what another one has begun, so that the positions are the last ones
-                producing = delivering(once, Watch(ROLE), _Group(topics.group(ROLE)), topics.transactional_id(ROLE))
-                deliver = await stack.enter_async_context(producing)
+                deliver = await stack.enter_async_context(delivering(settings, Watch(ROLE)))
             found = await reached_by(client, settings)
             async with reading(settings, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
                 begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
@@ -210,14 +207,3 @@ async def reached_by(client: AIOKafkaAdminClient, settings: KafkaSettings) -> di
 async def _next(consumer: AIOKafkaConsumer, place: TopicPartition, end: int) -> Sequence[ConsumerRecord]:
     found = (await consumer.getmany(place, timeout_ms=WAIT_MS, max_records=LETTERS)).get(place, [])
     return [record for record in found if record.offset < end]
-
-
-@dataclass(slots=True)
-class _Group:
-    """Of nobody; its positions are committed in transactions only."""
-
-    group: str
-    role: str = ROLE
-
-    async def commit(self, positions: Positions) -> None:
-        raise AssertionError(positions)

@@ -104,7 +104,8 @@ class _Life:
             await private.learn(self._looker, topic)
         starts, begins = await self._starts(keep)
         kinds = self._kinds
-        self._outputs.begin({place: (kinds[place.topic], at == begins[place]) for place, at in starts.items()})
+        whole = [place for place, at in starts.items() if at == begins[place]]
+        self._outputs.begin({place: kinds[place.topic] for place in starts}, whole)
         self._consumer.assign(self._places)
         for place, at in starts.items():
             self._consumer.seek(place, at)

@@ -14,37 +14,6 @@ from stream_lsh.serve.events import KINDS, Block, Kind, Place, Ring, Said, numbe
 BLOCK = 512  # events of a block, and those of its last document besides
 
 
-class Lane:
-    """One partition, in which the numbers of documents do not fall, but where a repeat begins: at least once.
-
-    Attributes:
-        complete: from the document with this number on everything is seen; None as long as that is not known.
-    """
-
-    def __init__(self, complete: int | None) -> None:
-        self.complete = complete
-        self._last = -1
-        self._same: set[bytes] = set()  # of the last number
-
-    def takes(self, seq: int, data: bytes) -> bool:
-        """Whether this was not there before. The first one says from where on everything is: what the same document
-        has had before it may be missing."""
-        if self.complete is None:
-            self.complete = seq + 1
-        if seq < self._last or (seq == self._last and data in self._same):
-            return False
-        if seq > self._last:
-            self._last, self._same = seq, set()
-        self._same.add(data)
-        return True
-
-    def reach(self, before: int) -> int:
-        """It is read up to the documents with smaller numbers than this; from where on it is complete."""
-        if self.complete is None:
-            self.complete = before
-        return self.complete
-
-
 class Merge:
     """What was read and not told yet, because something before it may still come.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Kind, Ring, seq_of
-from stream_lsh.serve.pipeline.merging import Lane, Merge, tell
+from stream_lsh.serve.pipeline.merging import Merge, tell
 from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
 
 _LOG = logging.getLogger("stream_lsh.serve")
@@ -35,7 +35,8 @@ class Outputs:
         self._tally = tally
         self._most = most
         self._merge = Merge(most)
-        self._lanes: dict[TopicPartition, tuple[Kind, Lane]] = {}
+        self._kinds: Mapping[TopicPartition, Kind] = {}
+        self._complete: dict[TopicPartition, int] = {}  # from the document with this number on everything was read
         self._seen: dict[TopicPartition, int] = {}  # offset behind what was counted
         self._counts = False  # what was there before the service began counts for nothing
 
@@ -44,10 +45,10 @@ class Outputs:
         """Events that cannot be told yet."""
         return len(self._merge)
 
-    def begin(self, lanes: Mapping[TopicPartition, tuple[Kind, bool]]) -> None:
-        """Partitions are read from somewhere on, perhaps not for the first time: what they are, and whether nothing
-        that counts stands before."""
-        self._lanes = {place: (kind, Lane(0 if whole else None)) for place, (kind, whole) in lanes.items()}
+    def begin(self, kinds: Mapping[TopicPartition, Kind], whole: Iterable[TopicPartition]) -> None:
+        """Partitions are read from somewhere on, perhaps not for the first time: what they are, and which of
+        them have nothing that counts before."""
+        self._kinds, self._complete = kinds, dict.fromkeys(whole, 0)
         self._merge = Merge(self._most)
 
     def take(self, record: ConsumerRecord) -> None:
@@ -56,12 +57,12 @@ class Outputs:
         if value is None:
             return  # a group has ended, as the event before says
         place = TopicPartition(record.topic, record.partition)
-        kind, lane = self._lanes[place]
+        kind = self._kinds[place]
         try:
             verdict = parsed(value) if kind == "verdict" else {}
             seq = _newer(value) if kind == "pair" else seq_of(value)
-            if not lane.takes(seq, value):
-                return
+            # What the first document has had before may be missing.
+            self._complete.setdefault(place, seq + 1)
             if record.offset >= self._seen.get(place, 0):
                 self._seen[place] = record.offset + 1
                 if self._counts:
@@ -90,7 +91,7 @@ class Outputs:
         if before < self.before:  # other topics under the same names
             self._seen.clear()
             self._verdicts.clear()
-        begin = max(self._merge.begin, *(lane.reach(before) for _, lane in self._lanes.values()))
+        begin = max(self._merge.begin, *(self._complete.setdefault(place, before) for place in self._kinds))
         tell(self._ring, self._merge.take(before), begin, before)
         self.before, self.documents = before, documents
         self._counts = True

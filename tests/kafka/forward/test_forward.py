@@ -46,16 +46,15 @@ def make(make: Make) -> Make:
     return partial(make, **OPTIONS)
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-async def test_unchanged_in_order_and_once_over_several_lives(make: Make, delivery: str) -> None:
-    settings, watch = await make(delivery=delivery), Watch("forward")
+async def test_unchanged_in_order_and_once_over_several_lives(make: Make) -> None:
+    settings, watch = await make(), Watch("forward")
     first = await write_documents(settings, 400)
-    await write_verdicts(settings, first, transactions=delivery == "exactly_once")
+    await write_verdicts(settings, first)
     async with running(ForwardStage, settings, watch):
         await until_forwarded(settings, first)
     async with running(ForwardStage, settings, watch):
         second = await write_documents(settings, 400, seed=2)
-        await write_verdicts(settings, second, transactions=delivery == "exactly_once")
+        await write_verdicts(settings, second)
         await until_forwarded(settings, second)
     await check(settings, first + second)
     assert watch.registry.documents.labels("forward")._value.get() == len(first + second)
@@ -131,9 +130,8 @@ async def test_a_zombie_is_fenced(make: Make, capfd: pytest.CaptureFixture[str])
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-async def test_members_come_and_go(make: Make, delivery: str) -> None:
-    settings = await make(delivery=delivery, **DEATHS)
+async def test_members_come_and_go(make: Make) -> None:
+    settings = await make(**DEATHS)
     chance = random.Random(5)
     documents: list[Written] = []
 
@@ -153,21 +151,7 @@ async def test_members_come_and_go(make: Make, delivery: str) -> None:
     documents.sort(key=lambda document: (document.partition, document.offset))
     async with running(ForwardStage, settings):
         await until_forwarded(settings, documents)
-    await check(settings, documents, once=delivery == "exactly_once")
-
-
-async def test_repeats_and_holes_of_a_judge_without_transactions(make: Make) -> None:
-    settings = await make(partitions=1, delivery="at_least_once")
-    documents = await write_documents(settings, 40, partitions=1)
-    async with running(ForwardStage, settings):
-        for part in (documents[:10], documents[15:20], documents[5:12]):
-            await write_verdicts(settings, part, transactions=False)
-        await until_forwarded(settings, documents[:12])
-    assert (await positions(settings, "forward", Topics.of(settings).documents))[0] == documents[11].offset + 1
-    async with running(ForwardStage, settings):
-        await write_verdicts(settings, documents[12:], transactions=False)
-        await until_forwarded(settings, documents)
-    await check(settings, documents, 1)
+    await check(settings, documents)
 
 
 async def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

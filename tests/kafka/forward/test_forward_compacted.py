@@ -11,7 +11,6 @@ from support.kafka.brokers import settings_for
 from support.kafka.forward_play import NOW, OPTIONS, Written, check, until_forwarded, write_plain, write_verdicts
 from support.kafka.stages import COMPACTED, make_topics, positions, records, running, until
 
-from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.partition import SourcePartition
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
@@ -62,12 +61,10 @@ async def test_documents_that_were_compacted_before_they_were_forwarded(settings
     assert watch.registry.ignored.labels("forward", "compacted")._value.get() == NUMBER - KEYS
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 async def test_documents_that_were_compacted_before_they_were_signed(
-    settings: KafkaSettings, delivery: str, monkeypatch: pytest.MonkeyPatch
+    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forward had read them already, and waits for verdicts that will not come."""
-    monkeypatch.setattr(forward, "HOLE_SECONDS", 1.0)
     offered = 0
     offer = SourcePartition.offer
 
@@ -77,15 +74,15 @@ async def test_documents_that_were_compacted_before_they_were_signed(
         offer(self, documents, verdicts)
 
     monkeypatch.setattr(SourcePartition, "offer", offering)
-    chosen, documents = settings.model_copy(update={"delivery": delivery}), few_keys()
+    documents = few_keys()
 
-    await write_plain(chosen, documents[:-1])
-    async with running(ForwardStage, chosen):
+    await write_plain(settings, documents[:-1])
+    async with running(ForwardStage, settings):
         await until(lambda: offered == NUMBER, "forward has the documents")
-        await write_plain(chosen, documents[-1:])
-        left = await compacted(chosen, documents)
-        await write_verdicts(chosen, left, transactions=delivery == "exactly_once")
-        await until_forwarded(chosen, left)
-        found = await positions(chosen, "forward", Topics.of(chosen).verdicts)
+        await write_plain(settings, documents[-1:])
+        left = await compacted(settings, documents)
+        await write_verdicts(settings, left)
+        await until_forwarded(settings, left)
+        found = await positions(settings, "forward", Topics.of(settings).verdicts)
         assert found[0] >= len(left)
-    await check(chosen, left, 1)
+    await check(settings, left, 1)

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from support.kafka.brokers import Make
-from support.kafka.forward_play import NOW, OPTIONS, Written, check, until_forwarded, write_plain, write_verdicts
+from support.kafka.forward_play import NOW, OPTIONS, Written, check, until_forwarded, verdict, write_plain
 from support.kafka.stages import commit, delete_before, ended, running, send
 
 from stream_lsh.errors import StateError
@@ -24,6 +24,11 @@ def plain_documents(number: int) -> list[Written]:
     return [Written(0, i, b"k", b"%d" % i, [], NOW, "unique") for i in range(number)]
 
 
+async def write_verdicts(settings: KafkaSettings, documents: list[Written]) -> None:
+    """Without markers of transactions between them: offsets are counted here."""
+    await send(settings, Topics.of(settings).verdicts, [verdict(settings, document) for document in documents])
+
+
 async def scene(make: Make, lost: str) -> tuple[KafkaSettings, list[Written], str]:
     """Settings, documents, and the topic that loses some of its records."""
     settings = await make(partitions=1)
@@ -36,10 +41,10 @@ async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepte
 ) -> None:
     settings, documents, place = await scene(make, lost)
     await write_plain(settings, documents)
-    await write_verdicts(settings, documents[:3], transactions=False)
+    await write_verdicts(settings, documents[:3])
     async with running(ForwardStage, settings):
         await until_forwarded(settings, documents[:3])
-    await write_verdicts(settings, documents[3:], transactions=False)
+    await write_verdicts(settings, documents[3:])
     await delete_before(settings, place, 7)
     with pytest.raises(StateError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
         await ended(ForwardStage, settings)
@@ -55,7 +60,7 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
     """Every time, as long as the loss is not accepted: where it begins was committed by the first life."""
     settings, documents, place = await scene(make, lost)
     await write_plain(settings, documents)
-    await write_verdicts(settings, documents[:10], transactions=False)
+    await write_verdicts(settings, documents[:10])
     await delete_before(settings, place, 7)
     for _ in range(2):
         with pytest.raises(StateError, match=rf"partition 0: 7 {lost}.* were deleted.*--accept-loss"):
@@ -65,7 +70,7 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
             await until_forwarded(settings, documents[:10])
     assert "7 documents of" in caplog.text
     async with running(ForwardStage, settings):
-        await write_verdicts(settings, documents[10:], transactions=False)
+        await write_verdicts(settings, documents[10:])
         await until_forwarded(settings, documents)
     await check(settings, documents[7:], 1)
 
@@ -75,7 +80,7 @@ async def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None
     documents = plain_documents(5)
     await write_plain(settings, documents)
     await delete_before(settings, Topics.of(settings).documents, 3)
-    await write_verdicts(settings, documents[3:], transactions=False)
+    await write_verdicts(settings, documents[3:])
     async with running(ForwardStage, settings):
         await until_forwarded(settings, documents)
     await check(settings, documents[3:], 1)

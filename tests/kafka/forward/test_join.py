@@ -1,4 +1,4 @@
-"""Documents and verdicts meet in order, each once, whatever repeats, is missing for a while, or begins again."""
+"""Documents and verdicts meet in order, each once, whatever is compacted or begins again."""
 
 from __future__ import annotations
 
@@ -56,37 +56,14 @@ def test_what_went_is_told_though_the_document_was_compacted_away() -> None:
         if lost:
             join.gone(2)
         join.add_documents([Document(offset) for offset in ((2, 4) if lost else (0, 4))])
-        gone = [Verdict(at, document, "deleted", gone=[("id", b"1")]) for at, document in enumerate((0, 1, 1, 2, 3, 4))]
-        gone[3] = gone[3]._replace(gone=(), heirs=[(b"h", [("heir", b"1")])])
+        gone = [Verdict(at, document, "deleted", gone=[("id", b"1")]) for at, document in enumerate(range(5))]
+        gone[2] = gone[2]._replace(gone=(), heirs=[(b"h", [("heir", b"1")])])
         join.add_verdicts([gone[0]._replace(gone=()), *gone[1:]])
         found = join.take(100, 1 << 20)
         there = {0, 4} if not lost else {2, 4}
         assert [joined.verdict.document for joined in found] == ([0] if not lost else []) + [1, 2, 3, 4]
         assert {joined.verdict.document for joined in found if joined.document is not None} == there
-        assert (join.position, join.settled) == (5, 6)
-
-
-def test_repeats_are_dropped_even_while_no_document_is_there() -> None:
-    join: Join[Document] = Join(3, 10)
-    join.add_verdicts(verdicts((10, 1), (11, 2), (13, 3), (14, 2), (15, 3)))
-    assert offsets(join) == []
-    assert state(join) == (3, 12, 0) and join.waiting == (0, 3)
-    join.add_documents([Document(3)])
-    assert offsets(join) == [3]
-    assert offsets(join) == []
-    assert state(join) == (4, 16, 0)
-
-
-def test_a_hole_is_waited_for_and_its_place_stays_committed() -> None:
-    join: Join[Document] = Join(0, 0)
-    join.add_documents([Document(offset) for offset in range(4)])
-    join.add_verdicts(verdicts((0, 0), (1, 2), (2, 3)))
-    assert offsets(join) == [0]
-    assert offsets(join) == []
-    assert state(join) == (1, 1, 0) and join.hole  # whoever begins again reads the early ones again
-    join.add_verdicts(verdicts((3, 1), (4, 2), (5, 3)))
-    assert offsets(join) == [1, 2, 3]
-    assert state(join) == (4, 6, 0) and not join.hole
+        assert (join.position, join.settled) == (5, 5)
 
 
 def test_limits() -> None:
@@ -131,20 +108,23 @@ def test_documents_that_were_compacted_and_none_has_come_since() -> None:
     assert state(join) == (3, 2, 0)
 
 
-def test_a_document_that_was_compacted_before_its_verdict_is_found_out_by_beginning_again() -> None:
-    """It was read in time, but not by the signer: there will be no verdict on it."""
+def test_a_document_that_was_compacted_before_it_was_signed_has_no_verdict() -> None:
+    """It was read in time, but not by the signer: a verdict on a later one says so."""
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(offset) for offset in range(4)])
-    join.add_verdicts(verdicts((0, 0), (2, 2), (3, 3)))
-    assert offsets(join) == [0]
-    assert offsets(join) == [] and join.hole
-    assert join.begin_again() == (1, 2)
-    assert join.waiting == (0, 0) and join.size == 0 and not join.hole
-    join.add_verdicts(verdicts((2, 2), (3, 3)))
-    assert offsets(join) == []
-    join.add_documents([Document(2), Document(3)])
+    join.add_verdicts(verdicts((0, 0)))
+    assert offsets(join) == [0] and join.compacted == 0
+    join.add_verdicts(verdicts((1, 2), (2, 3)))
     assert offsets(join) == [2, 3]
-    assert state(join) == (4, 4, 0) and join.compacted == 0
+    assert state(join) == (4, 3, 0) and join.compacted == 1 and join.size == 0
+
+
+def test_a_verdict_that_comes_when_the_position_is_behind_its_compacted_document() -> None:
+    join: Join[Document] = Join(0, 0)
+    join.reached(3, 0)
+    join.add_verdicts([Verdict(0, 1, "deleted", gone=[("id", b"1")])])
+    assert [(joined.document, joined.verdict.at) for joined in join.take(100, 1 << 20)] == [(None, 0)]
+    assert state(join) == (3, 1, 0) and join.compacted == 1
 
 
 def test_documents_that_are_gone_and_none_has_come_since() -> None:
@@ -159,10 +139,10 @@ def test_documents_that_are_gone_and_none_has_come_since() -> None:
 
 def test_documents_that_were_gone_before_the_beginning() -> None:
     join: Join[Document] = Join(2, 0)
-    join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2), (3, 1)))
+    join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2)))
     assert offsets(join) == [] and state(join) == (2, 2, 2)
     join.add_documents([Document(2)])
-    assert offsets(join) == [2] and state(join) == (3, 4, 2)  # the last one is a repeat
+    assert offsets(join) == [2] and state(join) == (3, 3, 2)
 
 
 def test_verdicts_that_are_gone() -> None:
@@ -197,26 +177,11 @@ def test_documents_read_again_are_taken_once() -> None:
 
 @st.composite
 def partitions(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
-    """Offsets of documents, with holes, and the log of verdicts that judges without transactions leave: each life
-    sends from its commit on, some are lost and later ones land, late ones of zombies come anywhere."""
+    """Offsets of documents, and the log of verdicts on them, both with holes."""
     gaps = draw(st.lists(st.integers(1, 3), min_size=1, max_size=8))
     places = [sum(gaps[: i + 1]) - 1 for i in range(len(gaps))]
-    log: list[int] = []
-    committed = 0
-    for _ in range(draw(st.integers(0, 3))):
-        sent = draw(st.lists(st.booleans(), max_size=len(places) - committed))
-        log += [places[committed + i] for i, landed in enumerate(sent) if landed]
-        whole = sent.index(False) if False in sent else len(sent)
-        committed = draw(st.integers(committed, committed + whole))
-    log += places[committed:]
-    for place in draw(st.lists(st.sampled_from(places), max_size=3)):
-        log.insert(draw(st.integers(0, len(log))), place)
-    at, numbered = 0, []
-    for place in log:
-        at += draw(st.integers(0, 1))
-        numbered.append((at, place))
-        at += 1
-    return places, numbered
+    steps = draw(st.lists(st.integers(1, 2), min_size=len(places), max_size=len(places)))
+    return places, [(sum(steps[: i + 1]) - 1, place) for i, place in enumerate(places)]
 
 
 @settings(max_examples=400, deadline=None)
@@ -256,9 +221,7 @@ def test_each_document_once_and_in_order(
     def look() -> None:
         """What the stage does from time to time."""
         nonlocal read
-        if join.hole:
-            read = join.begin_again()
-        elif not any(place >= read[0] for place in there):
+        if not any(place >= read[0] for place in there):
             read = max(read[0], places[-1] + 1), read[1]
             join.reached(*read)
 

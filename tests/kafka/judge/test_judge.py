@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -111,12 +110,11 @@ async def feed_and_kill(settings: KafkaSettings, log: Sequence[bytes], victim: V
     await asyncio.to_thread(victim.wait_until_dead)
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 async def test_verdicts_and_pairs_over_several_lives(
-    make: Make, tmp_path: Path, delivery: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "BLOCKING_BYTES", 3000)
-    settings = await make(delivery=delivery)
+    settings = await make()
     frames = answered(settings, tmp_path, 900)
     log, watch = log_of(frames), Watch("judge")
     half, wanted = len(log) // 2, expected(settings, frames)
@@ -187,25 +185,6 @@ async def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, mome
         assert await asyncio.to_thread(zombie.end) == 0
     finally:
         zombie.kill()
-
-
-async def test_at_least_once_after_a_kill_everything_is_there(make: Make, tmp_path: Path) -> None:
-    settings = await make(delivery="at_least_once", **DEATHS)
-    frames = answered(settings, tmp_path, 400)
-    log = log_of(frames)
-    victim = Victim("judge", settings, "die", "commit", 3)
-    await until_judged(settings, 0)
-    await feed_and_kill(settings, log, victim)
-    async with running(JudgeStage, settings):
-        await until_judged(settings, log)
-        await asyncio.sleep(0.5)
-    wanted = expected(settings, frames)
-    for partition, there in (await committed_records(settings, Topics.of(settings).verdicts)).items():
-        counts = Counter(record.value for record in there)
-        assert set(counts) == {value for _, value, *_ in wanted.verdicts[partition]}
-        assert list(dict.fromkeys(record.value for record in there)) == [
-            value for _, value, *_ in wanted.verdicts[partition]
-        ]
 
 
 async def test_members_come_and_go(make: Make, tmp_path: Path) -> None:

@@ -8,14 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
 from support.kafka.feeding import Feed, feed_of, lines, records_of
 from support.kafka.harness import Pipeline, until
-from support.kafka.oracle import Outputs
 from support.kafka.stages import commits, positions
-from support.long_form import rotating
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.client.connection import admin
@@ -60,22 +57,13 @@ def run(pipeline: Pipeline, *words: str) -> Result:
     return CliRunner().invoke(main, ["drain", "--config", config, *words])
 
 
-def outputs(pipeline: Pipeline) -> Outputs:
-    """Where that is allowed, repeats are passed over."""
-    found = pipeline.outputs()
-    return found.once() if pipeline.settings.delivery == "at_least_once" else found
-
-
 def verdicts(pipeline: Pipeline) -> int:
-    return len(outputs(pipeline).verdicts)
+    return len(pipeline.outputs().verdicts)
 
 
-@pytest.mark.parametrize("delivery", rotating(["exactly_once", "at_least_once"], 1))
-def test_a_feed_is_stopped_and_goes_on(
-    broker: Any, prefix: str, tmp_path: Path, shared_data: Path, delivery: str
-) -> None:
+def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path, shared_data: Path) -> None:
     values = feed_of(lines(shared_data, "posts-120k.jsonl.xz", 3000), 5)
-    given: dict[str, Any] = {"partitions": 3, "delivery": delivery, "session_timeout_ms": 30_000}
+    given: dict[str, Any] = {"partitions": 3, "session_timeout_ms": 30_000}
     with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
         first, second = pipeline.worker(), pipeline.worker()
         pipeline.produce(records_of(values[:500], 3, 1))
@@ -89,7 +77,7 @@ def test_a_feed_is_stopped_and_goes_on(
         settings, topics = pipeline.settings, pipeline.topics
         signed = pipeline.run(positions(settings, "sign", topics.documents))
         assert pipeline.run(positions(settings, "forward", topics.documents)) == signed
-        found = outputs(pipeline)
+        found = pipeline.outputs()
         kinds = [
             b'"kind":"%b"' % kind in (record.value or b"")
             for kind in (b"unique", b"rejected")

@@ -320,7 +320,6 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
 def run(
     data: Path, folder: Path, proxied: Proxied, seed: int, seconds: float, n: int, *, likeness: str | None, shards: int,
     against: str, updates: bool = False, window: bool = False, groups: bool = False, erase: bool = False,
-    at_least_once: bool = False,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
@@ -328,7 +327,7 @@ def run(
         data: the folder of real documents. n: how many documents. likeness: documents are of another one, which no
             model judges, without windows. updates: documents are replaced and deleted, too. window: of some documents,
             by their times. groups: are kept, with alerts. erase: what goes is erased at once, and the changelog cleaned
-            again and again. at_least_once: without transactions.
+            again and again.
 
     Raises:
         AssertionError: an output is not what it has to be, or a worker has given up, or nothing moves any more.
@@ -362,7 +361,7 @@ def run(
         partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memory_documents=1000, give_up_seconds=300, against=against,
-        standbys=seed % 2, delivery="at_least_once" if at_least_once else "exactly_once", **given,
+        standbys=seed % 2, **given,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))
         chaos.say(f"seed {seed}, {len(records)} documents in {seconds:.0f} s")

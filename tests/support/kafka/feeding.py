@@ -44,12 +44,6 @@ class Record:
         """What `unique` has to pass on unchanged."""
         return self.key, self.value, self.headers, self.timestamp
 
-    def identity(self, topic: str) -> tuple[object, ...]:
-        """What a repeat of it has in common with it. Verdicts and pairs have the time of their arrival, all others that
-        of their document: without it two tombstones of one id, which was kept and went twice, would be one."""
-        stamp = None if topic in ("verdicts", "pairs") else self.timestamp
-        return topic, self.partition, self.key, self.value, self.headers, stamp
-
 
 def lines(data: Path, corpus: str, n: int) -> Iterator[bytes]:
     """The first n lines of a corpus, without their newlines."""

@@ -99,20 +99,16 @@ async def write_plain(settings: KafkaSettings, documents: Sequence[Written]) -> 
             )
 
 
-async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written], *, transactions: bool = True) -> None:
+async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written]) -> None:
     """Verdicts as a judge writes them: by partition in order, in rounds."""
-    options = {"transactional_id": f"{settings.topic_prefix}.play"} if transactions else {}
-    async with AIOKafkaProducer(**client_options(settings), **options) as producer:
+    options = {**client_options(settings), "transactional_id": f"{settings.topic_prefix}.play"}
+    async with AIOKafkaProducer(**options) as producer:
         for start in range(0, len(documents), 50):
-            if transactions:
-                await producer.begin_transaction()
+            await producer.begin_transaction()
             for document in documents[start : start + 50]:
                 value = verdict(settings, document)
                 await producer.send(Topics.of(settings).verdicts, value, partition=document.partition)
-            if transactions:
-                await producer.commit_transaction()
-            else:
-                await producer.flush()
+            await producer.commit_transaction()
 
 
 async def committed_records(settings: KafkaSettings, topic: str, partition: int) -> list[ConsumerRecord]:
@@ -137,15 +133,11 @@ def expected(
     return {topics.unique: unique, topics.dead_letters: dead}
 
 
-async def check(
-    settings: KafkaSettings, documents: Sequence[Written], partitions: int = PARTITIONS, *, once: bool = True
-) -> None:
+async def check(settings: KafkaSettings, documents: Sequence[Written], partitions: int = PARTITIONS) -> None:
     for partition in range(partitions):
         for topic, rows in expected(settings, documents, partition).items():
             records = await committed_records(settings, topic, partition)
             got = [(record.key, record.value, list(record.headers), record.timestamp) for record in records]
-            if not once:
-                got = [row for at, row in enumerate(got) if row not in got[:at]]
             assert got == rows, (topic, partition)
 
 

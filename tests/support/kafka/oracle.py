@@ -41,20 +41,6 @@ class Outputs:
     groups: list[Record] = field(default_factory=list)
     alerts: list[Record] = field(default_factory=list)
 
-    def once(self) -> Outputs:
-        """Without what is there again, to the byte, in the same partition: the first of each counts."""
-
-        def first(topic: str, records: list[Record]) -> list[Record]:
-            found: dict[tuple[object, ...], Record] = {}
-            for r in records:
-                found.setdefault(r.identity(topic), r)
-            return list(found.values())
-
-        return Outputs(
-            self.documents, first("verdicts", self.verdicts), first("pairs", self.pairs), first("unique", self.unique),
-            first("dead_letters", self.dead_letters), self.groups, self.alerts,
-        )  # fmt: skip
-
 
 @dataclass(slots=True)
 class Expected:
