@@ -117,7 +117,6 @@ class _Newsroom:
         self.clock = START
         self.numbers: dict[str, int] = {}
         self.damage = 0
-        self.notices = outlets.notice_desk(desks.ENGLISH[0])
 
     def run(self, documents: int) -> Iterator[Entry]:
         """The entries, in a random order of kinds after a first few stories."""
@@ -185,7 +184,7 @@ class _Newsroom:
 
     def _notice(self) -> Copy:
         self.stories += 1
-        story = write(self.random, self.notices, self.random.choice(outlets.NOTICES))
+        story = write(self.random, desks.NOTICES, self.random.choice(desks.NOTICES.topics))
         return Copy(story, story.title(), story.body(), outlets.COUNTY, self.stories)
 
     def _document(self, copy: Copy) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.demo import desks
-from stream_lsh.demo.desks.names import TOWNS
+from stream_lsh.demo.desks import TOWNS
 from stream_lsh.demo.outlets import AGENCY
 from stream_lsh.demo.story import Story, write
 from stream_lsh.embedded.job import Job

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from stream_lsh.demo import desks, edits, outlets
-from stream_lsh.demo.desks.names import TOWNS
+from stream_lsh.demo.desks import TOWNS
 from stream_lsh.demo.edits import Copy
 from stream_lsh.demo.event import Event, again, happen, report
 from stream_lsh.demo.feed import LEAST, Entry, Feed
