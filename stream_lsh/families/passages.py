@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from stream_lsh.families.sampled import SampledSigner
 from stream_lsh.hashing.bits import SEED_MIX, fold_multiply
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.text.places import Placed, placed
 from stream_lsh.text.settings import SigningSettings
-from stream_lsh.text.unicode import tables_for
+from stream_lsh.text.tokens import Placed, Placing
 
 MOST = 10
 """Passages that are listed of a match."""
@@ -51,7 +50,7 @@ class Passages:
 
     def __init__(self, settings: SigningSettings) -> None:
         self._least = settings.passage
-        self._tables = tables_for(replace(settings, kind="words", tokens="unicode"))
+        self._placed = Placing(replace(settings, kind="words", tokens="unicode"))
         self._signer = SampledSigner(settings)
         self._kept: OrderedDict[object, _Text] = OrderedDict()
         self._octets = 0
@@ -112,7 +111,7 @@ class Passages:
         return found
 
     def _read(self, text: bytes | memoryview) -> _Text:
-        tokens = placed(text, self._tables)
+        tokens = self._placed(text)
         shingles, _ = self._signer.shingle(bytes(text), np.array([len(text)]))
         heads = np.full(_slots(len(tokens.hashes)), _NONE)
         nexts = np.empty(len(tokens.hashes), np.uint32)

@@ -17,10 +17,9 @@ from stream_lsh.families.likeness import BY_DISTANCE
 from stream_lsh.families.passages import Passages
 from stream_lsh.settings.model import Settings
 from stream_lsh.text.settings import SigningSettings
-from stream_lsh.text.unicode import CONTINUOUS, JOINER, MARK, PAGE_BITS, WORD, Tables, tables_for
+from stream_lsh.text.tokens import Placing
 
 Span = tuple[int, int]
-_LOW = (1 << PAGE_BITS) - 1
 SEPARATOR = "\x1f"  # of a set's elements
 MOST_CHARACTERS = 200_000  # of a text that is compared
 
@@ -153,11 +152,12 @@ def _windows(text: str, settings: SigningSettings) -> Iterator[Span]:
             yield begin, begin + len(element)
             begin += len(element) + 1
         return
-    tokens = list(_tokens(text, tables_for(settings)))
-    if not tokens:
+    tokens = Placing(settings)(_encoded(text))
+    units = list(zip(tokens.begins.tolist(), tokens.ends.tolist(), strict=True))
+    if not units:
         yield 0, len(text)
-    weights = [settings.k if continuous else settings.continuous_k for _, _, continuous in tokens]
-    yield from _runs([(begin, end) for begin, end, _ in tokens], weights, settings.k * settings.continuous_k)
+    weights = np.where(tokens.continuous, settings.k, settings.continuous_k).tolist()
+    yield from _runs(units, weights, settings.k * settings.continuous_k)
 
 
 def _runs(units: Sequence[Span], weights: Sequence[int], needed: int) -> Iterator[Span]:
@@ -186,31 +186,6 @@ def _characters(text: str, settings: SigningSettings) -> Iterator[Span]:
         else:
             blank = False
             yield i, i + 1
-
-
-def _tokens(text: str, tables: Tables) -> Iterator[tuple[int, int, bool]]:
-    """The tokens by the rule of `text.tokens`: begin, end, and whether it is a character of a script without spaces."""
-    flags = [
-        int(tables.flags[int(tables.records[int(tables.pages[ord(c) >> PAGE_BITS]) << PAGE_BITS | ord(c) & _LOW])])
-        for c in text
-    ]
-    begin, end, continuous = -1, -1, False
-    for i, flag in enumerate(flags):
-        if flag & CONTINUOUS:
-            if begin >= 0:
-                yield begin, end, continuous
-            begin, end, continuous = i, i + 1, True
-        elif flag & WORD and (begin < 0 or continuous):
-            if begin >= 0:
-                yield begin, end, continuous
-            begin, end, continuous = i, i + 1, False
-        elif flag & (WORD | MARK) and begin >= 0:
-            end = i + 1
-        elif not flag & (JOINER | MARK) and begin >= 0:
-            yield begin, end, continuous
-            begin = -1
-    if begin >= 0:
-        yield begin, end, continuous
 
 
 def _joined(spans: Iterator[Span]) -> list[Span]:

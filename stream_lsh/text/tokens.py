@@ -1,4 +1,5 @@
-"""The first pass over a document: UTF-8 in, normalised UTF-8 and the places of its tokens out.
+"""The first pass over a document: UTF-8 in, normalised UTF-8 and the places of its tokens out; `Placing` says where
+these stand in the text as it came.
 
 One loop, driven by tables: a byte of ASCII costs a look-up and no branch; everything else goes by code points.
 The input is what Python encodes with "surrogatepass"; broken bytes elsewhere never read outside of the document.
@@ -6,12 +7,16 @@ The input is what Python encodes with "surrogatepass"; broken bytes elsewhere ne
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from stream_lsh.hashing.bits import SEED_MIX, SEED_TOKEN, fold_multiply
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.text.ascii import GROUP, ascii_run
+from stream_lsh.text.ascii import GROUP, ascii_run, quick_of
+from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import (
     ASCII_SLOW,
     ASCII_SQUEEZE,
@@ -24,12 +29,15 @@ from stream_lsh.text.unicode import (
     SQUEEZE,
     WHITE,
     WORD,
+    tables_for,
 )
 
 PADDING = 32  # bytes behind the normalised text that the hashing may read
 CONTINUOUS_START = 1 << 31  # mark of a token's start: a character of a script without spaces
 _LOW = (1 << PAGE_BITS) - 1
 _OUTSIDE, _IN_WORD, _IN_CONTINUOUS = 0, 1, 2
+_FINAL_SIGMA, _SIGMA = 0x3C2, 0x3C3  # one letter: which form stands at an end is a matter of the context
+_JOINERS = 0x200C  # and the next: what is seen is the same without them
 
 
 @njit
@@ -218,3 +226,54 @@ def is_visible(norm, size, pages, records, flags):  # type: ignore[no-untyped-de
             return True
         place += step
     return False
+
+
+class Placed(NamedTuple):
+    """The tokens of a text: hashes uint64[t], the code points uint32[t] at which each begins and ends, and bool[t]
+    whether each is a character of a script without spaces."""
+
+    hashes: NDArray[np.uint64]
+    begins: NDArray[np.uint32]
+    ends: NDArray[np.uint32]
+    continuous: NDArray[np.bool_]
+
+
+@njit
+def _place(text, quick, ascii_table, pages, records, flags, lower, norm, spans, hashes, ends):  # type: ignore[no-untyped-def]
+    """Fills hashes and ends of `Placed`, and `spans` with where each token begins; the number of tokens."""
+    _, bounds = normalise(text, 0, len(text), quick, ascii_table, pages, records, flags, lower, norm, spans)
+    place, at = np.int64(0), np.int64(0)
+    for n in range(bounds >> 1):
+        begin, end, state = np.int64(spans[2 * n]), np.int64(spans[2 * n + 1]), SEED_TOKEN
+        while place < begin & (CONTINUOUS_START - 1):
+            place += decode(norm, place, end)[1]
+            at += 1
+        spans[n] = begin & CONTINUOUS_START | at
+        while place < end:
+            point, size = decode(norm, place, end)
+            if point & ~1 != _JOINERS:
+                state = fold_multiply(state ^ np.uint64(_SIGMA if point == _FINAL_SIGMA else point), SEED_MIX)
+            place += size
+            at += 1
+        hashes[n], ends[n] = state, at
+    return bounds >> 1
+
+
+class Placing:
+    """Finds the tokens of texts, by these settings."""
+
+    def __init__(self, settings: SigningSettings) -> None:
+        # White space is not squeezed: so the normalised text has the code points of the text, one for one.
+        settings = replace(settings, space=False)
+        tables = tables_for(settings)
+        self._tables = tables.ascii, tables.pages, tables.records, tables.flags, tables.lower
+        self._quick = quick_of(settings)
+
+    def __call__(self, text: bytes | memoryview) -> Placed:
+        """The tokens of a text in UTF-8 ('surrogatepass')."""
+        room = len(text) // 2 + 1  # a token of one letter, and what parts it from the next; others have more bytes
+        hashes, ends = np.empty(room, np.uint64), np.empty(room, np.uint32)
+        norm, spans = np.empty(normalised_capacity(len(text)), np.uint8), np.empty(len(text) + 2 + GROUP, np.uint32)
+        n = _place(np.frombuffer(text, np.uint8), self._quick, *self._tables, norm, spans, hashes, ends)
+        begins, continuous = spans[:n] & np.uint32(CONTINUOUS_START - 1), spans[:n] >= CONTINUOUS_START
+        return Placed(hashes[:n].copy(), begins, ends[:n].copy(), continuous)

@@ -12,8 +12,7 @@ import pytest
 from stream_lsh import Settings
 from stream_lsh.families import passages as module
 from stream_lsh.families.passages import MOST, Passages
-from stream_lsh.text.places import placed
-from stream_lsh.text.unicode import tables_for
+from stream_lsh.text.tokens import Placing
 
 
 def passages(**given: object) -> Passages:
@@ -103,7 +102,7 @@ def test_tokens_stand_where_the_signer_sees_them(text: str) -> None:
     """The same tokens as those of shingles of one word, whatever the script."""
     settings = Settings(likeness="quotations", shingles="words:1/1")
     data = text.encode(errors="surrogatepass")
-    tokens = placed(data, tables_for(settings.signing))
+    tokens = Placing(settings.signing)(data)
     pieces = [text[a:b] for a, b in zip(tokens.begins.tolist(), tokens.ends.tolist(), strict=True)]
     assert len(set(tokens.hashes.tolist())) == len({piece.lower().replace("ς", "σ") for piece in pieces})
     explain = Passages(settings.signing)
