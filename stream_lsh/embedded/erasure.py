@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_lsh.embedded.group_erasing import still_named
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.sink import SPOOL, STANDARD, Sink
-from stream_lsh.index.erasure.queue import DONE, Version, waiting
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, waiting
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, SEQ
@@ -37,8 +37,8 @@ def erasure(store: Store) -> Erasure:
     """How erasing stands in an index."""
     left = list(waiting(store))
     return Erasure(
-        store.named(DONE) or 0, sum(item.versions for item in left), min((item.since for item in left), default=None),
-        min((item.due for item in left), default=None),
+        store.named(ERASED_VERSIONS) or 0, sum(item.versions for item in left),
+        min((item.since for item in left), default=None), min((item.due for item in left), default=None),
     )  # fmt: skip
 
 

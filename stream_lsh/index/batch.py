@@ -20,7 +20,7 @@ from stream_lsh.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
+class ShingleSets:
     """Shingle sets of n documents, as far as they are at hand: document i has shingles[offsets[i]:offsets[i + 1]] if
     have[i]."""
 
@@ -32,10 +32,10 @@ class Sets:
 class Shingles(Protocol):
     """The shingle sets of a batch's documents, for exact verification."""
 
-    def known(self) -> Sets:
+    def known(self) -> ShingleSets:
         """The sets that are at hand without further work."""
 
-    def with_document(self, i: int) -> Sets:
+    def with_document(self, i: int) -> ShingleSets:
         """Those at hand, document i's among them."""
 
     def text(self, i: int) -> bytes:
@@ -46,14 +46,14 @@ class Shingles(Protocol):
 class AllShingles:
     """Sets that signing has left: all of them; and the texts."""
 
-    sets: Sets
+    sets: ShingleSets
     texts: bytes
     ends: NDArray[np.int64]
 
-    def known(self) -> Sets:
+    def known(self) -> ShingleSets:
         return self.sets
 
-    def with_document(self, i: int) -> Sets:
+    def with_document(self, i: int) -> ShingleSets:
         return self.sets
 
     def text(self, i: int) -> bytes:
@@ -61,7 +61,9 @@ class AllShingles:
 
 
 _NOTHING = np.empty(0, np.int64)
-NO_SHINGLES = AllShingles(Sets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING)
+NO_SHINGLES = AllShingles(
+    ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def sign_batch(
     documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:
-        sets = Sets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
+        sets = ShingleSets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
         shingles = AllShingles(sets, columns.texts, columns.ends)
     return SignedBatch(columns.ids, owner, documents, frames, shingles)
 

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.index.batch import Sets as Own
-from stream_lsh.index.batch import SignedBatch
+from stream_lsh.index.batch import ShingleSets, SignedBatch
 from stream_lsh.index.kernel import compiling
 from stream_lsh.index.kernel.match import look_up, match
 from stream_lsh.index.kernel.prefetch import MOST, guess
@@ -170,7 +169,7 @@ class Matching:
             scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
         )  # fmt: skip
 
-    def _at_hand(self, own: Own) -> None:
+    def _at_hand(self, own: ShingleSets) -> None:
         """Have the batch's own sets beside those of the shard's rows."""
         sets, largest = self._shard.sets, 0
         if self._limits.exact:

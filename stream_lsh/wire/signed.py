@@ -9,7 +9,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import Signs
 from stream_lsh.families.terms import salted
-from stream_lsh.index.batch import Sets, SignedBatch, batch_of, owners
+from stream_lsh.index.batch import ShingleSets, SignedBatch, batch_of, owners
 from stream_lsh.index.rows.keys import Hashes, Keys, ends_of
 from stream_lsh.index.rows.layout import DELETION, SEQ
 from stream_lsh.index.rows.texts import decompress
@@ -27,7 +27,7 @@ class TextShingles:
         self._signer = signer
         self._salts = frame.signatures[:, 0].astype(np.uint64) if signer.settings.likeness == "stories" else None
         self._valid = valid
-        self._sets = Sets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
+        self._sets = ShingleSets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
         self._ahead = 1  # documents shingled at once: in a dense feed nearly all of them will be asked for
         self._part = np.full(n, -1)  # the compressed part that has a document's text
         self._parts = [part for parts in frame.texts for part in parts]
@@ -39,10 +39,10 @@ class TextShingles:
             raise FormatError("a frame is damaged: texts of its documents are missing")
         self._texts: dict[int, bytes] = {}
 
-    def known(self) -> Sets:
+    def known(self) -> ShingleSets:
         return self._sets
 
-    def with_document(self, i: int) -> Sets:
+    def with_document(self, i: int) -> ShingleSets:
         missing = i + np.flatnonzero(self._valid[i:] & ~self._sets.have[i:])[: self._ahead]
         self._ahead *= 2
         texts = [self._take(k) for k in missing.tolist()]
@@ -77,7 +77,7 @@ class TextShingles:
         mine = np.repeat(new, sizes)
         both = np.empty(len(mine), np.uint64)
         both[mine], both[~mine] = shingles, old.shingles
-        self._sets = Sets(both, np.concatenate(([0], np.cumsum(sizes))), old.have | new)
+        self._sets = ShingleSets(both, np.concatenate(([0], np.cumsum(sizes))), old.have | new)
 
 
 def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes: Hashes, signer: Signs) -> SignedBatch:

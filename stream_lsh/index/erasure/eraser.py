@@ -28,7 +28,17 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.documents.erased_letters import erase_letters
-from stream_lsh.index.erasure.queue import DONE, HEIR, NOBODY, Version, Waiting, facts_of, in_rows, of_fact, waiting
+from stream_lsh.index.erasure.queue import (
+    ERASED_VERSIONS,
+    NONE_DROPPED,
+    STAND_IN,
+    Version,
+    Waiting,
+    facts_of,
+    in_rows,
+    of_fact,
+    waiting,
+)
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.kernel.replace import dropped_for, oldest_members
 from stream_lsh.index.rows.ids import BLOCK
@@ -171,9 +181,9 @@ class Erasing:
         """Forget that there was something to be erased of which nothing is left."""
         gone = [item for item in self._waiting if item.swept]
         self._waiting = [item for item in self._waiting if not item.swept]
-        done = (self._store.named(DONE) or 0) + sum(item.versions for item in gone)
+        done = (self._store.named(ERASED_VERSIONS) or 0) + sum(item.versions for item in gone)
         names = [name_key(item.name) for item in gone]
-        self._store.write({name_key(DONE): orjson.dumps(done)}, names)
+        self._store.write({name_key(ERASED_VERSIONS): orjson.dumps(done)}, names)
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +230,7 @@ class Erasing:
         versions = set()
         for item, at in chosen:
             item.left[at] = False
-            if item.begins[at] != HEIR:
+            if item.begins[at] != STAND_IN:
                 versions.add((int(item.groups[at]), int(item.seqs[at])))
         if self.beside is None or not versions:
             return {}
@@ -248,7 +258,7 @@ class Erasing:
                         return named
                     named.append(member)
                     blocks.add(member // BLOCK)
-                item.begins[at] = int(found[-1]) + 1 if len(members) == MEMBERS else NOBODY
+                item.begins[at] = int(found[-1]) + 1 if len(members) == MEMBERS else NONE_DROPPED
         return named
 
     def _erase(self, shard: Shard, rows: NDArray[np.int64], more: dict[bytes, bytes]) -> None:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from stream_lsh.index.store.rocksdb import Store
 
 WAITING = "erase/"  # and when it is due, shard, and rows there were: versions to be erased
-DONE = "erased"  # how many versions were
+ERASED_VERSIONS = "erased"  # how many versions were
 FACT = 1024  # versions of a fact
-NOBODY, HEIR = -1, -2  # instead of the first row that may have been dropped for a version; HEIR: a row of its own
+# In the place of the first row that may have been dropped for a version: there is none; the row is none of a version.
+NONE_DROPPED, STAND_IN = -1, -2
 
 Version = tuple[int, int]
 """Group and number."""
@@ -53,9 +54,9 @@ def facts_of(
 ) -> Iterator[tuple[str, list[Any]]]:
     """Names and facts of versions that went now, as `dead.Dead.went` has them. named: others may have their ids."""
     own = went.copy()
-    own[:, 1] = np.where((went[:, 1] >= 0) & named, went[:, 1] + 1, NOBODY)
+    own[:, 1] = np.where((went[:, 1] >= 0) & named, went[:, 1] + 1, NONE_DROPPED)
     heirs = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]
-    heirs[:, 0], heirs[:, 1] = heirs[:, 1], HEIR
+    heirs[:, 0], heirs[:, 1] = heirs[:, 1], STAND_IN
     all = np.concatenate((own, heirs))
     all = all[np.argsort(all[:, 2], kind="stable")]
     for at in range(0, len(all), FACT):
@@ -73,7 +74,7 @@ def of_fact(name: str, fact: Any) -> Waiting:
     """What a fact says."""
     due, shard, there, _ = name.removeprefix(WAITING).split("/")
     rows, begins, ends, seqs, groups, deleted = (np.array(column, np.int64) for column in fact[1:])
-    left, version = np.ones(len(rows), np.bool_), begins != HEIR
+    left, version = np.ones(len(rows), np.bool_), begins != STAND_IN
     return Waiting(
         name, int(due), int(shard), fact[0], rows, begins, ends, seqs, groups, version & (deleted != 0), left,
         int(version.sum()), int(there),

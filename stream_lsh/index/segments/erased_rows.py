@@ -17,8 +17,7 @@ from stream_lsh.index.rows.keys import Hashes, Keys
 from stream_lsh.index.rows.layout import ERASED, FLAGS, ID, TEXT
 from stream_lsh.index.rows.row_file import NONE, Shape, blank, packed, unpacked
 from stream_lsh.index.segments.sampled_keys import Drawn
-from stream_lsh.index.store.rocksdb import ERASED as ERASED_ROWS
-from stream_lsh.index.store.rocksdb import ROWS, Store, rows_key
+from stream_lsh.index.store.rocksdb import ERASED_KEYS, ROWS, Store, rows_key
 
 PAGE = 1 << 14  # rows: a value has only such of one page
 _PART = 64  # rows whose keys are made at a time, where they may be any number
@@ -87,7 +86,7 @@ def kept(store: Store, shard: int, generation: int, row: int) -> Iterator[tuple[
     Raises:
         DamagedError: it cannot be read.
     """
-    for _, value in store.rows_of(ERASED_ROWS, shard, generation, row // PAGE * PAGE):
+    for _, value in store.rows_of(ERASED_KEYS, shard, generation, row // PAGE * PAGE):
         try:
             yield kept_in(value)
         except (struct.error, ValueError):
@@ -113,7 +112,7 @@ def erased_of(store: Store, shard: int, generation: int, row: int = 0) -> NDArra
 def keep(shard: int, generation: int, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> dict[bytes, bytes]:
     """The value with the keys uint64[n, k] of rows of one page, at least one, ascending."""
     value = b"".join((_HEAD.pack(*keys.shape), rows.tobytes(), keys.tobytes()))
-    return {rows_key(ERASED_ROWS, shard, generation, int(rows[0])): value}
+    return {rows_key(ERASED_KEYS, shard, generation, int(rows[0])): value}
 
 
 def blanked(

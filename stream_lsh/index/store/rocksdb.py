@@ -26,7 +26,7 @@ from stream_lsh.index.store import column_families, seal
 from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, GENERATION, alone, anew
 from stream_lsh.index.store.errors import output_error, plainly, state_error
 
-ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
+ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED_KEYS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
 RARE = b"w"
 GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {

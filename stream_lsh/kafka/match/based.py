@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.index.rows.layout import ERASED as IS_ERASED
-from stream_lsh.index.rows.layout import FLAGS
+from stream_lsh.index.rows.layout import ERASED, FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape, blank, unpacked
 from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, kept_in
 from stream_lsh.index.segments.segment import folder_of
-from stream_lsh.index.store.rocksdb import ERASED, IDS, ROWS, TEXTS, Store, name_key, parts_of
+from stream_lsh.index.store.rocksdb import ERASED_KEYS, IDS, ROWS, TEXTS, Store, name_key, parts_of
 from stream_lsh.wire.bases import Base
 
 Line = Mapping[str, Any]
@@ -26,21 +25,21 @@ def erased_by(base: Base, store: Store, folder: Path, generations: Sequence[Line
     """The values of a shard, which has these rows, that a base record changes: they lose what was erased."""
     shard, values = base.shard, dict[bytes, bytes]()
     for key, value in base.values.items():
-        if key[:1] in (IDS, TEXTS, ERASED):
+        if key[:1] in (IDS, TEXTS, ERASED_KEYS):
             values[key] = value
         elif key[:1] == ROWS:
             _, _, number, first = parts_of(key)
-            rows = first + np.flatnonzero(unpacked(value)[:, FLAGS] & np.uint64(IS_ERASED))
+            rows = first + np.flatnonzero(unpacked(value)[:, FLAGS] & np.uint64(ERASED))
             values |= blanked(store, shard, number, rows, shape.signature_at)
     values = {key: value for key, value in values.items() if store.value(key) != value}
-    for key in [key for key in values if key[:1] == ERASED]:
+    for key in [key for key in values if key[:1] == ERASED_KEYS]:
         number = parts_of(key)[2]
         line = next(line for line in generations if line["number"] == number)
         with _rows_of(folder, shard, line, shape) as file:
             rows, _ = kept_in(values[key])
             places = rows - line["first"]
             if file is not None and len(places := places[places < file.flushed]):
-                others = [kept_in(value)[0] for other, value in values.items() if other[:1] == ERASED]
+                others = [kept_in(value)[0] for other, value in values.items() if other[:1] == ERASED_KEYS]
                 erased = np.unique(np.concatenate([erased_of(store, shard, number), *others]))
                 values |= file.checksums(store, shard, number, erased - line["first"], places)
     return values

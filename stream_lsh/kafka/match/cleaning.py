@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 from stream_lsh.index.erasure.eraser import Erasing
-from stream_lsh.index.erasure.queue import DONE
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import dead_between
 from stream_lsh.index.segments.segment import Generation
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store.rocksdb import ERASED, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
+from stream_lsh.index.store.rocksdb import ERASED_KEYS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark
@@ -116,7 +116,7 @@ class Cleaning:
                 yield record
                 at = record.mark.last
         gone = sum(item.versions for item in self._erasing.waiting if item.there < before)
-        erased = (self._store.named(DONE) or 0) + gone
+        erased = (self._store.named(ERASED_VERSIONS) or 0) + gone
         yield self._base(Mark(ENDS, frame, first, last, before), facts={"erased": erased, "at": self._at})
 
     def _base(
@@ -139,7 +139,7 @@ class Cleaning:
                 break
             size += len(value)
         values = {rows_key(ROWS, number, generation.number, first): shard.stored.value(first, last)}
-        for kind in (IDS, TEXTS, PLACES, ERASED):
+        for kind in (IDS, TEXTS, PLACES, ERASED_KEYS):
             for row, value in self._store.rows_of(kind, number, generation.number, first):
                 if row >= last:
                     break

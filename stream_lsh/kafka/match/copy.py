@@ -18,7 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError, StateError
-from stream_lsh.index.erasure.queue import DONE, waiting
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, waiting
 from stream_lsh.index.kernel.document_frequency import folded, superseded
 from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in, died, marked
 from stream_lsh.index.rows.row_file import Shape
@@ -294,7 +294,7 @@ class Copy:
             self._purge()
         if counts:
             self.cycle.at = base.facts["at"]
-            values[name_key(DONE)] = orjson.dumps(base.facts["erased"])
+            values[name_key(ERASED_VERSIONS)] = orjson.dumps(base.facts["erased"])
             deleted += [name_key(item.name) for item in waiting(self.store) if item.there < mark.before]
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         self.changelog_offset = offset
