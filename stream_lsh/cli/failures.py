@@ -1,7 +1,7 @@
 """How the program ends: a message that a person understands on standard error, and an exit code that a script can test.
 
-0 done, 1 an error without a code of its own, 2 usage, 3 state, 4 input, 5 output, 6 Kafka, 130 Ctrl-C, 141 the reader
-of an output has gone away, 143 SIGTERM.
+0 done, 1 nothing matches (query) or an error without a code of its own, 2 usage, 3 state, 4 input, 5 output, 6 Kafka,
+130 Ctrl-C, 141 the reader of an output has gone away, 143 SIGTERM.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.marked import marked
-from stream_lsh.cli.options import OUTPUTS, quiet_option, setting, state_option, with_options
+from stream_lsh.cli.options import OUTPUTS, SIMILARITY, quiet_option, state_option, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 stream-lsh query "the text to look for" --state index
-stream-lsh query article.txt --state index --max-matches 5
+stream-lsh query article.txt --state index --top 5 --threshold 0.9
 stream-lsh query article.txt --state index --within lang=en
 stream-lsh query --input feed.jsonl.gz --state index --output verdicts.jsonl
 stream-lsh query "[0.12, -0.5, 0.33]" --state vectors
 stream-lsh query c3a15f0e9b7d2468 --state hashes
 cat article.txt | stream-lsh query - --state index --json | head -1
 """
+NOTHING = 1
+"""The exit code if nothing matches, as of grep."""
 TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
 
 
@@ -49,7 +51,7 @@ with the settings that the index was made with. Where these are sets (--set-fiel
 line or with commas between them. Of an index of vectors it is a vector: a JSON list of numbers, or their float32 in
 base64; of one of rows of bits it is hexadecimal or base64.
 
-On a terminal the matches are a table, elsewhere JSON lines.
+On a terminal the matches are a table, elsewhere JSON lines. The exit code is 1 if nothing matches TEXT.
 
 With --input instead of TEXT, every document of a feed gets the verdict that it would get if it came next, a line each,
 in the order of the feed; its documents are not compared with each other. What cannot be processed is `rejected`, with
@@ -59,7 +61,14 @@ the reason.""",
 @with_options(
     [
         state_option(required=True),
-        setting("max_matches"),
+        Option(
+            ["--threshold"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
+            help="with TEXT, the least similarity of a match; not below that of the index, which is the default",
+        ),
+        Option(
+            ["--top"], type=click.IntRange(min=0), metavar="N", section=SIMILARITY,
+            help="the N best matches of each document; 0 = all found  [max_matches, 10]",
+        ),
         Option(
             ["--within"], metavar="FIELD=VALUE", multiple=True, section="Documents",
             help="with TEXT, the value of a field that documents match within (--match-within), as JSON if it is a "
@@ -77,10 +86,14 @@ the reason.""",
         quiet_option(),
     ]
 )  # fmt: skip
+@click.pass_context
 def query(
+    context: click.Context,
+    /,
     text: str | None,
     state: Path,
-    max_matches: str | None,
+    threshold: float | None,
+    top: int | None,
     within: tuple[str, ...],
     inputs: tuple[str, ...],
     output: str | None,
@@ -93,14 +106,17 @@ def query(
         raise UsageError("--output is for --input; the matches of a single text go to standard output")
     if within and inputs:
         raise UsageError("--within is for TEXT; the documents of --input have the fields themselves")
-    given = {} if max_matches is None else {"max_matches": max_matches}
+    if threshold is not None and inputs:
+        raise UsageError("--threshold is for TEXT; the verdicts of --input are those of the index and its threshold")
+    given = {} if top is None else {"max_matches": top}
     if text is None:
         query_documents(chosen_inputs(inputs, ""), output or STANDARD, state, given, quiet)
     else:
-        query_text(text, values_of(within), state, given, as_json)
+        found = query_text(text, values_of(within), state, given, threshold, as_json=as_json, quiet=quiet)
+        context.exit(0 if found else NOTHING)
 
 
-def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapping[str, str], quiet: bool) -> None:
+def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapping[str, Any], quiet: bool) -> None:
     """The verdicts on the documents of some inputs, with progress and summary on standard error."""
     settings = stored_settings(state, **given)
 
@@ -113,19 +129,39 @@ def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapp
         complain("\n  ".join(lines))
 
 
-def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping[str, str], as_json: bool) -> None:
-    """The matches of one text on standard output. within: values by field."""
+def query_text(
+    text: str,
+    within: Mapping[str, Any],
+    state: Path,
+    given: Mapping[str, Any],
+    threshold: float | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> bool:
+    """The matches of one text on standard output, and whether there are any. within: values by field. threshold: least
+    similarity, None = that of the index.
+
+    Raises:
+        UsageError: the index does not look for what is less similar than its own threshold.
+    """
     items = (stored_answers(state) or {}).get("likeness", "copies") not in ("copies", "quotations")
     wanted = read_text(text, bare=not items)
     if not wanted.strip():
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
     settings = stored_settings(state, **given)
     check_values(within, settings.match_within, state)
+    if threshold is not None and threshold < settings.least:
+        raise UsageError(
+            f"--threshold {threshold:g}: the index in {state} looks for a similarity of {settings.least:g} or more; "
+            "give that or more, or feed the documents into an index with a lower threshold"
+        )
 
     from stream_lsh import Deduplicator
 
     with Deduplicator(settings, state=state, read_only=True) as deduplicator:
-        matches = deduplicator.query(asked(wanted, settings), within)
+        found = deduplicator.query(asked(wanted, settings), within)
+        matches = [match for match in found if threshold is None or match.similarity >= threshold]
         documents = len(deduplicator)
     terminal = sys.stdout.isatty()
     if as_json or not terminal:
@@ -134,8 +170,10 @@ def query_text(text: str, within: Mapping[str, Any], state: Path, given: Mapping
             click.echo(json.dumps(line, ensure_ascii=False))
     elif matches:
         show(matches, wanted)
-    if not matches and sys.stderr.isatty():
-        complain(f"nothing among {count(documents, 'document')} has a similarity of {settings.least:g} or more")
+    if not matches and not quiet and sys.stderr.isatty():
+        least = settings.least if threshold is None else threshold
+        complain(f"nothing among {count(documents, 'document')} has a similarity of {least:g} or more")
+    return bool(matches)
 
 
 def values_of(within: Sequence[str]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def summary_lines(
     if summary.resumed_from:
         yield f"went on after {count(summary.resumed_from, 'document')} of an earlier run"
     if summary.documents or not summary.already_done:
-        yield from _documents(summary, max_matches, pairs)
+        yield from _documents(summary, max_matches, pairs, "--top" if queried else "--max-matches")
         if not queried and summary.rejected:
             yield _rejected(summary, dead_letters)
     if summary.alerts is not None:
@@ -51,7 +51,7 @@ def summary_lines(
         yield f"index {summary.state}: {count(summary.index_documents, 'document')}{space}"
 
 
-def _documents(summary: Summary, max_matches: int, pairs: bool) -> Iterator[str]:
+def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> Iterator[str]:
     rate = f" ({per_second(summary.documents / summary.seconds)})" if summary.seconds and summary.documents else ""
     yield f"{count(summary.documents, 'document')} in {duration(summary.seconds)}{rate}"
     rejected = sum(summary.rejected.values())
@@ -76,7 +76,7 @@ def _documents(summary: Summary, max_matches: int, pairs: bool) -> Iterator[str]
     if summary.truncated:
         have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"
         most = count(max_matches, "match", "matches")
-        yield f"{have} more than {most}, of which the best are reported; --max-matches 0 reports all"
+        yield f"{have} more than {most}, of which the best are reported; {option} 0 reports all"
     if summary.incomplete:
         have = "1 document was" if summary.incomplete == 1 else f"{summary.incomplete:,} documents were"
         yield (

@@ -77,8 +77,13 @@ def test_query_and_info(run: Run, feed: Path, tmp_path: Path) -> None:
     assert [match["id"] for match in matches] == ["a"]  # 3 and d were dropped: nothing is compared with them
     assert 0.8 < matches[0]["similarity"] < 1
     (tmp_path / "text.txt").write_text(FOX, encoding="utf-8")
-    assert read_lines(run("query", tmp_path / "text.txt", "--state", index, "--max-matches", 1).stdout)[0]["id"] == "a"
-    assert run("query", "-", "--state", index, input=b"nothing that is known").stdout == ""
+    assert read_lines(run("query", tmp_path / "text.txt", "--state", index, "--top", 1).stdout)[0]["id"] == "a"
+    assert run("query", "-", "--state", index, input=b"nothing that is known", code=1).stdout == ""
+    least = repr(matches[0]["similarity"])
+    assert len(read_lines(run("query", FOX + " today", "--state", index, "--threshold", least).stdout)) == 1
+    assert run("query", FOX + " today", "--state", index, "--threshold", 1, code=1).stdout == ""
+    low = run("query", FOX, "--state", index, "--threshold", 0.1, code=2).stderr
+    assert "--threshold 0.1: the index" in low and "looks for a similarity of 0.6 or more" in low
     facts = json.loads(run("info", "--state", index, "--json", "--check").stdout)
     assert facts["documents"]["stored"] == 4
     assert facts["settings"]["threshold"] == 0.6

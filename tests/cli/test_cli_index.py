@@ -190,7 +190,7 @@ def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> 
     done = run("query", "--input", asked, "--input", feed, "--state", state, "--output", out, "--quiet")
     assert done.stdout == done.stderr == ""
     assert read_lines(out)[:4] == verdicts and len(read_lines(out)) == 8
-    assert len(read_lines(run("query", "--input", asked, "--state", state, "--max-matches", 1).stdout)) == 4
+    assert len(read_lines(run("query", "--input", asked, "--state", state, "--top", 1).stdout)) == 4
 
 
 def test_wrong_queries(run: Run, feed: Path, tmp_path: Path) -> None:
@@ -200,6 +200,7 @@ def test_wrong_queries(run: Run, feed: Path, tmp_path: Path) -> None:
     run("dedup", feed, "--state", state)
     assert "give either a text" in run("query", "--state", state, code=2).stderr
     assert "give either a text" in run("query", "text", "--input", feed, "--state", state, code=2).stderr
+    assert "--threshold is for TEXT" in run("query", "--input", feed, "--threshold", 1, "--state", state, code=2).stderr
     assert "--output is for --input" in run("query", "text", "--output", "x", "--state", state, code=2).stderr
     assert "none.jsonl" in run("query", "--input", tmp_path / "none.jsonl", "--state", state, code=4).stderr
     assert "are the same file" in run("query", "--input", feed, "--output", feed, "--state", state, code=2).stderr
@@ -225,7 +226,7 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
 
     for value, id in (("en", "'en'"), ("17", "17"), ('"17"', "'17'"), ("null", "None"), ('"de"', "'de'")):
         assert [match["id"] for match in read_lines(asked("--within", f"lang={value}").stdout)] == [id]
-    assert asked("--within", "lang=fr").stdout == ""
+    assert asked("--within", "lang=fr", code=1).stdout == ""
     assert "match within lang: give --within lang=VALUE" in asked(code=2).stderr
     assert "give --within lang=VALUE" in asked("--within", "lnag=en", code=2).stderr
     assert "give FIELD=VALUE" in asked("--within", "lang", code=2).stderr
