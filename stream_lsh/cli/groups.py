@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +27,11 @@ from stream_lsh.cli.options import (
     settings_options,
     with_options,
 )
-from stream_lsh.documents.times import NO_TIME, UNITS
+from stream_lsh.cli.rows import print_rows
+from stream_lsh.documents.times import UNITS
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wording import count, plain_table
+from stream_lsh.wording import count
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.group_store import Member
@@ -160,73 +162,61 @@ def _show_table(state: Path, order: Order, since: int | None, limit: int | None,
 
 
 def show(found: Iterable[Row]) -> None:
-    """The table for people."""
-    rows = list(found)
-    grown = any(row.grown is not None for row in rows)
-    columns = ["group", "members", *(["grown"] if grown else []), "sources", "first", "last", "document", "from"]
-    lines = []
-    for row in rows:
-        group = row.group
-        more = group.sources - len(group.first_sources)
-        named = ", ".join(map(plain, group.first_sources)) + (f" and {more:,} more" if more else "")
-        lines.append([
-            str(group.group), f"{group.living:,}", *([f"{row.grown:,}"] if grown else []), f"{group.sources:,}",
-            moment(group.first), moment(group.last), plain(group.id), named,
-        ])  # fmt: skip
-    _print(columns, lines, right=4 if grown else 3)
+    """The table for people, in the terms of its JSON."""
+    rows = [json.loads(row.json) for row in found]
+    numbers = ["group", "living", "size", *(["grown"] if any("grown" in row for row in rows) else []), "sources"]
+    print_rows(
+        [*numbers, "representative"],
+        [([f"{row[name]:,}" for name in numbers] + [said(row["representative"]["id"])], _times(row)) for row in rows],
+        len(numbers),
+    )  # fmt: skip
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    """The note on a group: its times, and the first of its sources."""
+    times = [f"{name} {moment(row[name])}" for name in ("first", "last") if row[name] is not None]
+    more = row["sources"] - len(row["first_sources"])
+    sources = ", ".join(map(said, row["first_sources"])) + (f" and {more:,} more" if more else "")
+    return "; ".join(filter(None, (", ".join(times), sources and f"sources {sources}")))
 
 
 def show_members(group: Group, members: Iterator[Member], limit: int) -> None:
-    """The members of a group for people, the first of them."""
-    lines = []
-    for _, member in zip(range(limit), members, strict=False):
-        similar = "" if member.similarity is None else f"{member.similarity:.3f}"
-        lines.append(
-            [
-                str(member.seq),
-                similar,
-                moment(member.time),
-                plain(member.source),
-                plain(member.id),
-                member.kind.label,
-                now(group, member),
-            ]
-        )
-    _print(["number", "similarity", "time", "source", "document", "kind", "now"], lines, right=2)
+    """The members of a group for people, the first of them, in the terms of their JSON."""
+    from stream_lsh.embedded.group_table import member_json
+
+    rows = [json.loads(member_json(group, member)) for _, member in zip(range(limit), members, strict=False)]
+    print_rows(
+        ["seq", "similarity", "kind", "time", "id"],
+        [
+            (
+                [
+                    f"{row['seq']:,}", "" if row["similarity"] is None else f"{row['similarity']:.3f}", row["kind"],
+                    moment(row["time"]), said(row["id"]),
+                ],
+                _became(row),
+            )
+            for row in rows
+        ],
+        2,
+    )  # fmt: skip
     if more := sum(1 for _ in members):
         click.echo(f"{count(more, 'more member')}; --limit N shows the first N, --json all")
 
 
-def now(group: Group, member: Member) -> str:
-    """What became of a member, if anything did."""
-    from stream_lsh.embedded.group_table import stands
-
-    if member.went is not None:
-        return f"went with {member.went}"
-    return "stands for the group" if stands(group, member) else ""
-
-
-def _print(columns: list[str], lines: list[list[str]], right: int) -> None:
-    """A table whose first columns are numbers."""
-    from rich.console import Console
-    from rich.text import Text
-
-    table = plain_table()
-    for place, name in enumerate(columns):
-        table.add_column(name, justify="right" if place < right else "left", overflow="fold")
-    for line in lines:
-        table.add_row(*map(Text, line))
-    Console(highlight=False).print(table)
+def _became(row: Mapping[str, Any]) -> str:
+    """The note on a member: its source, and what became of it."""
+    parts = ["" if row["source"] is None else f"source {said(row['source'])}"]
+    if "went" in row:
+        parts.append(f"went {row['went']:,}" + ("" if row["until"] is None else f", until {moment(row['until'])}"))
+    return "; ".join(filter(None, (*parts, "representative" if row.get("representative") else "")))
 
 
-def moment(time: int) -> str:
+def moment(time: int | None) -> str:
     """An event time as a person reads it, in UTC."""
-    return "" if time == NO_TIME else datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return "" if time is None else datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def plain(text: bytes) -> str:
-    """What a JSON text says; nothing if it is null."""
-    import json
-
-    said = json.loads(text) if text else None
-    return "" if said is None else str(said)
+def said(id: str | int | None) -> str:
+    """An id or a source as a person reads it, control characters escaped; nothing of one that is not there."""
+    text = "" if id is None else str(id)
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

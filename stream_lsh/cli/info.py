@@ -11,33 +11,40 @@ import click
 
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import state_option, with_options
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StateError, UsageError
 from stream_lsh.wording import duration, plain_table, size
 
 SIZES = ("bytes", "outputs")  # sections of numbers of bytes
 EXAMPLES = """
-stream-lsh info --state index
-stream-lsh info --state index --check
-stream-lsh info --state index --json
+stream-lsh info index
+stream-lsh info index --check
+stream-lsh info index --json
 """
 
 
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show what an index holds: documents, settings, sizes, age, the inputs it has read and the outputs it has
-written, and whether it is sound.
+    help="""Show what the index in the folder DIR holds: documents, settings, sizes, age, the inputs it has read and the
+outputs it has written, and whether it is sound.
 
 With --check everything in it is read and compared with its checksums; the exit code is 3 if something is wrong.""",
 )
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
 @with_options(
     [
-        state_option(required=True),
+        state_option(),
         Option(["--check"], is_flag=True, section="Index", help="read all of it and look for damage"),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object"),
     ]
 )
-def info(state: Path, check: bool, as_json: bool) -> None:
+def info(folder: Path | None, state: Path | None, check: bool, as_json: bool) -> None:
+    if folder is not None and state is not None:
+        raise UsageError(f"the index is named twice, {folder} and --state {state}; name it once")
+    state = folder or state
+    if state is None:
+        raise UsageError("no index: name its folder, for example: stream-lsh info index")
+
     from stream_lsh.embedded.information import information
 
     facts = information(state, check)

@@ -87,7 +87,10 @@ def test_query_and_info(run: Run, feed: Path, tmp_path: Path) -> None:
     facts = json.loads(run("info", "--state", index, "--json", "--check").stdout)
     assert facts["documents"]["stored"] == 4
     assert facts["settings"]["threshold"] == 0.6
-    text = run("info", "--state", index).stdout
+    text = run("info", index).stdout
+    assert run("info", "--state", index).stdout.splitlines()[0] == text.splitlines()[0]
+    assert "name it once" in run("info", index, "--state", index, code=2).stderr
+    assert "no index: name its folder" in run("info", code=2).stderr
     assert "stored" in text
     assert str(feed) in text
 

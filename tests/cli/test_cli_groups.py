@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from support.commands import run
 from support.json_lines import read_lines, write_lines
 
-from stream_lsh.cli.groups import moment, plain, show, show_members
+from stream_lsh.cli.groups import moment, said, show, show_members
 from stream_lsh.cli.growth import Growth, growth
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_store import Member
-from stream_lsh.embedded.group_table import table, whole
+from stream_lsh.embedded.group_table import Row, table, whole
+from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
@@ -64,14 +67,47 @@ def test_the_members_of_a_group_in_order(folder: Path) -> None:
 
 
 def test_people_get_tables(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "80")
     show(table(folder / "index"))
+    assert capsys.readouterr().out.splitlines() == [
+        "group  living  size  sources  representative",
+        "    0       4     4        3  b0",
+        "    first 2023-11-14 22:13:20, last 2023-11-15 01:13:20; sources outlet 0,",
+        "    outlet 1, outlet 2",
+        "    4       2     2        1  c0",
+        "    first 2023-11-15 02:13:20, last 2023-11-15 03:13:20; sources radio",
+    ]
     with whole(folder / "index", 0) as (group, members):
         show_members(group, members, 3)
+    assert capsys.readouterr().out.splitlines() == [
+        "seq  similarity  kind             time                 id",
+        "  0              unique           2023-11-14 22:13:20  b0",
+        "    source outlet 0; representative",
+        "  1       1.000  exact_duplicate  2023-11-14 23:13:20  b1",
+        "    source outlet 1",
+        "  2       1.000  exact_duplicate  2023-11-15 00:13:20  b2",
+        "    source outlet 2",
+        "1 more member; --limit N shows the first N, --json all",
+    ]
+    assert (moment(0), moment(None), said("a\nb"), said(None)) == ("1970-01-01 00:00:00", "", "a\\nb", "")
+
+
+def test_tables_fit_their_terminal_and_use_the_names_of_their_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    sources = [f'"{letter * 60}"'.encode() for letter in "abc"]
+    times = (1_700_000_000_000, 1_700_100_000_000)
+    row = Row(Group(123_456_789, b'"' + "é中".encode() * 60 + b'"', 5, 9, 1234, 1200, *times, 40, sources), 77)
+    show([row])
     shown = capsys.readouterr().out
-    assert "2023-11-14 22:13:20" in shown and "outlet 0, outlet 1, outlet 2" in shown
-    assert "1 more member; --limit N shows the first N, --json all" in shown
-    assert (moment(0), plain(b'"\\u00e9"'), plain(b"")) == ("1970-01-01 00:00:00", "\u00e9", "")
+    assert set(shown.splitlines()[0].split()) < json.loads(row.json).keys()
+    member = Member(12_345_678, b'"\\u001b[31m' + b"x" * 200 + b'"', times[0], b'"s"', Kind.NEAR_DUPLICATE, 0.9, 99, 5)
+    show_members(row.group, iter([member]), 5)
+    shown += capsys.readouterr().out
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown
+    assert "aaaa" in shown and "and 37 more" in shown and "went 99, until 1970-01-01" in shown
 
 
 def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import base64
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from support.json_lines import read_lines, write_lines
 from support.long_form import rotating
 from support.models.distances import levenshtein_distance, weighted_jaccard
 
+from stream_lsh.families.likeness import Likeness
 from stream_lsh.settings.model import Settings
 
 COSINE = ("--likeness", "cosine", "--dimensions", "16", "--threshold", "0.9")
@@ -190,5 +191,24 @@ def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
     assert "miss the recall of 0.999" in run("tune", *COSINE, "--bands", "5", "--rows", "20").stdout
 
 
-def test_json_is_not_of_copies() -> None:
-    assert "--json is for another likeness than copies" in run("tune", "--json", code=2).stderr
+@pytest.mark.parametrize("likeness", get_args(Likeness))
+def test_every_likeness_has_its_figures_as_json_and_its_settings_as_a_file(likeness: str, tmp_path: Path) -> None:
+    words: list[object] = ["--likeness", likeness]
+    words += ["--dimensions", 64] if likeness in ("cosine", "euclidean", "hamming") else []
+    words += ["--distance", 2] if likeness in ("euclidean", "hamming", "edit") else []
+    found = figures("tune", *words, "--write", tmp_path / "settings.toml")
+    assert found["likeness"] == likeness
+    assert "threshold" in found or found["distance"] == 2
+    settings = Settings.load(tmp_path / "settings.toml")
+    assert settings.likeness == likeness
+    banding = settings.banding._asdict()
+    assert {name: found[name] for name in banding.keys() & found.keys()}.items() <= banding.items()
+    again = run("tune", *words, "--write", tmp_path / "settings.toml", code=5)
+    assert "there is such a file already; name a new one" in again.stderr
+    text = run("tune", *words, "--write", tmp_path / "other.toml").stdout
+    assert "The settings are in" in text and "As a file for --config" not in text
+
+
+def test_what_stories_have_not_is_said() -> None:
+    for word, more in (("INPUT", ["feed.jsonl"]), ("--plot", ["--plot", "curve.svg"])):
+        assert f"leave out {word}" in run("tune", "--likeness", "stories", *more, code=2).stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from support.commands import run
+from support.commands import figures, run
 from support.json_lines import write_lines
 
 from stream_lsh.cli.curve import terminal_plot
@@ -43,6 +43,16 @@ def test_the_choice_its_curve_and_what_is_beside_it() -> None:
     assert "0.8    99.921 %     0.079 %  <- threshold" in result.stdout
     assert "█" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_the_figures_as_json(feed: Path) -> None:
+    found = figures("tune", feed, "--threshold", "0.8", "--expected-docs", "1000")
+    assert (found["signature_size"], found["bands"], found["rows"], found["documents"]) == (128, 18, 5, 1000)
+    assert found["found"] == pytest.approx(0.99921, abs=1e-5)
+    assert {"similarity": 0.8, "found": found["found"]} in found["curve"]
+    assert {"signature_size", "bands", "rows", "signature_bytes", "found"} == found["alternatives"][0].keys()
+    assert (found["sample"]["documents"], found["sample"]["of"], found["sample"]["pairs"]) == (120, 120, 7140)
+    assert "words:3/8" in [length["shingles"] for length in found["sample"]["shingles"]]
 
 
 def test_the_end_is_a_settings_file(tmp_path: Path) -> None:
