@@ -35,7 +35,7 @@ def test_where_rejected_documents_are() -> None:
     assert "--dead-letters FILE" in lines(SUMMARY)[-1]
     kept = replace(SUMMARY, state="index", index_documents=119_980, index_bytes=70_000_000)
     assert lines(kept)[-2:] == [
-        "rejected documents are in index/rows/deleted_rows-letters.jsonl",
+        "rejected documents are in index/dead-letters.jsonl",
         "index index: 119,980 documents, 70 MB",
     ]
     assert "standard output" in lines(SUMMARY, "-")[-1]
