@@ -27,16 +27,20 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataC
 from stream_lsh.hashing import notice
 
 _PACKAGE = Path(__file__).parents[1]
-_ROOMS = ("hashing", "documents", "text", "families", "index", "evaluation")
+_PACKAGES = ("hashing", "documents", "text", "families", "index", "evaluation")
 """Where kernels are."""
 
 
+def sources() -> list[Path]:
+    """All sources that may have kernels."""
+    return [path for folder in _PACKAGES for path in sorted((_PACKAGE / folder).rglob("*.py"))]
+
+
 def _version() -> str:
-    """A hash of all sources that may have kernels, and of what compiles them."""
+    """A hash of these, and of what compiles them."""
     digest = hashlib.sha256(f"numba {numba.__version__} llvmlite {llvmlite.__version__}".encode())
-    for room in _ROOMS:
-        for path in sorted((_PACKAGE / room).glob("*.py")):
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in sources():
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,16 @@ COMPILED, LOADED = "1 0", "0 1"
 def package() -> Path:
     """The folder that the package is in."""
     return Path(stream_lsh.__file__).parents[1]
+
+
+def test_no_source_with_a_kernel_is_missing(package: Path) -> None:
+    """Else a kernel would be loaded as it was before a change."""
+    kernels = {
+        path
+        for path in (package / "stream_lsh").rglob("*.py")
+        if re.search(r"^@(njit|far)\b", path.read_text(), re.MULTILINE)
+    }
+    assert kernels and kernels <= set(cache.sources())
 
 
 def test_copies_share_what_is_compiled_and_other_sources_do_not(tmp_path: Path, package: Path) -> None:
