@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -13,20 +14,19 @@ import numpy as np
 import orjson
 import pytest
 from support.kafka import match_play
+from support.kafka.replica_play import change_of, oracle, reply_of, undisturbed, verdicts
 from support.long_form import rotating
 
 from stream_lsh.documents.columns import Document, columns
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
-from stream_lsh.index.index import Index
-from stream_lsh.judging.verdicts import judge, reasons, verdict_lines
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.tools.restored import Segments, documents, pieces
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import CONTINUES, STARTS, Frame
-from stream_lsh.wire.replies import Reply, ReplyNames
+from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source, numbers
 
@@ -64,57 +64,22 @@ def vector_of(document: Document) -> Document:
 
 def changes_of(settings: Settings, given: list[Document], folder: Path) -> list[list[Change]]:
     """What each shard has changed, frame by frame."""
-    log = match_play.frames(settings, given, SIZE)  # type: ignore[arg-type]
-    shards = []
-    for shard in range(settings.shards):
-        replica = Replica(settings, shard, folder / f"old-{shard}")
-        replica.activate()
-        answers = [replica.match(data) for data in log]
-        replica.close()
-        shards.append([Change.decode(a.change, settings) for a in answers if a is not None and a.change is not None])
-    return [list(found) for found in zip(*shards, strict=True)]
+    log = match_play.frames(settings, given, SIZE)
+    shards = [undisturbed(settings, log, folder / f"old-{shard}", shard) for shard in range(settings.shards)]
+    return [[Change.decode(change_of(found), settings) for found in each] for each in zip(*shards, strict=True)]
 
 
-def answered(settings: Settings, log: Sequence[Frame], folder: Path) -> list[dict[str, Any]]:
-    """The verdicts of shards of their own on these frames."""
-    replicas = [Replica(settings, shard, folder / f"new-{shard}") for shard in range(settings.shards)]
-    found, first = [], 0
-    for replica in replicas:
-        replica.activate()
-    for number, frame in enumerate(log):
-        data = Sequenced(number, number - 1, first, KEY, None, memoryview(frame.encode(settings))).encode(settings)
-        first += len(frame.source)
-        said = [replica.match(data) for replica in replicas]
-        replies = [Reply.decode(a.reply, settings) for a in said if a is not None and a.reply is not None]
-        assert len(replies) == len(replicas)
-        judgement = judge(
-            [reply.matches for reply in replies], frame.source.ids, numbers(number, len(frame.source)),
-            settings.max_matches, ReplyNames(replies),
-        )  # fmt: skip
-        why = reasons(judgement, frame.source.rejected)
-        lines = [orjson.loads(line) for line in verdict_lines(judgement).splitlines()]
-        found += [line | ({"reason": why[i].reason} if i in why else {}) for i, line in enumerate(lines)]
-    for replica in replicas:
-        replica.close()
-    return found
+def sequenced(settings: Settings, log: Sequence[Frame]) -> list[bytes]:
+    ends = accumulate((len(frame.source) for frame in log), initial=0)
+    return [
+        Sequenced(number, number - 1, first, KEY, None, memoryview(frame.encode(settings))).encode(settings)
+        for number, (frame, first) in enumerate(zip(log, ends, strict=False))
+    ]
 
 
-def embedded(
-    settings: Settings, given: list[Document], sizes: Sequence[int], folder: Path
-) -> list[dict[str, Any]]:  # fmt: skip
-    """The verdicts of the embedded index on the documents themselves, in batches of these sizes."""
-    index, found = Index(settings, folder, durable=False), []
-    for number, size in enumerate(sizes):
-        at = sum(sizes[:number])
-        part = columns(given[at : at + size], match_within=settings.match_within, item=settings.item)
-        seqs = numbers(number, len(part))
-        matches = index.match(index.sign(part), seqs, at + np.arange(len(part)))
-        judgement = judge(matches, part.ids, seqs, settings.max_matches, index)
-        why = reasons(judgement, part.rejected)
-        lines = [orjson.loads(line) for line in verdict_lines(judgement).splitlines()]
-        found += [line | ({"reason": why[i].reason} if i in why else {}) for i, line in enumerate(lines)]
-    index.close()
-    return found
+def judged(said: bytes) -> list[dict[str, Any]]:
+    """The verdicts among verdicts and pairs."""
+    return [orjson.loads(line) for line in said.splitlines() if b'"kind"' in line]
 
 
 @pytest.mark.parametrize(
@@ -134,13 +99,9 @@ def test_it_answers_as_the_embedded_index(
 ) -> None:
     given = feed(600)
     common: dict[str, Any] = {
-        "against": against,
-        "generation_documents": 150,
-        "threshold": 0.6,
-        "max_matches": 0,
-        "normalize": "lower,space,markup",
-        "match_within": within,
-    }
+        "against": against, "generation_documents": 150, "threshold": 0.6, "max_matches": 0,
+        "normalize": "lower,space,markup", "match_within": within,
+    }  # fmt: skip
     if updates:
         given = changing(given)
         common |= {"on_same_id": "update", "time_field": "ts"}
@@ -149,9 +110,11 @@ def test_it_answers_as_the_embedded_index(
         common |= {"likeness": "cosine", "dimensions": DIMENSIONS, "normalize": Settings().normalize}
     old, more = given[:400], given[400:]
     was, new = Settings(**common, shards=before), Settings(**common, shards=after)
-    signer, segments, log = signer_of(new.signing, KEY), Segments(), []
+    signer, segments, log, reasons = signer_of(new.signing, KEY), Segments(), [], dict[int, str]()
     for changes in changes_of(was, old, tmp_path):
         for found, source in pieces(*documents(changes, was), 33):
+            seqs = numbers(len(log), len(source))
+            reasons |= {int(seqs[i]): refusal.reason for i, refusal in source.rejected.items()}
             log.append(Frame.of(signer, new, found, segments.of(source), source))
     for at in range(0, len(more), SIZE):
         part = columns(more[at : at + SIZE], match_within=within, item=new.item)
@@ -159,23 +122,25 @@ def test_it_answers_as_the_embedded_index(
         source = Source(np.zeros(n, np.int32), np.arange(first, first + n), part.ids, part.times, 1, part.rejected)
         log.append(Frame.of(signer, new, part, np.array([[0, first, first + n, CONTINUES]]), source))
 
-    ours = answered(new, log, tmp_path)
-    theirs = embedded(new, given, [len(frame.source) for frame in log], tmp_path / "embedded")
+    data = sequenced(new, log)
+    shards = [undisturbed(new, data, tmp_path / f"new-{shard}", shard) for shard in range(after)]
+    ours = judged(verdicts([[reply_of(found) for found in each] for each in zip(*shards, strict=True)], new))
+    theirs = judged(oracle(new, data, tmp_path / "embedded", given))
     assert ours[len(old) :] == theirs[len(old) :]
     kinds = Counter(line["kind"] for line in theirs[: len(old)])
     assert {line["kind"] for line in theirs[len(old) :]} >= {"unique", "near_duplicate", "redelivered", "rejected"}
     assert 10 < kinds["redelivered"] < 100
     for mine, line in zip(ours, theirs[: len(old)], strict=False):
         if line["kind"] in ("redelivered", "outdated"):
-            assert (mine["kind"], mine["reason"]) == ("rejected", line["kind"])
+            assert (mine["kind"], reasons[mine["seq"]]) == ("rejected", line["kind"])
         else:
             assert mine == line
-    assert "empty" in {line.get("reason") for line in ours[: len(old)]}
+    assert "empty" in reasons.values()
     if updates:
         assert kinds["deleted"] > 20 and kinds["outdated"], kinds
         assert any("heir" in line for line in theirs) == (against == "unique")
     else:
-        assert "id_reused" in {line.get("reason") for line in ours[: len(old)]}
+        assert "id_reused" in reasons.values()
 
 
 def test_times_headers_and_what_is_not_accepted(tmp_path: Path) -> None:

@@ -145,7 +145,9 @@ def oracle(settings: Settings, log: list[bytes], folder: Path, documents: Sequen
         source = Frame.decode(sequenced.frame, settings).source
         accepted = np.ones(len(source), np.bool_) if sequenced.accepted is None else sequenced.accepted
         chosen = np.flatnonzero(accepted).tolist()
-        part = columns([documents[int(source.offsets[i])] for i in chosen])
+        part = columns(
+            [documents[int(source.offsets[i])] for i in chosen], match_within=settings.match_within, item=settings.item
+        )
         seqs = sequenced.numbers(len(source))[chosen]
         matches = index.match(index.sign(part), seqs, count + np.arange(len(chosen)))
         if index.window is not None and chosen:
