@@ -67,16 +67,6 @@ def test_a_feed_of_vectors(tmp_path: Path) -> None:
     assert json.loads(letters[0]["original"]) == documents[3]
 
 
-def test_a_feed_of_places(tmp_path: Path) -> None:
-    """Zeros are a place like any other; distances of more than asked for are none."""
-    found = dedup(
-        tmp_path, (*PLACES, "--vector-field", "at.point"), {"id": 1, "at": {"point": [0, 0, 0]}},
-        {"id": 2, "at": {"point": [0, 0.5, 0]}}, {"id": 3, "at": {"point": [0.4, 0.4, 0]}},
-    )  # fmt: skip
-    assert [verdict["kind"] for verdict in found] == ["unique", "near_duplicate", "unique"]
-    assert found[1]["similarity"] == pytest.approx(1 / 1.5, abs=1e-6)
-
-
 def test_a_feed_of_bits(tmp_path: Path) -> None:
     found = dedup(
         tmp_path, (*BITS, "--bits-field", "hash"), {"id": 1, "hash": "00000000000000ff"}, {"id": 2, "hash": 254},
@@ -92,13 +82,6 @@ def test_a_feed_of_bits(tmp_path: Path) -> None:
         "bad_bits",
         'the field "hash" has 2 hexadecimal digits, not 16; what consists of such digits is never taken for base64',
     )  # fmt: skip
-
-
-def test_pairs_of_vectors(tmp_path: Path) -> None:
-    feed = tmp_path / "feed.jsonl"
-    feed.write_text('{"id":1,"vector":[1,0,0]}\n{"id":2,"vector":[1,0.1,0]}\n{"id":3,"vector":[1,0,0.1]}\n')
-    run("pairs", feed, *VECTORS, "--pairs", tmp_path / "pairs", "--quiet")
-    assert [(pair["older"], pair["newer"]) for pair in read_lines(tmp_path / "pairs")] == [(1, 2), (1, 3), (2, 3)]
 
 
 def test_settings_of_an_index_need_not_be_given(tmp_path: Path, vectors: Path) -> None:
@@ -156,17 +139,6 @@ def test_a_single_row_of_bits(bits: Path, text: str) -> None:
 def test_what_cannot_be_looked_for(request: pytest.FixtureRequest, index: str, text: str, message: str) -> None:
     refused = run("query", text, "--state", request.getfixturevalue(index), code=2)
     assert message in refused.stderr
-
-
-def test_a_feed_against_an_index(tmp_path: Path, bits: Path) -> None:
-    feed = tmp_path / "asked.jsonl"
-    feed.write_text('{"id": "x", "bits": "00000000000000fe"}\n{"id": "y", "bits": 1}\n{"id": "z", "bits": "?"}\n')
-    run("query", "--input", feed, "--state", bits, "--output", tmp_path / "answers", "--quiet")
-    found = read_lines(tmp_path / "answers")
-    assert [(verdict["kind"], verdict["of"]) for verdict in found] == [
-        ("near_duplicate", "a"), ("unique", None), ("rejected", None)
-    ]  # fmt: skip
-    assert found[2]["reason"] == "bad_bits"
 
 
 def test_info_says_what_makes_them_alike(vectors: Path, bits: Path) -> None:

@@ -30,14 +30,6 @@ def test_the_speed_is_that_of_the_last_seconds() -> None:
     assert speed.seconds_left(report(60, read=30_000, total=50_000)) == pytest.approx(40)
 
 
-def test_the_speed_is_unknown_at_first() -> None:
-    speed = Speed()
-    assert speed.documents() is None
-    speed.add(report(0))
-    assert speed.documents() is None
-    assert speed.seconds_left(report(0, total=10)) is None
-
-
 def test_a_pipe_has_no_end() -> None:
     speed = Speed()
     speed.add(report(0))
@@ -91,30 +83,6 @@ def test_a_long_silence_is_explained_once() -> None:
         assert said.wait(60)
     assert len(lines) == 1
     assert lines == ["stream-lsh: no documents yet"]
-
-
-def test_no_silence_no_explanation() -> None:
-    lines: list[str] = []
-    display = Lines(lines.append, patience=600)
-    with display as update:
-        update(report(0.1, documents=10))
-        display._waiting.join(60)
-        assert not display._waiting.is_alive()
-    assert lines == []
-
-
-def test_the_bar_draws_on_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("TERM", "xterm")
-    with Bar() as update:
-        update(report(1, documents=1000, read=10, total=100))
-        update(report(2, documents=3000, read=30, total=100))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "3,000 documents" in captured.err
-    assert "2,000/s" in captured.err
-    assert "30 %" in captured.err
 
 
 class Stream:

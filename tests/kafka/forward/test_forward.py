@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import RecordsToDelete
-from support.kafka import header_play
 from support.kafka.brokers import Make
 from support.kafka.forward_play import (
     NOW,
@@ -25,7 +23,7 @@ from support.kafka.forward_play import (
     write_verdicts,
 )
 from support.kafka.last_steps import DEATHS, Victim
-from support.kafka.stages import ended, grow, positions, records, running, send, until
+from support.kafka.stages import ended, grow, positions, running, send, until
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -101,54 +99,6 @@ async def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> 
     documents = await write_documents(settings, 600)
     await write_verdicts(settings, documents)
     await asyncio.to_thread(victim.wait_until_dead)
-    async with running(ForwardStage, settings):
-        await until_forwarded(settings, documents)
-    await check(settings, documents)
-
-
-async def test_a_zombie_is_fenced(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    settings = await make(**DEATHS)
-    zombie = Victim("forward", settings, "freeze", "commit", 5)
-    try:
-        first = await write_documents(settings, 300)
-        await write_verdicts(settings, first)
-        await asyncio.to_thread(zombie.wait_until_frozen)
-        async with running(ForwardStage, settings):
-            await until_forwarded(settings, first)
-            zombie.thaw()
-            second = await write_documents(settings, 300, seed=2)
-            await write_verdicts(settings, second)
-            await until_forwarded(settings, second)
-            await asyncio.sleep(2)
-        third = await write_documents(settings, 100, seed=3)
-        await write_verdicts(settings, third)
-        await until_forwarded(settings, third)  # by the zombie, which has joined again
-        assert await asyncio.to_thread(zombie.end) == 0
-        await check(settings, first + second + third)
-    finally:
-        zombie.kill()
-    assert "Traceback" not in capfd.readouterr().err
-
-
-async def test_members_come_and_go(make: Make) -> None:
-    settings = await make(**DEATHS)
-    chance = random.Random(5)
-    documents: list[Written] = []
-
-    async def feed() -> None:
-        for seed in range(12):
-            found = await write_documents(settings, 60, seed=seed)
-            documents.extend(found)
-            await write_verdicts(settings, found)
-
-    feeding = asyncio.create_task(feed())
-    while not feeding.done():
-        async with running(ForwardStage, settings):
-            await asyncio.sleep(chance.uniform(0.3, 1.5))
-            async with running(ForwardStage, settings):
-                await asyncio.sleep(chance.uniform(0.3, 1.5))
-    await feeding
-    documents.sort(key=lambda document: (document.partition, document.offset))
     async with running(ForwardStage, settings):
         await until_forwarded(settings, documents)
     await check(settings, documents)
@@ -234,18 +184,3 @@ async def test_source_partitions_that_were_added_wait_for_verdicts_to_have_them(
         await until_forwarded(settings, new)
     await check(settings, documents + new, 5)
     assert all(watch.registry.restarts.labels("forward")._value.get() == 0 for watch in watches)
-
-
-async def test_a_header_whose_name_is_not_utf8(make: Make) -> None:
-    """It is passed on, the name in other letters: aiokafka cannot send it as it was."""
-    settings = await make(partitions=1)
-    topic = Topics.of(settings).documents
-    async with AIOKafkaProducer(**client_options(settings)) as producer:
-        headers = [("h", b"1"), (header_play.Name(b"na\xffme"), b"2")]
-        await header_play.send(producer, topic, [b"v"], headers)
-    (sent,) = await records(settings, topic)
-    documents = [Written(0, 0, None, b"v", [("h", b"1"), ("na\\xffme", b"2")], sent.timestamp, "unique")]
-    await write_verdicts(settings, documents)
-    async with running(ForwardStage, settings):
-        await until_forwarded(settings, documents)
-    await check(settings, documents, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -131,55 +130,6 @@ async def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, 
         await say(settings, said[-3:])  # repeats change nothing
         await until_folded(settings, len(said) + 3)
     assert watch.registry.ignored.labels("group", "repeat")._value.get() == 3
-    await check(settings, tmp_path / "check", said)
-
-
-async def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path) -> None:
-    settings = await make(**DEATHS)
-    said, _ = memberships(settings, tmp_path, 900)
-    half = len(said) // 2
-    zombie = Victim("group", settings, "freeze", "commit", 2)  # 1 is that of the beginning
-    try:
-        await until_folded(settings, 0)
-        await say(settings, said[:half])
-        await asyncio.to_thread(zombie.wait_until_frozen)
-        async with running(GroupStage, elsewhere(settings, tmp_path / "other")):
-            await until_folded(settings, half)
-            zombie.thaw()
-            await asyncio.sleep(2)  # it tries to commit now
-            await feed(settings, said, half, half + 10, None)
-        # The zombie has joined the group again, and takes over with the disk that has fallen behind.
-        await feed(settings, said, half + 10, len(said), None)
-        assert await asyncio.to_thread(zombie.end) == 0
-    finally:
-        zombie.kill()
-    await check(settings, tmp_path / "check", said)
-
-
-async def test_members_come_and_go_and_the_broker_is_restarted(
-    make: Make, tmp_path: Path, proxied: Any, prefix: str
-) -> None:
-    settings = await make(**DEATHS, bootstrap_servers=proxied.broker.bootstrap)
-    said, _ = memberships(settings, tmp_path, 900)
-    chance = random.Random(5)
-    workers = [settings, elsewhere(settings, tmp_path / "other")]
-
-    async def feeding() -> None:
-        for start in range(0, len(said), 4):
-            await say(settings, said[start : start + 4])
-            await asyncio.sleep(0.1)
-
-    task, lives = asyncio.create_task(feeding()), 0
-    while not task.done():
-        lives += 1
-        chance.shuffle(workers)
-        async with running(GroupStage, workers[0]), running(GroupStage, workers[1]):
-            await asyncio.sleep(chance.uniform(0.5, 2))
-            if lives == 2:
-                await task
-                await asyncio.to_thread(proxied.broker.restart)
-    async with running(GroupStage, workers[0]):
-        await until_folded(settings, len(said))
     await check(settings, tmp_path / "check", said)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -187,34 +186,6 @@ async def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, mome
         zombie.kill()
 
 
-async def test_members_come_and_go(make: Make, tmp_path: Path) -> None:
-    settings = await make(**DEATHS)
-    frames = answered(settings, tmp_path, 600)
-    log, chance = log_of(frames), random.Random(3)
-
-    async def feed() -> None:
-        for start in range(0, len(log), 5):
-            await reply(settings, log[start : start + 5])
-
-    feeding = asyncio.create_task(feed())
-    while not feeding.done():
-        watches = [Watch("judge"), Watch("judge")]
-        async with running(JudgeStage, settings, watches[0]), running(JudgeStage, settings, watches[1]):
-            await asyncio.sleep(chance.uniform(0.5, 2))
-    await feeding
-    async with running(JudgeStage, settings):
-        await until_judged(settings, log)
-        await asyncio.sleep(0.5)
-    await check(settings, frames)
-
-
-async def test_who_stands_by_is_idle(make: Make) -> None:
-    settings = await make()
-    watches = [Watch("judge"), Watch("judge")]
-    async with running(JudgeStage, settings, watches[0]), running(JudgeStage, settings, watches[1]):
-        await until(lambda: all(watch.last_idle for watch in watches), "both are idle")
-
-
 async def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp_path: Path) -> None:
     settings = await make()
     frames = answered(settings, tmp_path, 300)
@@ -285,15 +256,6 @@ async def test_replies_that_were_deleted_are_no_gap_to_go_over(make: Make, tmp_p
         await client.delete_records({place: RecordsToDelete(before_offset=2)})
     with pytest.raises(StateError, match=r"deleted before they were judged.*reindex"):
         await ended(JudgeStage, settings)
-
-
-async def test_records_of_other_settings_are_refused(make: Make, tmp_path: Path) -> None:
-    settings = await make()
-    frames = answered(settings, tmp_path, 20)
-    await reply(settings, frames[0].replies)
-    other = KafkaSettings.model_validate(settings.model_dump() | {"threshold": 0.7})
-    with pytest.raises(FormatError, match=r"matches, partition 0, offset 0: .*other settings"):
-        await ended(JudgeStage, other)
 
 
 async def test_a_source_partition_that_the_outputs_do_not_have(

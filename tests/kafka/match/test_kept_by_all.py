@@ -9,12 +9,10 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.kafka.replica_play import UPDATES, WINDOW, change_of, feed_of, frames, oracle, reply_of, settings_of
 from support.long_form import rotating
 
-from stream_lsh.index.resolution import Fates
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
@@ -207,19 +205,3 @@ def test_as_embedded_whoever_begins_again(
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
     assert len([d for data in pipe.decided for d in Decisions.decode(data, settings).names]) > n // 5
     assert pipe.lives > n // 75 or not seed
-
-
-def test_decisions_are_kept_as_they_are() -> None:
-    settings = settings_of(shards=2)
-    fates = Fates(
-        np.array([5, 9, 4096]), np.array([2, 3, 7]), np.array([0, 1, 2]), np.array([0.0, 0.875, 1.0]),
-        np.array([5, 5, 2]),
-    )  # fmt: skip
-    decisions = Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b"17"])
-    found = Decisions.decode(decisions.encode(settings), settings)
-    assert (found.offset, found.predecessor, found.documents, found.names) == (1, -1, 8, [b'"a"', b"17"])
-    for name in ("seq", "place", "kind", "similarity", "group"):
-        assert getattr(found.fates, name).tolist() == getattr(fates, name).tolist()
-    mine = told_of([found], 0, 3, 8)
-    assert (mine.fates.seq.tolist(), mine.names, mine.documents) == ([4096], [b"17"], 8)
-    assert told_of([found], 1, 0, 3).names == []

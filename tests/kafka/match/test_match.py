@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -14,7 +13,6 @@ from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
 from support.long_form import rotating
 
-from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
@@ -49,56 +47,6 @@ async def test_frames_in_replies_out_and_killed_in_between(
         await feeding
         await all_committed(settings, len(log))
         assert await asyncio.to_thread(worker.stop) == 0
-    assert replies.found == expected(settings, log, tmp_path)
-
-
-async def test_a_lost_disk_comes_back_from_the_changelog(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = small(broker, prefix, tmp_path)
-    log = frames(settings, documents(2000), SIZE)
-    half = len(log) // 2
-    replies = Replies(settings)
-    await create(settings)
-    with workers(tmp_path) as start:
-        worker = start(settings)
-        await produce(settings, log[:half])
-        await replies.read(half)
-        await all_committed(settings, half)
-        worker.kill()
-        shutil.rmtree(settings.data_folder)
-        start(settings)
-        await produce(settings, log[half:])
-        await replies.read(len(log))
-    assert replies.found == expected(settings, log, tmp_path)
-    # What was committed is not answered again; what follows may be, if a slow member has to begin again.
-    assert min(replies.repeated, default=half) >= half
-
-
-async def test_shards_move_between_workers_that_come_and_go(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """One worker, then two, then the other one, under load; each with a data folder of its own."""
-    settings = small(broker, prefix, tmp_path)
-    second = settings.model_copy(update={"data_folder": tmp_path / "second"})
-    log = frames(settings, documents(4000), SIZE)
-    replies = Replies(settings)
-    await create(settings)
-    feeding = asyncio.create_task(produce(settings, log, 0.06))
-    with workers(tmp_path) as start:
-        one = start(settings)
-        await replies.read(25)
-        two = start(second)
-        await asyncio.to_thread(two.wait_for, "answering for the shards")
-        await replies.read(min(len(replies.found[0]) + 25, len(log)))
-        began = time.monotonic()
-        assert await asyncio.to_thread(one.stop) == 0
-        assert time.monotonic() - began < DRAIN
-        assert not one.says("did not finish") and not one.says("did not stop")
-        await replies.read(min(len(replies.found[0]) + 25, len(log)))
-        one = start(settings)
-        await asyncio.to_thread(one.wait_for, "answering for the shards")
-        await feeding
-        await replies.read(len(log))
-        await all_committed(settings, len(log))
-        assert await asyncio.to_thread(two.stop) == 0
-        assert await asyncio.to_thread(one.stop) == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 

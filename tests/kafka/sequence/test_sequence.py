@@ -127,24 +127,6 @@ async def test_a_killed_sequencer_goes_on_from_its_commit(make: Make) -> None:
         assert len({record.value for record in copies}) == len(log)  # a repeat is the same to the byte
 
 
-async def test_a_second_sequencer_stands_by_and_takes_over(make: Make) -> None:
-    settings = await make(partitions=1)
-    topics = Topics.of(settings)
-    first, second = Watch("sequence"), Watch("sequence")
-    async with running(SequenceStage, settings, second):
-        async with running(SequenceStage, settings, first):
-            await sign(settings, [frame(settings, (0, 0, 2, STARTS))])
-            await until_sequenced(settings, 1)
-            await asyncio.sleep(1)
-            await sign(settings, [frame(settings, (0, 2, 4, CONTINUES))])
-            await until_sequenced(settings, 2)
-        await sign(settings, [frame(settings, (0, 4, 6, CONTINUES))])
-        await until_sequenced(settings, 3)
-    copies = await records(settings, topics.frames)
-    assert offsets(settings, copies) == [(0, offset) for offset in range(6)]
-    assert [sequenced.predecessor for sequenced, _ in chained(settings, copies)] == [-1, 0, 1]
-
-
 async def test_it_waits_for_the_judge(make: Make) -> None:
     settings = await make(partitions=1, decided_after=6)
     topics = Topics.of(settings)

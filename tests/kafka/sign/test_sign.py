@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from pathlib import Path
@@ -26,7 +25,6 @@ from support.kafka.stages import (
     ended,
     grow,
     line,
-    members,
     positions,
     produce,
     records,
@@ -155,56 +153,6 @@ async def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
         code = child.terminate()
     assert code == 0
     complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
-
-
-async def test_a_signer_that_was_frozen_comes_back_and_does_no_harm(make: Make) -> None:
-    settings = await make(partitions=4, frame_documents=20, **DEATHS)
-    topics = Topics.of(settings)
-    frozen, other = Child("sign", settings), Child("sign", settings)
-    try:
-        await until_committed(settings, "sign", topics.documents, bool)
-        await until(lambda: _two(settings), "both have partitions")
-        await produce(settings, [line(i) for i in range(1000)], 4)
-        frozen.signal(signal.SIGSTOP)
-        await produce(settings, [line(1000 + i) for i in range(1000)], 4)
-        # The other one takes over all partitions when the session is over.
-        await until_signed(settings, 2000)
-        feeding = asyncio.create_task(produce(settings, [line(2000 + i) for i in range(1000)], 4))
-        frozen.signal(signal.SIGCONT)
-        await feeding
-        await until_signed(settings, 3000)
-    finally:
-        frozen.signal(signal.SIGCONT)
-        codes = [frozen.terminate(), other.terminate()]
-    assert codes == [0, 0]
-    found = accepted_documents(settings, await records(settings, topics.signatures))
-    complete(settings, found, dict.fromkeys(range(4), 750))
-
-
-async def _two(settings: KafkaSettings) -> bool:
-    return await members(settings, "sign") == 2
-
-
-async def test_signers_come_and_go_while_documents_flow(make: Make) -> None:
-    settings = await make(partitions=4, frame_documents=20, **DEATHS)
-    topics = Topics.of(settings)
-
-    async def feed() -> None:
-        for part in range(60):
-            await produce(settings, [line(part * 100 + i) for i in range(100)], 4)
-
-    feeding = asyncio.create_task(feed())
-    async with running(SignStage, settings):
-        await asyncio.sleep(1.5)
-        async with running(SignStage, settings):
-            await asyncio.sleep(2.5)
-            async with running(SignStage, settings):
-                await asyncio.sleep(2)
-    async with running(SignStage, settings):
-        await feeding
-        await until_signed(settings, 6000)
-    found = accepted_documents(settings, await records(settings, topics.signatures))
-    complete(settings, found, dict.fromkeys(range(4), 1500))
 
 
 def told(watch: Watch) -> float:

@@ -90,13 +90,6 @@ async def test_what_is_no_document_is_sent_without_a_key(settings: KafkaSettings
     assert set(keys.values()) == {None}
 
 
-async def test_the_key_may_be_another_field(settings: KafkaSettings, tmp_path: Path) -> None:
-    source = tmp_path / "a.jsonl"
-    source.write_bytes(b'{"id": "a", "text": "x", "page": {"url": "u"}}\n')
-    await feed(settings, source, key_field="page.url")
-    assert [record.key for record in await records(settings, 1)] == [b"u"]
-
-
 async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None:
     settings = await make(partitions=3, document_format="text", text_field=("title", "text"))
     source = tmp_path / "a.jsonl"
@@ -127,14 +120,6 @@ async def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str,
     source.write_bytes(b"\n".join([*lines(0, 2), b'{"id": "' + b"y" * 4000 + b'"}', *lines(3, 3), b""]))
     with pytest.raises(BrokerError, match=r"a.jsonl, lines 1 to 6 .* were not accepted: a record is larger than"):
         await feed(settings, source)
-
-
-async def test_a_rate_is_kept(settings: KafkaSettings, tmp_path: Path) -> None:
-    source = tmp_path / "a.jsonl"
-    source.write_bytes(b"\n".join(lines(0, 300)))
-    sent, _ = await feed(settings, source, rate=200)
-    assert sent.documents == 300
-    assert sent.seconds >= 300 / 200 - 0.1 - 0.05  # faster than that it must never be
 
 
 async def test_without_the_topic_or_the_file_it_says_so(broker: Any, prefix: str, tmp_path: Path) -> None:
