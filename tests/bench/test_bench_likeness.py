@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.long_form import rotating
 from support.missing import extra
 
 from bench.likeness import (
@@ -55,7 +56,7 @@ def test_recall_is_of_what_the_same_system_had_kept() -> None:
     assert scored(feed, nothing, 10) == {"recall": None, "precision": None, "due": 0}
 
 
-@pytest.mark.parametrize("likeness", ["cosine", "euclidean", "hamming"])
+@pytest.mark.parametrize("likeness", ["hamming", *rotating(["cosine", "euclidean"], 1)])
 def test_the_engine_finds_the_same(likeness: str, tmp_path: Path) -> None:
     feed = next(feeds(400, [likeness]))
     ours = once(Engine(feed.settings), feed.items, tmp_path)
@@ -64,8 +65,7 @@ def test_the_engine_finds_the_same(likeness: str, tmp_path: Path) -> None:
     assert ours.disk > 0
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("likeness", ["cosine", "euclidean", "hamming"])
+@pytest.mark.parametrize("likeness", rotating(["cosine", "euclidean", "hamming"], 1))
 def test_faiss_keeps_what_the_engine_keeps(likeness: str, tmp_path: Path) -> None:
     extra("faiss")
     feed = next(feeds(400, [likeness]))

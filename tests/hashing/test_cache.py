@@ -61,6 +61,7 @@ def test_no_source_with_a_kernel_is_missing(package: Path) -> None:
     assert kernels and kernels <= set(cache.sources())
 
 
+@pytest.mark.long
 def test_copies_share_what_is_compiled_and_other_sources_do_not(tmp_path: Path, package: Path) -> None:
     folder = tmp_path / "cache"
     for name in ("one", "two"):

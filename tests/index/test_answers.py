@@ -40,9 +40,7 @@ def healthy(folder: Path) -> None:
     assert facts["health"]["problems"] == []
 
 
-@pytest.mark.parametrize(
-    ("against", "shards"), cases(product(MODES, (1, 2, 3)), [("unique", 1), ("unique", 2), ("any", 1)], 1)
-)
+@pytest.mark.parametrize(("against", "shards"), cases(product(MODES, (1, 2, 3)), [("unique", 2)], 2))
 @hypothesis_settings(max_examples=100 if LONG else 20, deadline=None)
 @given(
     short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
@@ -63,14 +61,12 @@ def test_short_histories(
         agreed(documents, settings, folder, chance, erasing=erasing)
 
 
-@pytest.mark.parametrize(
-    ("seed", "against", "shards"), cases(product(range(3), MODES, (1, 3)), [(0, "unique", 1), (0, "any", 1)], 2)
-)
+@pytest.mark.parametrize(("seed", "against", "shards"), cases(product(range(3), MODES, (1, 3)), [(0, "any", 1)], 2))
 def test_a_feed_of_many_windows(tmp_path: Path, seed: int, against: str, shards: int) -> None:
     settings = Settings(
         **SURE, **MODES[against], window="8m", shards=shards, decided_after=100, memory_documents=16
     )  # fmt: skip
-    documents = drifting(seed, 4000 if LONG else 1000)
+    documents = drifting(seed, 4000 if LONG else 800)
     found = agreed(documents, settings, tmp_path, random.Random(seed))
     assert {verdict.kind for verdict in found} == {
         "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected"
@@ -90,7 +86,7 @@ CHANGING = [
 
 @pytest.mark.parametrize(
     ("seed", "against", "shards", "window"),
-    cases(CHANGING, [(0, "unique", 1, None), (0, "unique", 2, "8m"), (0, "any", 1, "8m")], 4),
+    cases(CHANGING, [(0, "unique", 1, None), (0, "unique", 2, "8m")], 4),
 )
 def test_a_feed_of_updates_and_deletions(
     tmp_path: Path, seed: int, against: str, shards: int, window: str | None
@@ -99,7 +95,7 @@ def test_a_feed_of_updates_and_deletions(
         **SURE, **MODES[against], shards=shards, decided_after=100, window=window, on_same_id="update",
         memory_documents=16,
     )  # fmt: skip
-    documents = drifting_and_changing(seed, 3000 if LONG else 1000)
+    documents = drifting_and_changing(seed, 3000 if LONG else 800)
     found = agreed(documents, settings, tmp_path, random.Random(seed), erasing=seed % 2 == 0)
     kinds = {"unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated"}
     assert kinds <= {verdict.kind for verdict in found}
@@ -111,7 +107,7 @@ def test_a_feed_of_updates_and_deletions(
 
 @pytest.mark.parametrize(
     ("seed", "against", "shards"),
-    cases(product(range(20), MODES, (1, 2, 3)), [(0, "unique", 1), (1, "unique", 3), (2, "any", 2)], 8),
+    cases(product(range(20), MODES, (1, 2, 3)), [(1, "unique", 3), (2, "any", 2)], 8),
 )
 def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, against: str, shards: int) -> None:
     """With hardly any memory: long texts of shared words, as others of the family had them before."""

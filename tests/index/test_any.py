@@ -35,7 +35,7 @@ def pairs(verdicts: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
     return {(v["seq"], match["seq"]): match["similarity"] for v in verdicts for match in v["matches"]}
 
 
-@pytest.mark.parametrize("seed", seeds(2, 6, 40))
+@pytest.mark.parametrize("seed", seeds(1, 4, 40))
 def test_everything_verified_finds_all_pairs_that_share_a_bucket(tmp_path: Path, seed: int) -> None:
     """And says nothing that is not true. (Behind a leader one may be met that shares no bucket: it is true too.)"""
     settings, chance = any_settings(seed), random.Random(seed + 1000)
@@ -64,7 +64,7 @@ def test_everything_verified_finds_all_pairs_that_share_a_bucket(tmp_path: Path,
             assert verdict["kind"] in ("rejected", "redelivered") and not mine
 
 
-@pytest.mark.parametrize("seed", seeds(2, 6, 40))
+@pytest.mark.parametrize("seed", seeds(1, 4, 40))
 def test_answers_do_not_depend_on_batches_flushes_or_restarts(tmp_path: Path, seed: int) -> None:
     """Whatever the limits."""
     chance = random.Random(seed)
@@ -94,9 +94,9 @@ def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:
 
 
 def test_one_text_many_times_stays_cheap(tmp_path: Path) -> None:
-    """20,000 copies: each is answered with some of them and the count of the rest."""
-    documents = [Document(i, "the same text again and again and again") for i in range(20_000)]
+    """5,000 copies: each is answered with some of them and the count of the rest."""
+    documents = [Document(i, "the same text again and again and again") for i in range(5000)]
     settings = Settings(against="any", max_matches=10)
     last = once(documents, settings, tmp_path, 2000)[-1]
     assert last["kind"] == "exact_duplicate" and last["of"] == 0 and "incomplete" not in last
-    assert len(last["matches"]) == 10 and last["truncated"] == 19_999 - 10
+    assert len(last["matches"]) == 10 and last["truncated"] == 4999 - 10

@@ -13,6 +13,7 @@ import pytest
 from support.feeds import WORDS, nasty
 from support.in_memory import temporary_folder
 from support.indexes import fed, once, opened
+from support.long_form import rotating
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.errors import StateError
@@ -180,8 +181,13 @@ def files_of(folder: Path) -> set[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are read from /proc")
-@pytest.mark.parametrize("read_only", [False, True])
-@pytest.mark.parametrize(("owner", "name"), [(Ids, "restore"), (RowFile, "_check")])
+@pytest.mark.parametrize(
+    ("owner", "name", "read_only"),
+    [
+        (RowFile, "_check", False),
+        *rotating([(Ids, "restore", False), (RowFile, "_check", True), (Ids, "restore", True)], 1),
+    ],
+)
 def test_an_opening_that_fails_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, read_only: bool
 ) -> None:

@@ -43,7 +43,7 @@ def any_settings(seed: int, **more: Any) -> Settings:
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
-@pytest.mark.parametrize("seed", seeds(2, 6, 48))
+@pytest.mark.parametrize("seed", seeds(1, 5, 48))
 def test_answers_are_those_of_the_rule(tmp_path: Path, seed: int, shards: int) -> None:
     """All fields, with limits so small that all of them are met."""
     after = random.Random(seed).choice((2, 10, 64, 150, 1000))
@@ -51,7 +51,7 @@ def test_answers_are_those_of_the_rule(tmp_path: Path, seed: int, shards: int) -
     agreed_with_limits(nasty(seed, 300, words=chance.choice(VOCABULARIES)), settings, tmp_path, chance)
 
 
-@pytest.mark.parametrize("seed", seeds(4, 8, 26))
+@pytest.mark.parametrize("seed", seeds(2, 6, 26))
 def test_limits_count_what_was_not_deleted(tmp_path: Path, seed: int) -> None:
     settings, chance = any_settings(seed, on_same_id="update"), random.Random(seed)
     agreed_with_limits(changing(seed, 400, words=chance.choice(VOCABULARIES)), settings, tmp_path, chance)
@@ -63,7 +63,7 @@ def test_limits_count_what_is_in_the_window(tmp_path: Path, seed: int, shards: i
     settings = Settings(
         **TIGHT, memory_documents=16, shards=shards, decided_after=64, window="5m", generation_documents=1000
     )
-    found = agreed_with_limits(drifting(seed, 1500 if LONG else 700), settings, tmp_path, random.Random(seed))
+    found = agreed_with_limits(drifting(seed, 1500 if LONG else 500), settings, tmp_path, random.Random(seed))
     assert sum(verdict.get("incomplete", 0) for verdict in found) > 20
 
 

@@ -29,8 +29,8 @@ LONG_CASES = {
     "any": {"against": "any", "shards": 3},
 }
 CASES = [
-    pytest.param({}, 1_500, 1, id="unique, short"),
-    *rotating((pytest.param(more, DOCUMENTS, KILLS, id=name) for name, more in LONG_CASES.items()), 2),
+    pytest.param({}, 800, 1, id="unique, short"),
+    *rotating((pytest.param(more, DOCUMENTS, KILLS, id=name) for name, more in LONG_CASES.items()), 1),
 ]
 
 

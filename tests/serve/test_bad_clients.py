@@ -82,22 +82,21 @@ async def added(port: int, name: str) -> bool:
     return b" 200 " in (await say(port, request + line(name))).partition(b"\r\n")[0]
 
 
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        (), (b"POST /v1/doc",), (b"POST /v1/documents HTTP/1.1\r\nHost: lo", b"calhost\r\nX: ", b"y\r\n"),
-        (head(1000) + line("half"),), (head(1000, kind="application/json") + b'{"id": ',),
-    ],
-    ids=["nothing", "half a line", "drops of headers", "half a body of lines", "half a document"],
-)  # fmt: skip
-async def test_who_does_not_go_on_is_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...]
-) -> None:
-    monkeypatch.setattr("stream_lsh.serve.server.HEADER_SECONDS", 0.3)
-    monkeypatch.setattr("stream_lsh.serve.server.SILENT_SECONDS", 0.3)
+SILENT: dict[str, tuple[bytes, ...]] = {
+    "nothing": (),
+    "half a line": (b"POST /v1/doc",),
+    "drops of headers": (b"POST /v1/documents HTTP/1.1\r\nHost: lo", b"calhost\r\nX: ", b"y\r\n"),
+    "half a body of lines": (head(1000) + line("half"),),
+    "half a document": (head(1000, kind="application/json") + b'{"id": ',),
+}
+
+
+async def test_who_does_not_go_on_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(tmp_path) as (port, service):
-        await say(port, *pieces, pause=0.15)  # comes to an end
-        monkeypatch.undo()  # an honest one may be slow, as may the machine
+        with monkeypatch.context() as patched:  # an honest one may be slow, as may the machine
+            patched.setattr("stream_lsh.serve.server.HEADER_SECONDS", 0.3)
+            patched.setattr("stream_lsh.serve.server.SILENT_SECONDS", 0.3)
+            await asyncio.gather(*(say(port, *pieces, pause=0.15) for pieces in SILENT.values()))  # all come to an end
         assert await added(port, "honest")
         await until(lambda: not service.intake.taken)
 
@@ -128,29 +127,29 @@ async def test_what_was_sent_before_a_client_went_away_is_taken(tmp_path: Path) 
     assert service.engine.seq == 3
 
 
-@pytest.mark.parametrize(
-    ("request_", "status"),
-    [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
-        (b"GET / HTTP/9.9\r\n\r\n", 400),
-        (head("x"), 400),
-        (head(10**9), 413),
-        (head(10**9, kind="application/json"), 413),
-        (head(2000, kind="application/json") + b"[" * 2000, 422),
-        (head(9, kind="application/json") + b'{"id":"\xff"', 422),
-        (head(20 * len(line("a"))) + line("a") * 20, 413),
-        (b"GET /v1/documents/%00%ff%fe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
-        (b"GET /page/../../server.py HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
-        (b"GET /page/%2e%2e/server.py HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
-    ],
-)
-async def test_nonsense_gets_an_answer(tmp_path: Path, request_: bytes, status: int) -> None:
+NONSENSE: list[tuple[bytes, int]] = [
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+    (b"GET / HTTP/9.9\r\n\r\n", 400),
+    (head("x"), 400),
+    (head(10**9), 413),
+    (head(10**9, kind="application/json"), 413),
+    (head(2000, kind="application/json") + b"[" * 2000, 422),
+    (head(9, kind="application/json") + b'{"id":"\xff"', 422),
+    (head(20 * len(line("a"))) + line("a") * 20, 413),
+    (b"GET /v1/documents/%00%ff%fe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+    (b"GET /page/../../server.py HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+    (b"GET /page/%2e%2e/server.py HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+]
+
+
+async def test_nonsense_gets_an_answer(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(request_documents=10)) as (port, _):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(request_)
-        assert (await reader.readline()).split(b" ")[1] == b"%d" % status
-        writer.close()
-        assert await added(port, "honest")
+        for request, status in NONSENSE:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            assert (await reader.readline()).split(b" ")[1] == b"%d" % status, request
+            writer.close()
+            assert await added(port, "honest")
 
 
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json"])

@@ -45,7 +45,7 @@ def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
             few = np.empty(n, np.int64)
             assert read(key, slot, hits, 0, table, memory, first, np.int64(limit), room, few) == (limit, True)
             assert np.array_equal(few[:limit], out[:limit])
-    for row in {first + 1, first + 1000, *out[:n].tolist(), *(out[:n:7] + 1).tolist()}:
+    for row in {first + 1, first + 1000, *out[:n].tolist(), *(out[: n : max(7, n // 20)] + 1).tolist()}:
         later = out[:n][out[:n] >= row]
         assert count(key, slot, hits, table, memory, row, room) == len(later)
         some = np.empty(n, np.int64)
@@ -85,7 +85,7 @@ def test_a_bucket_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     run = Run.of(keys, rows, 0, 1000)
     run.write(tmp_path / "run-0-1.bin")
     for one in (run, Run.open(tmp_path / "run-0-1.bin", check=True)):
-        for i in (699, 700, 1500, 2499, 2500):
+        for i in (699, 700, 2500):
             assert looked_up(one, keys[i]) == rows[keys == keys[i]].tolist()
         assert looked_up(one, keys[700] + LOW) == []
         assert looked_up(one, keys[700] - LOW) == []

@@ -41,12 +41,8 @@ FEW = {"bucket_size": 4, "candidates": 3}
 SMALL, LARGE = {"generation_documents": 47}, {"generation_documents": None}
 THREE = {**ANY, "shards": 3}
 SHAPES: list[tuple[int, dict[str, object]]] = [
-    (400, {**SMALL}),
-    (400, {"max_matches": 1, "verify_matches": 3}),
     (300, {"against": "any", "shards": 3, **FEW, **SMALL}),
-    (400, {**ANY, **SIGNATURE}),
-    (600, {**UPDATES}),
-    (400, {**WINDOW}),
+    (500, {**UPDATES}),
     (400, {**UPDATES, **STORIES, **WINDOW}),
 ]
 LONG: list[tuple[int, dict[str, object]]] = [
