@@ -13,7 +13,6 @@ from support.commands import run
 from support.json_lines import read_lines, write_lines
 
 VECTORS = ("--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9")
-PLACES = ("--likeness", "euclidean", "--dimensions", "3", "--distance", "0.5")
 BITS = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
 
 

@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 
 from stream_lsh.cli import main
-from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS
 from stream_lsh.cli.reindex import _options, reindex, switching
 from stream_lsh.cli.worker import roles_of
 from stream_lsh.errors import UsageError
@@ -93,12 +92,6 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "shards" in result.output
     result = run("worker", "--shards", "2", "--decided-after", "1000")
     assert result.exit_code == 2 and "lower frame_documents from 1000 to 500" in result.output
-
-
-def test_every_setting_but_a_password_is_an_option() -> None:
-    secrets = {"sasl_password", "ssl_password"}
-    assert {*COMMON, *KAFKA_SETTINGS} == KafkaSettings.model_fields.keys() - secrets
-    assert not secrets & {*COMMON, *KAFKA_SETTINGS}
 
 
 @pytest.mark.parametrize("command", ["worker", "reindex"])

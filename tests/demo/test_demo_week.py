@@ -164,19 +164,6 @@ def with_groups(week: Week, groups: list[int]) -> Diary:
     return judged(week, verdicts)
 
 
-def test_a_perfect_job_has_perfect_figures(week: Week) -> None:
-    first: dict[int, int] = {}
-    perfect = with_groups(week, [first.setdefault(entry.story, n) for n, entry in enumerate(week.feed.entries)])
-    assert perfect.quality.f1 == perfect.quality.adjusted_rand == 1
-    assert perfect.pure == perfect.whole == perfect.events == 50
-    assert [single.misplaced for single in perfect.singles] == [0, 0]
-    assert sum(single.articles for single in perfect.singles) == sum(
-        entry.kind == SINGLE for entry in week.feed.entries
-    )
-    assert all(story.others == story.missed == 0 for story in perfect.stories)
-    assert [twin.mistaken for twin in perfect.twins] == [0, 0]
-
-
 def test_what_goes_wrong_is_counted(week: Week) -> None:
     """Twins taken for the one before, a single report put into the largest event, an article torn out of that."""
     entries = week.feed.entries

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import jobs
-from support.receivers import receiving
 
 from stream_lsh import Settings
 from stream_lsh.alerts import watch as module
@@ -187,34 +183,3 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
         assert could["id"] in (was["id"], None)
     assert any(could["id"] is not None for could in would)
     assert rehearsed.documents == 2000
-
-
-@pytest.mark.long
-def test_who_sends_them_is_killed_too_and_nobody_waits_for_a_receiver(tmp_path: Path, rules: Path) -> None:
-    """A run and a sender beside it, killed again and again, with a receiver that hangs now and then: in the end it has
-    every alert of an undisturbed run, and no other."""
-    inputs = long_feed(tmp_path, 3000, 60)
-    run(tmp_path / "undisturbed", inputs, rules)
-    whole, found = (tmp_path / "undisturbed" / "alerts").read_bytes(), tmp_path / "broken" / "alerts"
-    dedup = jobs.committing(tmp_path / "broken", inputs, SETTINGS, ["alerts", "unique"], rules)
-    chance = random.Random(7)
-    with receiving(lambda n: "hang" if n == 40 else 500 if n % 50 == 49 else 200) as receiver:
-        send = [sys.executable, "-m", "stream_lsh.cli", "alerts", "send", str(found), "--url", receiver.url]
-        for number in range(6):
-            target = len(whole) * (number + chance.random()) / 6
-            with subprocess.Popen(dedup) as writer, subprocess.Popen([*send, "--quiet"]) as sender:
-                while writer.poll() is None and (not found.exists() or found.stat().st_size < target):
-                    time.sleep(0.001)
-                time.sleep(chance.random())
-                writer.kill()
-                sender.kill()
-        # A receiver that does nothing at all: the run ends all the same.
-        receiver.answer = lambda _: "hang"
-        with subprocess.Popen([*send, "--quiet"]) as sender:
-            assert subprocess.run(dedup, check=False).returncode == 0
-            sender.kill()
-        receiver.answer = lambda _: 200
-        assert subprocess.run([*send, "--until-end"], check=False).returncode == 0
-        assert found.read_bytes() == whole
-        keys = [json.loads(line)["key"] for line in whole.splitlines()]
-        assert list(dict.fromkeys(receiver.keys)) == keys

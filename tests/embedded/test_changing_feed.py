@@ -190,19 +190,6 @@ def test_the_summary_says_what_changed(tmp_path: Path) -> None:
     assert "1 document replaced the version before" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("--deleted-field", "deleted"), "give on_same_id = 'update' too"),
-        (("--on-same-id", "replace"), "on_same_id"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(tmp_path: Path, given: tuple[str, ...], message: str) -> None:
-    feed = write(tmp_path / "feed", document("a", TEXT, 10))
-    done = stream_lsh("dedup", str(feed), "--state", str(tmp_path / "index"), *given)
-    assert done.exit_code == 2 and message in done.output
-
-
 SEVERAL = {"shards": 3, "decided_after": 20}
 
 

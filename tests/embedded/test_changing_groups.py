@@ -33,6 +33,7 @@ from stream_lsh.alerts.rules import read_rules
 from stream_lsh.cli import main
 from stream_lsh.documents.columns import columns
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded import shelf
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.group_store import Member, members, rows
 from stream_lsh.embedded.group_table import reading_groups, stands, table, whole
@@ -120,6 +121,8 @@ def check(
                 (seq, None if erased and went is not None else id, time, source, went, stands)
                 for seq, id, time, source, went, stands in groups.groups[number].members
             ]
+        numbers = [int.from_bytes(key[1:9], "big") for kind in (b"g", b"n", b"s") for key, _ in store.scan(kind)]
+        assert all(number >= fact.get("cleared", 0) for number in numbers)
     in_table = {number: json.loads(group.json) for number, group in found.items()}
     assert in_table == groups.table == folded(events)
     assert [row.group.group for row in table(folder)] == sorted(found, key=lambda n: (-found[n].living, n))
@@ -195,7 +198,12 @@ SHAPES = [
 
 @pytest.mark.parametrize(("shards", "window"), SHAPES)
 @pytest.mark.parametrize("seed", seeds(1, 2, 3))
-def test_a_long_history(tmp_path: Path, seed: int, shards: int, window: str | None) -> None:
+def test_a_long_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, shards: int, window: str | None
+) -> None:
+    """With hardly any memory for groups."""
+    for name in ("MOST_ROWS", "MOST_BLOCKS", "MOST_SOURCES", "BLOCK"):
+        monkeypatch.setattr(shelf, name, 2)
     settings, records = Settings(**SURE, window=window, shards=shards, decided_after=60), story(seed, LONG_STORY)
     erasing = seed == 0 and shards == 1
     events = in_pieces(records, settings, tmp_path, random.Random(seed), erasing)

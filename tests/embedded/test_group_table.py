@@ -14,8 +14,7 @@ from support.jobs import read, written
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded import shelf as module
-from stream_lsh.embedded.group_table import reading_groups, table, whole
+from stream_lsh.embedded.group_table import table, whole
 from stream_lsh.errors import StateError, UsageError
 
 WORDS = [f"w{number}" for number in range(400)]
@@ -50,9 +49,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(row.group.json) for row in table(folder / "index")]
 
 
-@pytest.mark.parametrize("settings", [{}, {"shards": 3, "decided_after": 64}], ids=["one shard", "three"])
-def test_members_are_those_of_the_verdicts(tmp_path: Path, settings: dict[str, Any]) -> None:
-    inputs = feed(tmp_path, 800, 4)
+def test_members_are_those_of_the_verdicts(tmp_path: Path) -> None:
+    inputs, settings = feed(tmp_path, 800, 4), {"shards": 3, "decided_after": 64}
     run(tmp_path, inputs[:3], settings)
     run(tmp_path, inputs, settings)
     events, verdicts = read(tmp_path / "groups"), read(tmp_path / "verdicts")
@@ -73,18 +71,6 @@ def test_members_are_those_of_the_verdicts(tmp_path: Path, settings: dict[str, A
             members = [(m.seq, json.loads(m.id), m.kind.label, m.similarity) for m in stored]
         assert members == expected[group.group]
         assert group.size == len(members)
-
-
-def test_what_is_in_memory_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = feed(tmp_path, 800, 20)
-    large, small = tmp_path / "large", tmp_path / "small"
-    run(large, inputs)
-    for name in ("MOST_ROWS", "MOST_BLOCKS", "MOST_SOURCES", "BLOCK"):
-        monkeypatch.setattr(module, name, 2)
-    monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)
-    run(small, inputs)
-    assert (small / "groups").read_bytes() == (large / "groups").read_bytes()
-    assert rows(small) == rows(large)
 
 
 def test_orders(tmp_path: Path) -> None:
@@ -158,26 +144,3 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
     after = {row["group"]: row for row in rows(tmp_path)}
     assert after.pop(copied["group"])["size"] == before.pop(copied["group"])["size"] + 1
     assert after == before
-
-
-@pytest.mark.long
-def test_a_window_ends_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever it is committed; nothing of those that ended is left in the store."""
-    inputs = feed(tmp_path, 800, 2)
-    large, small = tmp_path / "large", tmp_path / "small"
-    run(large, inputs, {"window": "4h"})
-    monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)
-    for number in range(1, 3):
-        run(small, inputs[:number], {"window": "4h"})
-    assert (small / "groups").read_bytes() == (large / "groups").read_bytes()
-    assert rows(small) == rows(large)
-    ended = max(event["group"] for event in read(large / "groups") if event["event"] == "ended")
-    assert ended > 100
-    with pytest.raises(UsageError, match="there is no group"), whole(large / "index", ended):
-        pass
-    with reading_groups(small / "index") as (store, fact):
-        for kind in (b"g", b"n", b"s"):
-            found = [int.from_bytes(key[1:9], "big") for key, _ in store.scan(kind)]
-            assert all(number >= fact["cleared"] > 50 for number in found)
-            assert found or kind == b"s"
-        assert len(list(store.scan(b"k"))) < 40

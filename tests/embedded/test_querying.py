@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 from support import jobs
 
-from stream_lsh import Deduplicator, Document, Settings
-from stream_lsh.embedded.information import information
+from stream_lsh import Deduplicator, Settings
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query
 from stream_lsh.embedded.report import Progress
-from stream_lsh.errors import InputError, StateError, UsageError
 
 
 def family(count: int, seed: int) -> list[dict[str, Any]]:
@@ -72,19 +70,6 @@ def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, s
     assert reports[-1].documents == 150 and reports[-1].bytes_read == reports[-1].bytes_total == asked.stat().st_size
 
 
-def test_a_stored_document_would_have_got_that_verdict(tmp_path: Path) -> None:
-    documents = family(60, 2)
-    state = tmp_path / "state"
-    Job(Settings(), [str(write(tmp_path / "feed.jsonl", documents[:40]))], {}, state).run()
-    query(Settings(), [str(write(tmp_path / "asked.jsonl", documents[40:]))], str(tmp_path / "out"), state)
-    for document, line in zip(documents[40:], (tmp_path / "out").read_text().splitlines(), strict=True):
-        with Deduplicator(state=state, commit="manual") as deduplicator:
-            (verdict,) = deduplicator.process([Document(document["id"], document["text"])])
-        asked = json.loads(line)
-        assert (asked["kind"], asked["of"], asked["similarity"]) == (verdict.kind, verdict.of, verdict.similarity)
-        assert [match["id"] for match in asked["matches"]] == [match.id for match in verdict.matches]
-
-
 def test_what_cannot_be_processed_is_rejected_in_its_place(tmp_path: Path) -> None:
     state = tmp_path / "state"
     Job(Settings(), [str(write(tmp_path / "feed.jsonl", family(10, 3)))], {}, state).run()
@@ -115,18 +100,3 @@ def test_several_inputs_and_folders(tmp_path: Path) -> None:
     found = [json.loads(line) for line in gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).splitlines()]
     assert [verdict["id"] for verdict in found] == ["one.txt", "d0", "d1", "d2"]
     assert found[0]["kind"] == "exact_duplicate"
-
-
-def test_errors_come_before_anything_is_written(tmp_path: Path) -> None:
-    feed, out = write(tmp_path / "feed.jsonl", family(10, 5)), tmp_path / "out"
-    with pytest.raises(StateError, match="there is no index"):
-        query(Settings(), [str(feed)], str(out), tmp_path / "state")
-    Job(Settings(), [str(feed)], {}, tmp_path / "state").run()
-    with pytest.raises(InputError, match=r"none\.jsonl"):
-        query(Settings(), [str(feed), str(tmp_path / "none.jsonl")], str(out), tmp_path / "state")
-    with pytest.raises(UsageError, match="are the same file"):
-        query(Settings(), [str(feed)], str(feed), tmp_path / "state")
-    with pytest.raises(StateError, match=r"threshold = 0.8 \(now 0.5\)"):
-        query(Settings(threshold=0.5), [str(feed)], str(out), tmp_path / "state")
-    assert not out.exists() and feed.stat().st_size
-    assert information(tmp_path / "state")["health"]

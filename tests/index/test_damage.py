@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 from support.feeds import WORDS, nasty
 from support.in_memory import temporary_folder
-from support.indexes import asked, fed, once, opened
+from support.indexes import fed, once, opened
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
@@ -260,28 +259,6 @@ def test_values_of_the_store_cut_off_or_missing(copy: Whole, seed: int) -> None:
         assert str(folder / "db") in said and "shard 0" in said
     else:
         assert kind != b"r"  # ids and texts may not be asked for again
-
-
-def test_an_index_of_version_1_is_refused(copy: Whole) -> None:
-    folder, _ = copy
-    store = Store(folder / "db")
-    facts = store.named("index")
-    store.write({b"m/index": orjson.dumps({**facts, "format": 1})})
-    store.close()
-    for read_only in (False, True):
-        with pytest.raises(StateError, match="has format 1, this version reads 2; start a new folder"):
-            Index(Settings(), folder, read_only=read_only)
-
-
-def test_what_was_not_committed_is_asked_in_vain(copy: Whole) -> None:
-    folder, verdicts = copy
-    with opened(Settings(), folder) as index:
-        fed(index, FEED[FED:], FED, 30)
-    with opened(Settings(), folder, read_only=True) as reader:
-        assert reader.count == sum(v["kind"] not in ("rejected", "redelivered") for v in verdicts[:FED])
-        known = [v["kind"] for v in asked(reader, FEED[:FED])]
-        assert np.isin(known, ["redelivered", "rejected"]).all()
-    goes_on(folder, verdicts)
 
 
 def test_postings_of_rows_that_are_not_there_are_damage(copy: Whole) -> None:

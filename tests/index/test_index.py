@@ -146,14 +146,6 @@ def test_a_generation_that_was_not_committed_never_began(tmp_path: Path) -> None
         assert {verdict["kind"] for verdict in fed(index, documents, 30, 30)} == {"redelivered"}
 
 
-def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
-    once(FEED[:5], Settings(threshold=0.7), tmp_path)
-    with pytest.raises(StateError, match=r"threshold = 0\.7 \(now 0\.8\); use those, leave them out, or use another"):
-        Index(Settings(threshold=0.8), tmp_path)
-    with opened(Settings(), tmp_path) as index:
-        assert index.settings.threshold == 0.7
-
-
 def test_each_index_has_a_key_of_its_own(tmp_path: Path) -> None:
     keys = set()
     for name in "abc":

@@ -10,21 +10,14 @@ import signal
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from support.kafka import plain
-from support.kafka.chaos import SHARDS, documents, run
+from support.kafka.chaos import SHARDS, run
 from support.kafka.feeding import POSTS, Feed, Record, lines, records_of
-from support.kafka.harness import PATIENCE, Pipeline, until
+from support.kafka.harness import Pipeline, until
 from support.kafka.proxy import Proxied
-from support.kafka.stages import commits
 from support.long_form import LONG, rotating
-
-from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.decided import Judged
-from stream_lsh.kafka.sequence.order import Accepted
 
 SEED = int(os.environ.get("STREAM_LSH_CHAOS_SEED") or 4)
 MINUTES = float(os.environ.get("STREAM_LSH_CHAOS_MINUTES") or 0.75)
@@ -71,75 +64,6 @@ def test_chaos(
         shards=shards, against=against, **dict.fromkeys(given, True),
     )  # fmt: skip
     assert len(counts) == 12  # kinds of events
-
-
-@pytest.mark.first
-def test_one_shard_is_down_for_a_while(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
-    """Its worker's session lasts as long: nobody takes over before. The others run ahead, but not without limit."""
-    down = 60 if LONG else 12
-    feed = records_of(list(documents(shared_data, 3500, 1)), 2, 1)
-    ahead, frame = 1500, 50
-    with Pipeline(
-        broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, decided_after=ahead, frame_documents=frame,
-        session_timeout_ms=(down + 10) * 1000,
-    ) as pipeline:  # fmt: skip
-        pipeline.worker(("sign", "sequence", "judge", "forward"))
-        matchers = [pipeline.worker(("match",)), pipeline.worker(("match",))]
-        pipeline.produce(feed[:500])
-        pipeline.finish()
-        until(lambda: all("answering for the shards" in worker.said(10**7) for worker in matchers))
-        until(lambda: not documents_ahead(pipeline))
-        matchers[0].kill()
-        pipeline.produce(feed[500:])
-        began = time.monotonic()
-        worst = 0
-        # On a slow machine longer, until the others have come so far.
-        while (now := time.monotonic()) < began + down - 3 or (worst < ahead // 2 and now < began + PATIENCE):
-            worst = max(worst, documents_ahead(pipeline))
-            time.sleep(0.5)
-        matchers[0].start()
-        pipeline.finish()
-        pipeline.check()
-        assert ahead // 2 <= worst <= ahead, f"{worst} documents ahead of the slowest shard"
-
-
-def test_a_match_worker_is_killed_where_heirs_are_found_late(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """Its shards go to the other one, which has them from their changelogs, and back; all is as the models say."""
-    feed = plain.history(2400, 3, 7)
-    with Pipeline(
-        broker.bootstrap, prefix, tmp_path, partitions=3, shards=3, against="unique", decided_after=200,
-        frame_documents=50, on_same_id="update", deleted_field="deleted", key_is_id="string",
-        generation_documents=250, memory_documents=300, session_timeout_ms=6000,
-        **{**plain.SURE, "time_field": "ts"},
-    ) as pipeline:  # fmt: skip
-        pipeline.worker(("sign", "sequence", "judge", "forward"))
-        matchers = [pipeline.worker(("match",)), pipeline.worker(("match",))]
-        for number in range(4):
-            part = feed[number * 600 : (number + 1) * 600]
-            pipeline.produce(part[:300])
-            pipeline.wait_for(number * 600 + 100)
-            matchers[number % 2].kill()
-            pipeline.produce(part[300:])
-            pipeline.wait_for(number * 600 + 450)
-            matchers[number % 2].start()
-        pipeline.finish()
-        found = pipeline.check()
-        plain.check(pipeline.settings, pipeline.recorded(), found)
-    heirs = sum(len(orjson.loads(record.value or b"").get("heirs", ())) for record in found.verdicts)
-    assert heirs > 5 and len(found.documents) == len(feed)
-
-
-def documents_ahead(pipeline: Pipeline) -> int:
-    """Documents that were passed on, and that the judge has not got from all shards."""
-
-    async def look() -> int:
-        topics = pipeline.topics
-        async with admin(pipeline.settings) as client:
-            sequenced = await commits(client, topics.group("sequence"), topics.signatures)
-            judged = await commits(client, topics.group("judge"), topics.matches)
-        return Accepted.of(sequenced[0][1]).documents - (Judged.of(judged[0][1], "judge").documents or 0)
-
-    return pipeline.run(look())
 
 
 @pytest.mark.first

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions, RecordsToDelete
-from aiokafka.structs import TopicPartition
+from aiokafka.admin import NewPartitions
 from support.kafka.chaos import documents
 from support.kafka.feeding import Record, records_of
 from support.kafka.harness import Pipeline, until
@@ -114,22 +112,6 @@ def test_a_topic_that_is_missing(broker: Any, prefix: str, tmp_path: Path) -> No
         worker.kill()
 
 
-def test_a_broker_that_is_away_at_start_and_comes(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
-    proxy = proxied.proxies[0]
-    with Pipeline(proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}") as pipeline:
-        proxy.refuse()
-        try:
-            worker = pipeline.worker(ROLES, "groups")
-            until(lambda: "waiting for Kafka" in worker.said())
-            pipeline.produce([Record(0, None, post(1, "one two three four"))])
-        finally:
-            proxy.refuse(False)
-        pipeline.finish()
-        worker.terminate()
-        assert worker.wait() == 0, worker.said()
-        pipeline.check()
-
-
 @pytest.mark.first
 @pytest.mark.parametrize(("processes", "started"), rotating([("one", False), ("groups", True)], 1))
 def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path, processes: str, started: bool) -> None:
@@ -184,35 +166,6 @@ def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp
         assert [worker.wait() for worker in workers] == [0, 0], pipeline.report()
         found = pipeline.check()
     assert {record.partition for record in found.verdicts} == set(range(5))
-
-
-def test_documents_deleted_before_they_were_read(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """No offset is reset silently: the worker says what is lost, and goes on only if it is told to."""
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-        worker = pipeline.worker()
-        pipeline.produce([Record(0, None, post(i, f"document {i} of some")) for i in range(10)])
-        pipeline.finish()
-        worker.terminate()
-        assert worker.wait() == 0
-        pipeline.produce([Record(0, None, post(i, f"document {i} of some")) for i in range(10, 20)])
-
-        async def delete() -> None:
-            async with admin(pipeline.settings) as client:
-                place = TopicPartition(pipeline.topics.documents, 0)
-                await client.delete_records({place: RecordsToDelete(before_offset=14)})
-
-        pipeline.run(delete())
-        worker.start()
-        # sign and forward notice it both, and only they stop.
-        for role in ("sign", "forward"):
-            lost = rf"{role} has stopped: .*4 documents (from offset 10 on )?were deleted.*--accept-loss"
-            until(lambda lost=lost: re.search(lost, worker.said()) is not None, why=worker.said())
-        worker.terminate()
-        assert worker.wait() == 3, worker.said()
-        worker.start("--accept-loss")
-        until(lambda: len(pipeline.read("verdicts")["verdicts"]) == 16, why=worker.said())
-        worker.terminate()
-        assert worker.wait() == 0, worker.said()
 
 
 def test_a_full_disk(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -39,44 +38,6 @@ def test_a_rolling_restart_under_load(broker: Any, prefix: str, shared_data: Pat
         assert [worker.wait() for worker in workers] == [0, 0, 0], pipeline.report()
         # Their sessions would last longer: they have left.
         until(lambda: {role: pipeline.members(role) for role in ROLES} == dict.fromkeys(ROLES, 0), 20)
-        pipeline.check()
-
-
-def test_the_death_of_a_supervisor_leaves_nobody_behind(broker: Any, prefix: str, tmp_path: Path) -> None:
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-        worker = pipeline.worker(ROLES, "groups")
-        pipeline.produce([Record(0, None, b'{"id": 1, "title": "a", "text": "one two three four"}')])
-        pipeline.finish()
-        children = worker.pids()[1:]
-        assert len(children) == 3 and worker.process is not None
-        worker.process.send_signal(signal.SIGKILL)
-        worker.wait()
-        second = pipeline.worker(ROLES, "one")
-        pipeline.produce([Record(0, None, b'{"id": 2, "title": "a", "text": "one two three four"}')])
-        pipeline.finish(watch=lambda: None)
-        second.terminate()
-        assert second.wait() == 0
-        assert len(pipeline.check().pairs) == 1
-
-
-def test_a_worker_with_other_settings_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """It ends with code 3 and writes nothing; a worker with the right settings goes on."""
-    values = [b'{"id": %d, "title": "a", "text": "one two three four %d"}' % (i, i) for i in range(100)]
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-        right = pipeline.worker()
-        pipeline.produce(records_of(values[:50], 1, 0))
-        pipeline.finish()
-        right.terminate()
-        assert right.wait() == 0
-        before = pipeline.read("signatures")
-        pipeline.produce(records_of(values[50:], 1, 0))
-        wrong = pipeline.worker(("sign",), name="wrong", threshold=0.7)
-        assert wrong.wait() == 3, wrong.said()
-        assert "other settings" in wrong.said() and "Traceback" not in wrong.said()
-        assert pipeline.read("signatures") == before
-        pipeline.workers.remove(wrong)
-        right.start()
-        pipeline.finish()
         pipeline.check()
 
 

@@ -112,22 +112,6 @@ def bare(line: dict[str, Any], numbers: dict[int, int]) -> dict[str, Any]:
     return found
 
 
-def test_rows_of_bits_are_judged_and_shown(broker: Any, prefix: str, tmp_path: Path) -> None:
-    given = {"likeness": "hamming", "dimensions": 64, "distance": 3, "bits_field": "hash", "text_field": ("text",)}
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, **given) as pipeline:
-        pipeline.worker()
-        with serving(pipeline) as service:
-            assert service.add({"id": "a", "hash": "0123456789abcdef"})["kind"] == "unique"
-            said = service.add({"id": "b", "hash": 0x0123456789ABCDE8})
-            assert (said["kind"], said["of"], said["similarity"]) == ("near_duplicate", "a", 1 - 3 / 64)
-            document = service.client.get("/v1/documents/b", params={"text": "true"}).json()
-            assert document["text"] == "0123456789abcde8"
-            found = service.client.get("/v1/compare", params={"a": "a", "b": "b"}).json()
-            assert (found["match"], found["why"]) == (True, "a distance of 3 bits is not above that of 3")
-            bad = service.client.post("/v1/documents", headers=JSON, content=b'{"id": "c", "hash": "0123"}')
-            assert (bad.status_code, bad.json()["verdict"]["reason"]) == (422, "bad_bits")
-
-
 @pytest.mark.parametrize("likeness", rotating(["quotations", "stories"], 1))
 def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, likeness: str) -> None:
     given = {"likeness": likeness, "text_field": ("text",), "match_within": ("lang",)}
@@ -242,19 +226,6 @@ def test_events_go_on_over_a_restart(pipeline: Pipeline) -> None:
         }
         gap = said(service, f"{max(line['seq'] for line in more) + 10**9}.0", 1)
         assert gap[0]["event"] == "gap"
-
-
-def test_too_few_events_are_a_gap(pipeline: Pipeline) -> None:
-    with serving(pipeline) as service:
-        service.add_all(stories(300))
-    pipeline.finish()  # what comes later pushes out what was there
-    with serving(pipeline, "--keep-events", "50") as service:
-        gap, *rest = said(service, "0.0", 40)
-        assert gap["event"] == "gap" and gap["data"]["from"] == "0.0"
-        assert [event["event"] for event in rest].count("gap") == 0
-        begin = gap["data"]["to"]
-    with serving(pipeline) as service:
-        assert said(service, begin, 39) == rest
 
 
 def test_a_verdict_that_does_not_come_in_time_comes_later(patient: Pipeline) -> None:

@@ -77,18 +77,6 @@ def test_a_bad_vector_is_a_problem_that_says_why(vectors: Serving, vector: Any, 
     assert (line["kind"], line["reason"], line["detail"]) == ("rejected", reason, found["detail"])
 
 
-def test_vectors_side_by_side(vectors: Serving) -> None:
-    vectors.add_all([near("s1", at(2)), near("s2", at(2, 0.5)), near("s3", at(2, 0.75))])
-    found = vectors.client.get("/v1/compare", params={"a": "s1", "b": "s2"}).json()
-    assert (found["match"], found["same_group"], found["shared"]) == (True, True, None)
-    assert found["why"] == "a distance of 0.5 is not above that of 0.5" and found["threshold"] == 1 / 1.5
-    assert [(found[side]["text"], found[side]["spans"], found[side]["shingles"]) for side in "ab"] == [
-        (text_of(at(2)), [], None), (text_of(at(2, 0.5)), [], None)
-    ]  # fmt: skip
-    found = vectors.client.get("/v1/compare", params={"a": "s1", "b": "s3"}).json()
-    assert (found["match"], found["why"]) == (False, "a distance of 0.75 is above that of 0.5")
-
-
 def test_rows_of_bits_match_within_a_field(bits: Serving) -> None:
     row = 0x0123456789ABCDEF
     assert bits.add({"id": "a", "bits": f"{row:016x}", "lang": "en"})["kind"] == "unique"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.kafka.feeding import feed_of, lines, records_of
 from support.kafka.harness import Pipeline, Worker, until
+from support.long_form import rotating
 
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import clients
@@ -75,7 +76,7 @@ def _stop(worker: Worker) -> None:
     assert worker.wait() == 0, worker.said()
 
 
-@pytest.mark.parametrize("roles", [("match",), ("sign", "sequence", "judge", "forward")])
+@pytest.mark.parametrize("roles", rotating([(("match",),), (("sign", "sequence", "judge", "forward"),)], 1))
 def test_two_with_one_name(broker: Any, prefix: str, tmp_path: Path, shared_data: Path, roles: tuple[str, ...]) -> None:
     values = list(lines(shared_data, "posts-120k.jsonl.xz", 100))
     with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, session_timeout_ms=SESSION_MS) as pipeline:

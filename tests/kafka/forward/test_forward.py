@@ -12,18 +12,15 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from support.kafka.brokers import Make
 from support.kafka.forward_play import (
-    NOW,
     OPTIONS,
     PARTITIONS,
-    Written,
     check,
     until_forwarded,
     write_documents,
-    write_plain,
     write_verdicts,
 )
 from support.kafka.last_steps import DEATHS, Victim
-from support.kafka.stages import ended, grow, positions, running, send, until
+from support.kafka.stages import ended, positions, running, send, until
 
 from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -34,7 +31,6 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
-from stream_lsh.kafka.tools.topics import create
 
 REJECTED = "stream_lsh_rejected_total"
 
@@ -164,23 +160,3 @@ async def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make
         await until_forwarded(settings, documents)
     await check(settings, documents, 1)
     assert watch.registry.ignored.labels("forward", "skipped")._value.get() == 1
-
-
-async def test_source_partitions_that_were_added_wait_for_verdicts_to_have_them(make: Make) -> None:
-    """The others go on, with as many members as there may be; nobody has to be started again."""
-    settings = await make(partitions=2)
-    topics, watches = Topics.of(settings), [Watch("forward"), Watch("forward")]
-    new = [Written(p, i, b"k", b"v", [], NOW, "unique") for p in (2, 3, 4) for i in range(5)]
-    documents = await write_documents(settings, 60, partitions=2)
-    await write_verdicts(settings, documents[:20])
-    async with running(ForwardStage, settings, watches[0]), running(ForwardStage, settings, watches[1]):
-        await grow(settings, topics.documents, 5)
-        await write_plain(settings, new)
-        await asyncio.sleep(8)  # the members see it within five seconds
-        await write_verdicts(settings, documents[20:])
-        await until_forwarded(settings, documents)
-        await create(settings)
-        await write_verdicts(settings, new)
-        await until_forwarded(settings, new)
-    await check(settings, documents + new, 5)
-    assert all(watch.registry.restarts.labels("forward")._value.get() == 0 for watch in watches)

@@ -86,13 +86,6 @@ async def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None
     await check(settings, documents[3:], 1)
 
 
-async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
-    settings = await make()
-    await send(settings, Topics.of(settings).dead_letters, [b"{}"], partition=2)
-    with pytest.raises(StateError, match=r"no committed offset for partition 2.*reindex"):
-        await ended(ForwardStage, settings)
-
-
 async def test_a_topic_that_was_made_anew(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)

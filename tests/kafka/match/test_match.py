@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -74,34 +73,4 @@ async def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) ->
         answering[0].kill()
         await feeding
         await replies.read(len(log))
-    assert replies.found == expected(settings, log, tmp_path)
-
-
-async def test_a_worker_frozen_past_its_session_does_no_harm(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """SIGSTOP with frames in hand until another has its shards; then it wakes, says them late, and joins again."""
-    settings = small(broker, prefix, tmp_path)
-    second = settings.model_copy(update={"data_folder": tmp_path / "second"})
-    log = frames(settings, documents(6400), SIZE)
-    replies = Replies(settings)
-    await create(settings)
-    with workers(tmp_path) as start:
-        one = start(settings)
-        await produce(settings, log[:50])
-        await replies.read(50)
-        two = start(second)
-        await asyncio.to_thread(two.wait_for, "answering for the shards")
-        burst = asyncio.create_task(produce(settings, log[50:300]))
-        await replies.read(60)
-        one.signal(signal.SIGSTOP)
-        await burst
-        await asyncio.to_thread(two.wait_for, "answering for the shards 0, 1")
-        await replies.read(300)
-        feeding = asyncio.create_task(produce(settings, log[300:], 0.04))
-        one.signal(signal.SIGCONT)
-        await asyncio.to_thread(one.wait_for, "answering for the shards", 3)
-        await feeding
-        await replies.read(len(log))
-        await all_committed(settings, len(log))
-        assert await asyncio.to_thread(one.stop) == 0
-        assert await asyncio.to_thread(two.stop) == 0
     assert replies.found == expected(settings, log, tmp_path)

@@ -19,7 +19,7 @@ from support.kafka.match_play import LIMIT, Replies, all_committed, documents, e
 from support.kafka.proxy import Proxied
 from support.kafka.stages import warm
 
-from stream_lsh.errors import BrokerError, FormatError, StateError
+from stream_lsh.errors import FormatError, StateError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.match.faust_driver import Consumer
@@ -93,33 +93,6 @@ async def test_an_emptied_changelog_is_no_error(broker: Any, prefix: str, tmp_pa
     assert len(replies.found[0]) == len(log)
 
 
-@pytest.mark.parametrize("disk", ["lost", "kept", "behind"])
-async def test_a_trimmed_changelog(broker: Any, prefix: str, tmp_path: Path, disk: str, caplog: Any) -> None:
-    """Without a disk all that is left is read. One that ends before that is deleted only with leave."""
-    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
-    log = frames(settings, documents(900), SIZE)
-    replies = Replies(settings)
-    await create(settings)
-    await with_match(settings, lambda: feed(settings, log[:10], replies))
-    shutil.copytree(settings.data_folder, tmp_path / "old")
-    await with_match(settings, lambda: feed(settings, log[10:30], replies))
-    await trim(settings, 0, 15)
-    if disk != "kept":
-        shutil.rmtree(settings.data_folder)
-    chosen = settings
-    if disk == "behind":
-        (tmp_path / "old").rename(settings.data_folder)
-        with pytest.raises(StateError, match="--accept-loss once"):
-            await with_match(settings, lambda: asyncio.sleep(LIMIT))
-        chosen = settings.model_copy(update={"accept_loss": True})
-    await with_match(chosen, lambda: feed(chosen, log[30:], replies))
-    assert caplog.text.count("knows nothing of the 15 records before") == (disk != "kept")
-    right = expected(settings, log, tmp_path)[0]
-    assert len(replies.found[0]) == len(log)
-    assert replies.found[0][:30] == right[:30]
-    assert (replies.found[0] == right) == (disk == "kept")
-
-
 async def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(320), SIZE)
@@ -129,18 +102,6 @@ async def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: st
         await with_match(settings, lambda: feed(settings, log, replies))
         await remake_changelog(settings)
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
-
-
-async def test_a_damaged_folder_is_rebuilt(broker: Any, prefix: str, tmp_path: Path, caplog: Any) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, documents(640), SIZE)
-    replies = Replies(settings)
-    await create(settings)
-    await with_match(settings, lambda: feed(settings, log[:20], replies))
-    (settings.data_folder / "shard-0" / "db" / "CURRENT").unlink()
-    await with_match(settings, lambda: feed(settings, log[20:], replies))
-    assert "to rebuild it from the changelog" in caplog.text
-    assert replies.found == expected(settings, log, tmp_path)
 
 
 @pytest.mark.parametrize("which", ["change", "reply"])
@@ -261,15 +222,6 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     assert replies.found == expected(settings, log, tmp_path)
 
 
-async def test_frames_of_other_settings_end_the_role(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
-    other = settings_for(broker, prefix, tmp_path, threshold=0.7)
-    with pytest.raises(FormatError, match="made with other settings"):
-        await create(settings)
-        await produce(settings, frames(other, documents(16), SIZE))
-        await with_match(settings, lambda: asyncio.sleep(LIMIT))
-
-
 async def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(320), SIZE)
@@ -278,12 +230,6 @@ async def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str,
         await produce(settings, log)
         async with admin(settings) as client:
             await client.delete_records({TopicPartition(Topics.of(settings).frames, 0): RecordsToDelete(5)})
-        await with_match(settings, lambda: asyncio.sleep(LIMIT))
-
-
-async def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
-    with pytest.raises(BrokerError, match="stream-lsh topics create"):
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,12 +37,20 @@ from stream_lsh.index.store.rocksdb import ROWS, Store, name_key, rows_key
 from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match import replica as replica_module
 from stream_lsh.kafka.match.replica import Replica
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import ROW_BITS
 
 DOCUMENTS = stream(5, 600)
+
+
+def played(settings: Settings, log: Sequence[bytes], folder: Path) -> tuple[Replica, list[bytes]]:
+    """A replica that has answered these frames, and its changes."""
+    replica = Replica(settings, 0, folder)
+    replica.activate()
+    return replica, [change_of(answer(replica, data)) for data in log]
 
 
 def test_a_reply_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,9 +78,7 @@ def test_a_reply_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_what_died_before_a_trimmed_changelog_begins(tmp_path: Path) -> None:
     settings, documents = settings_of(**UPDATES), changing(600)
     log = frames(settings, documents)
-    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
-    source.activate()
-    changes = [change_of(answer(source, data)) for data in log]
+    (source, changes), copy = played(settings, log, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     half = len(log) // 2
     first = Change.decode(changes[half], settings).first
     copy.apply(list(enumerate(changes))[half:], start=half)
@@ -95,9 +102,7 @@ def test_a_change_in_which_nobody_that_is_there_dies(tmp_path: Path) -> None:
 def test_a_lost_change_is_a_gap_until_it_comes(tmp_path: Path) -> None:
     settings = settings_of()
     log = frames(settings, DOCUMENTS[:200])
-    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
-    source.activate()
-    changes = [change_of(answer(source, data)) for data in log]
+    (source, changes), copy = played(settings, log, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     copy.apply([(0, changes[0]), (1, changes[2]), (2, changes[3])])
     assert copy.gap and copy.changelog_offset == 2
     copy.close()
@@ -131,10 +136,8 @@ def test_a_trimmed_changelog_begins_where_it_begins(tmp_path: Path) -> None:
     restarts."""
     settings = settings_of(**ANY, memory_documents=64, generation_documents=150)
     log = frames(settings, DOCUMENTS)
-    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
-    source.activate()
     half, most = len(log) // 3, 2 * len(log) // 3
-    changes = [change_of(answer(source, data)) for data in log[:most]]
+    (source, changes), copy = played(settings, log[:most], tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     copy.apply(list(enumerate(changes))[half:], start=half)
     assert copy.last == source.last and copy.count == source.count
     begin = Sequenced.decode(log[half], settings).offset << ROW_BITS
@@ -202,9 +205,7 @@ def test_another_key_is_refused_with_the_remedy(tmp_path: Path) -> None:
     """In a frame, in a change; also by who opens the folder again, and where nothing came of the first frame."""
     settings, other = settings_of(), bytes(16)
     mine, theirs = frames(settings, DOCUMENTS[:100]), frames(settings, DOCUMENTS[:100], key=other)
-    source = Replica(settings, 0, tmp_path / "theirs")
-    source.activate()
-    changes = [change_of(answer(source, data)) for data in theirs]
+    source, changes = played(settings, theirs, tmp_path / "theirs")
     source.close()
     replica = Replica(settings, 0, tmp_path / "a")
     replica.activate()
@@ -226,10 +227,9 @@ def test_another_key_is_refused_with_the_remedy(tmp_path: Path) -> None:
 def test_a_row_that_is_missing_in_the_changelog_is_damage(tmp_path: Path) -> None:
     settings = settings_of(generation_documents=50)
     log = frames(settings, DOCUMENTS[:300])
-    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
-    source.activate()
-    changes = [Change.decode(change_of(answer(source, data)), settings) for data in log]
+    (source, found), copy = played(settings, log, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     source.close()
+    changes = [Change.decode(change, settings) for change in found]
     at = next(n for n, change in enumerate(changes) if len(list(change.generations())) > 1)
     lost = next(key for key in changes[at].values if key.startswith(ROWS))
     changes[at] = replace(changes[at], values={k: v for k, v in changes[at].values.items() if k != lost})
@@ -308,9 +308,7 @@ def test_a_change_that_does_not_continue_the_rows_is_refused(tmp_path: Path) -> 
     """The right predecessor, but rows that are there already: nothing is overwritten."""
     settings = settings_of()
     log = frames(settings, DOCUMENTS[:200])
-    source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
-    source.activate()
-    changes = [change_of(answer(source, data)) for data in log[:3]]
+    (source, changes), copy = played(settings, log[:3], tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     copy.apply([(0, changes[0]), (1, changes[1])])
     count = copy.count
     found = Change.decode(changes[2], settings)
@@ -331,10 +329,7 @@ def test_a_change_that_does_not_continue_the_rows_is_refused(tmp_path: Path) -> 
 
 def test_nothing_stays_open_where_opening_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(memory_documents=64)
-    replica = Replica(settings, 0, tmp_path / "a")
-    replica.activate()
-    for data in frames(settings, DOCUMENTS):
-        replica.match(data)
+    replica, _ = played(settings, frames(settings, DOCUMENTS), tmp_path / "a")
     replica.close()
 
     def damaged(*_: object) -> None:

@@ -34,7 +34,7 @@ from support.kafka.stages import (
     until_signed,
 )
 
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import StateError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.names import Topics
@@ -43,7 +43,6 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.wire.envelope import pack
 from stream_lsh.wire.frames import CONTINUES, STARTS
 
 
@@ -178,39 +177,6 @@ async def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> Non
     await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
     with pytest.raises(StateError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
         await ended(SequenceStage, settings)
-
-
-async def test_frames_of_other_settings_end_it_with_their_place(make: Make) -> None:
-    settings = await make()
-    topics = Topics.of(settings)
-    await sign(settings, [frame(settings, (0, 0, 1, STARTS)), frame(KafkaSettings(threshold=0.7), (0, 1, 2, 0))])
-    where = rf"{topics.signatures}, partition 0, offset 1: "
-    with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip signatures 0 1"):
-        await ended(SequenceStage, settings)
-    assert len(await records(settings, topics.frames)) == 1
-
-
-async def test_what_is_no_frame_is_passed_over(make: Make, caplog: Any) -> None:
-    """And whoever begins again passes it over as well, to the same bytes."""
-    settings = await make(partitions=1)
-    topics, watch = Topics.of(settings), Watch("sequence")
-    reply = pack(b"R", 2, settings.fingerprint, [])
-    frames = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(3)]
-    log = [b"hello", frames[0], reply, frames[1], b"", frames[2]]
-
-    await sign(settings, log)
-    for _ in range(2):
-        async with running(SequenceStage, settings, watch):
-            await until_sequenced(settings, len(log))
-        await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY).metadata())
-    for shard in (0, 1):
-        copies = await records(settings, topics.frames, shard)
-        assert [(f.offset, f.predecessor) for f, _ in chained(settings, copies)] == [(1, -1), (3, 1), (5, 3)]
-        assert offsets(settings, copies) == [(0, 0), (0, 1), (0, 2)]
-        assert len({record.value for record in copies}) == 3
-    assert watch.registry.ignored.labels("sequence", "foreign")._value.get() == 6
-    assert f"{topics.signatures}, partition 0, offset 0 is passed over: a record is no frame of" in caplog.text
-    assert caplog.text.count("is passed over") == 2  # a line is enough for many
 
 
 async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
 from support.kafka.harness import Pipeline, until
@@ -19,7 +17,6 @@ from support.kafka.stages import line, produce
 
 from stream_lsh import __version__
 from stream_lsh.cli import main
-from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools import status
@@ -126,26 +123,6 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         said = run(settings, *workers).stdout
         assert f"no answer from http://127.0.0.1:{port} (Connection refused)" in said
         assert said.index("CRITICAL") < said.index("warning") < said.index("without a verdict")
-
-
-def test_a_document_that_may_soon_be_deleted(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """It was sent with the time of six days ago; a quarter of a week is more than what is left."""
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-
-        async def send() -> None:
-            async with AIOKafkaProducer(**client_options(pipeline.settings)) as producer:
-                stamp = int((time.time() - 6 * DAY) * 1000)
-                await producer.send_and_wait(pipeline.topics.documents, b"{}", partition=0, timestamp_ms=stamp)
-
-        pipeline.run(send())
-        found = report(pipeline.settings)
-        texts = [trouble["text"] for trouble in found["troubles"] if trouble["alert"] == "StreamLshRetention"]
-        assert [text.partition(" may be deleted in ")[0] for text in texts] == [
-            f"{prefix}.documents, partition 0: what {reader} has to read next" for reader in ("sign", "forward")
-        ]
-        assert "StreamLshVerdictsLate" in alerts(found) and found["oldest"] == pytest.approx(6 * DAY, abs=600)
-        left, share = role(found, "sign")["left"]
-        assert left == pytest.approx(DAY, abs=600) and share == pytest.approx(1 / 7, abs=0.01)
 
 
 def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 from support.kafka.brokers import Make, settings_for
 from support.kafka.stages import PATIENCE, make_topics, send, settled
+from support.kafka.stages import records as partition_records
 
 from stream_lsh.errors import BrokerError, InputError
 from stream_lsh.kafka.names import Topics
@@ -41,18 +42,9 @@ async def feed(settings: KafkaSettings, *names: Path, **options: Any) -> tuple[S
 async def records(settings: KafkaSettings, count: int | None) -> list[Any]:
     """All records of the documents topic, by partition and offset."""
     topic = Topics.of(settings).documents
-    found = []
-    async with AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        partitions = [TopicPartition(topic, number) for number in range(3)]
-        consumer.assign(partitions)
-        await consumer.seek_to_beginning(*partitions)
-        there = sum((await consumer.end_offsets(partitions)).values())
-        count = there if count is None else count
-        assert there == count
-        while len(found) < count:
-            for batch in (await consumer.getmany(timeout_ms=1000)).values():
-                found += batch
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+    found = [record for partition in range(3) for record in await partition_records(settings, topic, partition)]
+    assert count is None or len(found) == count
+    return found
 
 
 def lines(first: int, count: int) -> list[bytes]:
