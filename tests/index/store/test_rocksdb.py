@@ -42,7 +42,7 @@ def test_texts_are_not_written_again(tmp_path: Path) -> None:
     store, chance = Store(tmp_path / "db", sync=False), random.Random(2)
     try:
         first: set[str] = set()
-        for number in range(400):
+        for number in range(480):
             row = 10 * number
             store.write({rows_key(IDS, 0, 0, row): b"id", rows_key(TEXTS, 0, 0, row): chance.randbytes(VALUE)})
             files = {path.name for path in (tmp_path / "db").glob("*.sst") if path.stat().st_size > 5 * VALUE}
