@@ -7,16 +7,13 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support.models.dense import dense
 
-from stream_lsh import Deduplicator, Settings
+from stream_lsh import Deduplicator
 from stream_lsh.embedded.information import information
-
-SMALL = Settings(memory_documents=64)  # a flush after nearly every commit, so that kills and readers meet merges
 
 # A caller as he should be: he uses the verdicts of a batch, makes that durable, and then commits his position.
 CALLER = """
@@ -76,54 +73,3 @@ def test_a_killed_caller_loses_no_pair(tmp_path: Path) -> None:
     assert health == {"interrupted": False, "checked": "every byte", "problems": []}
     with Deduplicator(state=tmp_path / "broken" / "index", read_only=True) as reader:
         assert (len(reader), reader.facts) == (2000, {"position": 2000})
-
-
-WRITER = """
-import random, sys
-from pathlib import Path
-from stream_lsh import Deduplicator, Document, Settings
-
-chance, number = random.Random(6), 0
-with Deduplicator(Settings(memory_documents=64), state=Path(sys.argv[1]), commit="manual") as deduplicator:
-    while not Path(sys.argv[1], "stop").exists():
-        texts = [" ".join(f"w{chance.randrange(10**6)}" for _ in range(20)) for _ in range(chance.randrange(1, 60))]
-        verdicts = list(deduplicator.process([Document(number + i, text) for i, text in enumerate(texts)]))
-        number += len(texts)
-        deduplicator.commit({"number": number, "last": texts[-1]})
-"""
-
-
-@pytest.mark.long
-def test_readers_beside_a_writer_see_what_was_committed(tmp_path: Path) -> None:
-    """Each sees one commit whole: as many documents as its facts say, the last of them findable."""
-    state = tmp_path / "index"
-    seen: set[int] = set()
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(state)]) as writer:
-        try:
-            while not (state / "generations").exists():
-                assert writer.poll() is None
-                time.sleep(0.05)
-            until = time.monotonic() + 6
-            while time.monotonic() < until or len(seen) < 5:
-                assert writer.poll() is None
-                with Deduplicator(SMALL, state=state, read_only=True) as reader:
-                    facts = reader.facts
-                    if not facts:
-                        continue
-                    assert len(reader) == facts["number"]
-                    assert [match.id for match in reader.query(facts["last"])] == [facts["number"] - 1]
-                    seen.add(facts["number"])
-                found = information(state, check=len(seen) % 4 == 0)
-                documents, health = found["documents"], found["health"]
-                assert isinstance(documents, dict) and isinstance(health, dict)
-                assert documents["stored"] == documents["seen"] >= facts["number"]
-                assert health["problems"] == []
-            for command in (["info", "--check"], ["query", "text"]):
-                arguments = [sys.executable, "-m", "stream_lsh", *command, "--state", str(state)]
-                done = subprocess.run(arguments, capture_output=True, check=False)
-                assert done.returncode == 0, done.stderr
-        finally:
-            state.mkdir(exist_ok=True)
-            (state / "stop").touch()
-            assert writer.wait(60) == 0
-    assert len(seen) >= 5

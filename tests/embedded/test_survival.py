@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import random
 import shutil
 import subprocess
@@ -168,68 +167,12 @@ def test_a_full_disk_is_an_error_and_the_next_run_goes_on(feed: Path, tmp_path: 
     same(broken, whole)
 
 
-def test_a_second_process_on_the_state_is_refused(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    command = [*COMMAND, "pairs", "-", "--state", str(state), "--quiet"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
-        assert first.stdin is not None
-        first.stdin.write(b'{"id": "a", "text": "one two three four"}\n')
-        first.stdin.flush()
-        until(lambda: (state / "dead-letters.jsonl").exists() or first.poll() is not None)
-        second = CliRunner().invoke(main, command[len(COMMAND) :])
-        first.stdin.close()
-        assert first.wait() == 0
-    assert second.exit_code == 3
-    assert "in use by another process" in second.stderr
-
-
 @pytest.fixture(scope="module")
 def indexed(feed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The outputs and the index of a whole run over the first part."""
     folder = tmp_path_factory.mktemp("indexed")
     assert run(arguments(feed, folder)).exit_code == 0
     return folder
-
-
-@pytest.mark.long
-@pytest.mark.xdist_group("indexed")
-@pytest.mark.parametrize("name", ["run", "rows"])
-@pytest.mark.parametrize("damage", ["remove", "shorten", "scribble"])
-def test_damaged_files_are_named_with_the_remedy(
-    feed: Path, indexed: Path, tmp_path: Path, name: str, damage: str
-) -> None:
-    """Postings are rebuilt from the rows; rows are the truth."""
-    whole = tmp_path / "whole"
-    shutil.copytree(indexed / "state", whole / "state")
-    generation = whole / "state" / "generations" / "000000"
-    postings = generation / "postings"
-    victim = sorted((postings if name == "run" else generation).glob(f"{name}-*"))[0]
-    if damage == "remove":
-        victim.unlink()
-    elif damage == "shorten":
-        os.truncate(victim, victim.stat().st_size // 2)
-    else:
-        with victim.open("r+b") as file:
-            file.seek(10)
-            file.write(os.urandom(100))
-    # A new line makes the finished input go on, so that the index is opened for work.
-    new = b'{"id": "new", "title": "a", "text": "completely new text of the day"}\n'
-    known = json.loads((feed / "one.jsonl").read_bytes().splitlines()[0]) | {"id": "a copy"}
-    (tmp_path / "more.jsonl").write_bytes(new + json.dumps(known).encode() + b"\n")
-    again = arguments(feed, whole)
-    again.insert(1, str(tmp_path / "more.jsonl"))
-    done = run(again)
-    assert done.exit_code == 3, done.stderr
-    assert str(victim) in done.stderr
-    checked = run(["info", "--check", "--state", str(whole / "state")])
-    assert checked.exit_code == 3 and str(victim) in checked.stderr
-    if name == "rows":
-        assert "restore the folder from a backup" in done.stderr
-        return
-    assert f"delete the folder {postings} and start again" in done.stderr
-    shutil.rmtree(postings)
-    assert run(again).exit_code == 0
-    assert (whole / "unique.jsonl").read_bytes() == new
 
 
 @pytest.mark.long

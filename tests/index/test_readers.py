@@ -52,10 +52,7 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("documents", "states"),
-    [(4_000, 2), pytest.param(*((60_000, 15) if LONG else (12_000, 8)), marks=pytest.mark.long, id="long")],
-)
+@pytest.mark.parametrize(("documents", "states"), [(60_000, 15) if LONG else (6_000, 4)])
 def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: int) -> None:
     """It flushes, merges, begins generations and commits all the time."""
     feed = nasty(5, documents, words=WORDS[:60])

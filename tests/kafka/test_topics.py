@@ -72,13 +72,6 @@ async def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: st
     await check(settings, ROLES)
 
 
-async def test_several_may_create_at_once(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
-
-    for states in await asyncio.gather(*(create(settings) for _ in range(3))):
-        assert all(state.partitions == state.wanted.partitions for state in states)
-
-
 async def test_outputs_follow_the_documents_topic_that_is_there(broker: Any, prefix: str, tmp_path: Path) -> None:
     source = f"{prefix}-source"
     settings = settings_for(broker, prefix, tmp_path, documents_topic=source, partitions=2)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.json_lines import read_lines, write_lines
 from support.long_form import rotating
-from support.serving import NDJSON, Serving, events
+from support.serving import Serving, events
 
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query
@@ -202,13 +202,3 @@ async def test_a_pipeline_says_why_it_compares_no_stories() -> None:
     said = json.loads(error.value.json)
     assert (said["status"], said["field"]) == (409, "likeness")
     assert "how rare their words are" in said["detail"]
-
-
-@pytest.mark.parametrize("likeness", ["stories"], indirect=True)
-def test_the_interface_describes_what_matches_rest_on(served: Serving) -> None:
-    found = served.client.get("/v1/openapi.json").json()
-    answer = found["paths"]["/v1/documents"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
-    assert {"terms", "passages", "contained_in", "contains"} <= set(
-        answer["properties"]["matches"]["items"]["properties"]
-    )
-    assert served.client.post("/v1/check", headers=NDJSON, content=b"{}\n").status_code == 200

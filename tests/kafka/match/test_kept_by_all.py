@@ -10,10 +10,19 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from support.kafka.replica_play import UPDATES, WINDOW, change_of, feed_of, frames, oracle, reply_of, settings_of
+from support.kafka.replica_play import (
+    UPDATES,
+    WINDOW,
+    change_of,
+    feed_of,
+    frames,
+    judged,
+    oracle,
+    reply_of,
+    settings_of,
+)
 from support.long_form import rotating
 
-from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.tools.restored import documents as restored
@@ -21,9 +30,8 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.decisions import Decisions, told_of
 from stream_lsh.wire.frames import Frame
-from stream_lsh.wire.replies import Reply, ReplyNames, source_of
+from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced, places_in_log
-from stream_lsh.wire.source import numbers
 
 BLOCK = 64
 
@@ -84,16 +92,8 @@ class Pipe:
 
     def decide(self, data: list[bytes]) -> None:
         found, decisions = self.judge.decide([Reply.decode(reply, self.settings) for reply in data])
-        source, accepted = source_of(found)
-        seqs = numbers(found[0].offset, len(source))
-        judgement = judge(
-            [reply.matches for reply in found], source.ids, seqs, self.settings.max_matches, ReplyNames(found)
-        )
-        lines = verdict_lines(judgement).splitlines()
-        if accepted is not None:
-            lines = [line for line, counts in zip(lines, accepted, strict=True) if counts]
         self.decided.append(decisions.encode(self.settings))
-        self.said += [*lines, pair_lines(judgement, self.settings.verify)]
+        self.said += judged(found, self.settings)
 
     def trouble(self, chance: random.Random) -> None:
         """Somebody begins again, or says again what he has said."""

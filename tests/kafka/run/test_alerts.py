@@ -3,7 +3,6 @@ Prometheus' own evaluation of the rules."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 from pathlib import Path
@@ -12,81 +11,20 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
-from support.kafka.brokers import settings_for
 from support.kafka.harness import Pipeline, until
 from support.kafka.recorded import Recorded, scraped
 from support.kafka.sequence_play import frame
-from support.kafka.stages import begun, commit, line, produce, records, running, until_partitions
-from support.kafka.stages import until as until_there
+from support.kafka.stages import line, produce, until_partitions
 
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Registry, Watch
-from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.exporter import metrics
 from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.kafka.tools.status import Report, report
 from stream_lsh.kafka.tools.topics import create
-from stream_lsh.wire.frames import CONTINUES, STARTS
-
-
-async def test_a_judge_that_waits(broker: Any, prefix: str, tmp_path: Path, promtool: str) -> None:
-    """The sequencer stops soon after him, so that nothing moves any more; at rest nothing moves either."""
-    settings = settings_for(broker, prefix, tmp_path, partitions=1, decided_after=6, session_timeout_ms=6000)
-    topics, registry = Topics.of(settings), Registry()
-    judge, recorded = Watch("judge", registry), Recorded()
-    log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(20)]
-
-    def scrape(minutes: float) -> None:
-        recorded.scrape(minutes, {"control:8080": registry.exposition()[0].decode()})
-
-    async def send(part: list[bytes]) -> None:
-        async with AIOKafkaProducer(**client_options(settings)) as producer:
-            for data in part:
-                await producer.send(topics.signatures, data, partition=0)
-
-    async def judged(last: int, documents: int) -> None:
-        await commit(settings, "judge", topics.matches, last + 1, Judged(last).metadata())
-        judge.verdicts("unique", documents)
-
-    async def passed(number: int) -> None:
-        async def there() -> bool:
-            return len(await records(settings, topics.frames)) == number
-
-        await until_there(there, f"{number} frames are passed on")
-        await asyncio.sleep(2.5)  # what is told is looked at each second
-
-    await create(settings)
-    await begun(settings)
-    async with running(SequenceStage, settings, Watch("sequence", registry)):
-        await send(log[:3])
-        await passed(3)
-        await judged(2, 3)
-        await asyncio.sleep(2.5)
-        scrape(10)  # nothing to do
-        await send(log[3:])
-        await passed(9)
-        scrape(1)
-        await judged(4, 2)
-        await passed(11)
-        recorded.expect()
-        scrape(1)  # he waits
-        recorded.expect()
-        scrape(4)
-        recorded.expect("StreamLshJudgeWaits")
-        scrape(9)
-        recorded.expect("StreamLshJudgeWaits")
-        for last in (9, 14, 19):
-            await judged(last, 5)
-            await passed(min(20, last + 7))
-            scrape(1)
-        recorded.expect()
-        scrape(10)
-        recorded.expect()
-    recorded.check(promtool, tmp_path)
+from stream_lsh.wire.frames import STARTS
 
 
 @pytest.mark.first

@@ -22,7 +22,7 @@ from support.long_form import rotating
 from stream_lsh.errors import StateError, UsageError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.settings import ROLES, KafkaSettings
+from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.sign.position import Pause
 from stream_lsh.kafka.tools.drain import paused
 from stream_lsh.kafka.tools.from_changelog import Chains, look
@@ -184,22 +184,6 @@ async def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) 
     await delete_before(old, topics.changelog, 1)
     with pytest.raises(StateError, match="shard 0 begins at offset 1: it was trimmed"):
         await refused()
-
-
-async def test_other_settings_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """A change of other settings than those that are given: nothing is made of it."""
-    old = settings_for(broker, prefix, tmp_path, partitions=1)
-    other = KafkaSettings(threshold=0.7)
-    change = Change(0, 0, -1, 0, 0, KEY, {}, b"").encode(other)
-    await create(old)
-    await send(old, Topics.of(old).changelog, [change])
-
-    async def read() -> None:
-        async with reading(old) as consumer:
-            await Chains(consumer, old, {0: 1}).following(asyncio.Event())
-
-    with pytest.raises(StateError, match=r"offset 0: .*\. --from-changelog changes the number of shards and"):
-        await read()
 
 
 async def test_the_chain_rule_decides_what_counts(broker: Any, prefix: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.frames import Frame
-from stream_lsh.wire.replies import Reply, ReplyNames
+from stream_lsh.wire.replies import Reply, ReplyNames, source_of
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source, numbers
 from support.kafka.stages import KEY
@@ -117,22 +117,21 @@ def frames(settings: Settings, documents: Sequence[Document], seed: int = 0, key
     return out
 
 
+def judged(found: list[Reply], settings: Settings) -> list[bytes]:
+    """Verdicts on what counts of a frame, and its pairs, from the replies of all shards."""
+    source, accepted = source_of(found)
+    seqs = numbers(found[0].offset, len(source))
+    judgement = judge([reply.matches for reply in found], source.ids, seqs, settings.max_matches, ReplyNames(found))
+    lines = verdict_lines(judgement).splitlines()
+    if accepted is not None:
+        lines = [line for line, counts in zip(lines, accepted, strict=True) if counts]
+    return [*lines, pair_lines(judgement, settings.verify)]
+
+
 def verdicts(replies: list[list[bytes]], settings: Settings) -> bytes:
     """Verdicts and pairs from the shards' replies, frame by frame."""
-    out = []
-    for parts in replies:
-        found = [Reply.decode(part, settings) for part in parts]
-        (carrier,) = [reply for reply in found if reply.source is not None]
-        assert carrier.source is not None
-        seqs = numbers(carrier.offset, len(carrier.source))
-        judgement = judge(
-            [reply.matches for reply in found], carrier.source.ids, seqs, settings.max_matches, ReplyNames(found)
-        )
-        lines = verdict_lines(judgement).splitlines()
-        if carrier.accepted is not None:
-            lines = [line for line, counts in zip(lines, carrier.accepted, strict=True) if counts]
-        out += [*lines, pair_lines(judgement, settings.verify)]
-    return b"\n".join(out)
+    decoded = ([Reply.decode(part, settings) for part in parts] for parts in replies)
+    return b"\n".join(line for found in decoded for line in judged(found, settings))
 
 
 def oracle(settings: Settings, log: list[bytes], folder: Path, documents: Sequence[Document]) -> bytes:
