@@ -154,7 +154,7 @@ def long_feed(folder: Path, documents: int, files: int, *, mistakes: bool = True
 def test_what_is_in_memory_and_when_it_is_committed_changes_nothing(
     tmp_path: Path, rules: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = long_feed(tmp_path, 1200, 5)
+    inputs = long_feed(tmp_path, 900, 5)
     monkeypatch.setattr(module, "MOST", 40)  # groups have to go
     once = run(tmp_path / "once", inputs, rules, settings)
     monkeypatch.setattr("stream_lsh.embedded.job.COMMIT_SECONDS", 0.0)

@@ -139,7 +139,7 @@ def test_a_pair_at_the_very_limit_is_in_and_one_beyond_it_is_not(likeness: str) 
     alike = sorted(
         pair[2] for pair in by_definition(of_items(items), items.salts, 0.5 if likeness == "cosine" else 0.1)
     )
-    for limit in alike[:: max(1, len(alike) // 20)]:
+    for limit in alike[:: max(1, len(alike) // 8)]:
         assert listed(EveryPair(items, limit).run()) == by_definition(of_items(items), items.salts, limit)
 
 

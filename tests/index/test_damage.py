@@ -261,6 +261,7 @@ def test_values_of_the_store_cut_off_or_missing(copy: Whole, seed: int) -> None:
         assert kind != b"r"  # ids and texts may not be asked for again
 
 
+@pytest.mark.long
 def test_postings_of_rows_that_are_not_there_are_damage(copy: Whole) -> None:
     """They are no row of anything: memory is read where it is, or not at all."""
     folder, verdicts = copy

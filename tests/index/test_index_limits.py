@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.feeds import WORDS, changing, drifting, nasty
 from support.in_memory import temporary_folder
 from support.indexes import agreed_with_limits, asked, fed, once, opened, same
-from support.long_form import LONG, seeds
+from support.long_form import LONG, rotating, seeds
 from support.models.matching import Late, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.columns import Document
@@ -154,7 +154,7 @@ def family(own: int) -> list[Document]:
     return [Document(i, " ".join(text)) for i, text in enumerate(texts)]
 
 
-@pytest.mark.parametrize("shards", [1, 2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("shards", [2, *rotating([1, 4], 1)])
 def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, shards: int) -> None:
     """Hundreds in its buckets that nearly match, all before it in the log, do not hide the one that does. None of the
     family is decided yet."""

@@ -32,8 +32,7 @@ from stream_lsh.settings.model import Settings
 HUGE = 2**32
 
 
-@pytest.mark.parametrize("base", [HUGE - 100, 2**40 - 400])
-@pytest.mark.parametrize("against", ["unique", "any"])
+@pytest.mark.parametrize(("against", "base"), [("unique", HUGE - 100), ("any", 2**40 - 400)])
 def test_a_shard_with_rows_beyond_32_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, against: str, base: int
 ) -> None:

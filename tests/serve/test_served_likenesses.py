@@ -78,7 +78,7 @@ class Made:
         return {**dict(list(old.items())[self.chance.randrange(2) :]), self._some(1)[0]: 0.5}
 
 
-@pytest.fixture(scope="module", params=["stories", "sets", *rotating(("quotations", "edit"), 1)])
+@pytest.fixture(scope="module", params=["stories", *rotating(("sets", "quotations", "edit"), 1)])
 def likeness(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

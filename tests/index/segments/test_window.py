@@ -84,7 +84,7 @@ def test_what_goes_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_reader_keeps_what_it_has_open(tmp_path: Path) -> None:
     """Beside a writer that goes on for windows it answers as of then; then what it held back goes."""
     settings = WINDOW.where_not_given(shards=2, decided_after=64)
-    documents = drifting(5, 1050)
+    documents = drifting(5, 1200)
     asked_for = [Document(f"new {i}", document.text) for i, document in enumerate(documents[300:400])]
     with opened(settings, tmp_path) as writer:
         for at in range(0, 400, 50):
@@ -94,7 +94,7 @@ def test_a_reader_keeps_what_it_has_open(tmp_path: Path) -> None:
             held = [g.number for g in reader.shards[0].generations]
             before = asked(reader, asked_for)
             assert sum(answer["kind"] != "unique" for answer in before) > 50
-            for at in range(400, 1050, 50):
+            for at in range(400, 1200, 50):
                 fed(writer, documents[at : at + 50], at, 50)
                 writer.commit({})
             assert set(held) < folders(tmp_path)

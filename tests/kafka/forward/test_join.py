@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_form import LONG
 
 from stream_lsh.kafka.forward.join import Join, Verdict, weight
 
@@ -184,7 +185,7 @@ def partitions(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     return places, [(sum(steps[: i + 1]) - 1, place) for i, place in enumerate(places)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=2000 if LONG else 200, deadline=None)
 @given(
     partitions(),
     st.lists(

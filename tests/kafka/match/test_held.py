@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from support.kafka.match_play import documents, frames
 from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, undisturbed
+from support.long_form import rotating
 
 from stream_lsh.errors import DamagedError, StateError
 from stream_lsh.index.store import rocksdb
@@ -366,7 +367,7 @@ def windowed(tmp_path_factory: pytest.TempPathFactory) -> Windowed:
 
 
 @pytest.mark.usefixtures("short_memory")
-@pytest.mark.parametrize("disk", ["none", "damaged", "behind"])
+@pytest.mark.parametrize("disk", ["behind", *rotating(["none", "damaged"], 1)])
 async def test_with_a_window_what_is_left_of_the_changelog_is_enough(
     tmp_path: Path, windowed: Windowed, disk: str, caplog: Any
 ) -> None:

@@ -35,7 +35,7 @@ def test_a_changelog_that_has_lost_what_can_be_seen_is_no_window(tmp_path: Path)
 def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str, object]) -> None:
     """Rows in no file, too, and what says that some were dead; how many are is what those are that are left."""
     settings = settings_of(**{**given, **WINDOW})
-    log = frames(settings, feed_of(settings, 400))
+    log = frames(settings, feed_of(settings, 460))
     source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     source.activate()
     for offset, data in enumerate(log):

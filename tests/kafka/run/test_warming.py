@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.kafka.match_play import frames
+from support.long_form import rotating
 
 from stream_lsh.api import Deduplicator
 from stream_lsh.documents.columns import Document
@@ -42,13 +43,18 @@ def document(id: str, text: str) -> Document:
 @pytest.mark.parametrize(
     "chosen",
     [
-        {},
-        {"verify": "signature", "shards": 3, "against": "any", "threshold": 0.5},
         {"normalize": "lower,space,punctuation,markup", "shingles": "chars:9"},
-        {"set_field": "tags"},
-        {"likeness": "cosine", "dimensions": 16, "vector_field": "where", "on_same_id": "update"},
-        {"likeness": "euclidean", "dimensions": 16, "distance": 2},
+        {"verify": "signature", "shards": 3, "against": "any", "threshold": 0.5},
         {"likeness": "hamming", "dimensions": 32, "distance": 2, "match_within": ("lang",)},
+        *rotating(
+            [
+                ({},),
+                ({"set_field": "tags"},),
+                ({"likeness": "cosine", "dimensions": 16, "vector_field": "where", "on_same_id": "update"},),
+                ({"likeness": "euclidean", "dimensions": 16, "distance": 2},),
+            ],
+            1,
+        ),
     ],
 )
 def test_nothing_is_left_to_compile(chosen: dict[str, object], tmp_path: Path) -> None:
