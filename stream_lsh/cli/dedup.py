@@ -29,18 +29,22 @@ producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --t
     + """
 The unique documents go to standard output, unless --unique names a file or another output is given as -.
 
-With --groups the index keeps groups from its beginning on: a kept document with what was dropped for it.
-`stream-lsh groups` shows them. --alerts needs groups, and has a new index keep them, too; it writes what the rules of
---rules find.""",
+With --state the index keeps groups, unless it is made with --no-groups: a kept document with what was dropped for it.
+`stream-lsh groups` shows them, --groups writes what becomes of them, --alerts what the rules of --rules find.""",
 )
 @job_options("unique")
 @click.pass_context
 def dedup(context: click.Context, /, **_: Any) -> None:
-    given = context.get_parameter_source("source_field") is ParameterSource.COMMANDLINE
-    alerts, rules = context.params["alerts"], context.params["rules"]
-    if given and context.params["groups"] is None and alerts is None:
-        raise UsageError("--source-field is for groups: add --groups FILE, or leave it out")
+    params, alerts, rules = context.params, context.params["alerts"], context.params["rules"]
+    needing = {"--groups": params["groups"], "--alerts": alerts}
+    if context.get_parameter_source("source_field") is ParameterSource.COMMANDLINE:
+        needing["--source-field"] = params["source_field"]
+    given = [option for option, value in needing.items() if value is not None]
+    if params["no_groups"] and given:
+        raise UsageError(f"{given[0]} is for groups; leave out --no-groups")
+    if given == ["--source-field"] and params["state"] is None:
+        raise UsageError("--source-field is for groups, which an index keeps: add --state DIR or --groups FILE")
     if (alerts is None) != (rules is None):
         missing = "--rules FILE, which says what for" if rules is None else "--alerts FILE, which they go to"
         raise UsageError(f"--{'rules' if alerts is None else 'alerts'}: add {missing}")
-    run_job(context, "unique", "stream-lsh dedup feed.jsonl > unique.jsonl")
+    run_job(context, "unique", "stream-lsh dedup feed.jsonl > unique.jsonl", groups=not params["no_groups"])

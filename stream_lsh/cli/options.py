@@ -145,6 +145,15 @@ def quiet_option() -> Option:
     return Option(["--quiet", "-q"], is_flag=True, section=RUNNING, help="no progress and no summary, only errors")
 
 
+def groups_options() -> list[Option]:
+    """`--no-groups`, and the settings of groups."""
+    no = Option(
+        ["--no-groups"], is_flag=True, section=GROUPS,
+        help="a new index keeps no groups: less work for each copy and update, but `groups` and alerts have nothing",
+    )  # fmt: skip
+    return [no, *(setting(name) for name in SECTIONS[GROUPS])]
+
+
 def rules_option() -> Option:
     """`--rules FILE`: what alerts are for."""
     return Option(

@@ -16,12 +16,12 @@ from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.group import Option
 from stream_lsh.cli.options import (
     DOCUMENTS,
-    GROUPS,
     INDEX,
     RUNNING,
     SECTIONS,
     SIMILARITY,
     config_option,
+    groups_options,
     load_settings,
     output_options,
     quiet_option,
@@ -53,7 +53,7 @@ def job_options(standard: str) -> Callable[[Function], Function]:
     options = [
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
-        *((*(setting(name) for name in SECTIONS[GROUPS]), rules_option()) if standard == "unique" else ()),
+        *((*groups_options(), rules_option()) if standard == "unique" else ()),
         state_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
@@ -76,12 +76,14 @@ def run_job(
     standard: str,
     example: str,
     *,
+    groups: bool = False,
     always: Mapping[str, Any] = MappingProxyType({}),
     when_new: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Run the job that the command line describes, with progress and summary on standard error.
 
     Args:
+        groups: a persistent index that it makes keeps them, if it can; otherwise `dedup` refuses one that does.
         always: the command's own defaults. when_new: those of an index that it makes; one that is there has its own.
 
     Raises:
@@ -105,7 +107,12 @@ def run_job(
     from stream_lsh.embedded.job import Job  # here, because it takes numba and RocksDB with it
 
     rules = read_rules(given["rules"]) if given.get("rules") is not None else ()
-    job = Job(settings, inputs, outputs, state, overwrite=given["overwrite"], rules=rules)
+    # Of a temporary index nobody would see them.
+    kept = None if groups and state is not None and settings.against == "unique" else False
+    job = Job(
+        settings, inputs, outputs, state, overwrite=given["overwrite"], rules=rules, groups=kept,
+        no_groups=not groups and not asked,
+    )  # fmt: skip
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
         summary = job.run(progress)
     if not given["quiet"]:

@@ -37,7 +37,10 @@ from stream_lsh.judging.verdicts import Judgement, Kind
 
 NO_GROUPS = (
     "the index in {} keeps no groups: they are kept from the beginning on or not at all; feed it again into a new "
-    "folder with --groups FILE"
+    "folder without --no-groups, or leave out what needs them (--groups, --alerts, --source-field)"
+)
+GROUPS = (
+    "the index in {} keeps groups, from the beginning on and in every run; leave out --no-groups, or use another folder"
 )
 
 Part = tuple[NDArray[Any], NDArray[np.int64], list[bytes], list[bytes]]

@@ -12,13 +12,14 @@ from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.feed import Feed, Source, check_inputs
+from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, InputCount, Progress, Rejected, Summary
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.errors import StreamLshError
+from stream_lsh.errors import StateError, StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.store.files import disk_bytes
@@ -38,7 +39,8 @@ class Job:
             path or "-". With `groups` or `alerts` a new index keeps groups; one that keeps them does so in every run.
         state: folder of the persistent index; without it a temporary one. Dead letters that have no output go there.
         overwrite: replace output files that are there, but not from this index (without `state` they always are).
-        rules: of `alerts`.
+        rules: of `alerts`. groups: a new index keeps them, None: if it can; with `groups` or `alerts` it does anyway.
+        no_groups: an index that keeps them is refused.
 
     Everything that a commit makes durable is written in one atomic step after the outputs are on disk: the new rows,
     how far each input was read, and how long each output is. So a run that is killed goes on as if nothing had
@@ -54,6 +56,8 @@ class Job:
         *,
         overwrite: bool = False,
         rules: Sequence[Rule] = (),
+        groups: bool | None = False,
+        no_groups: bool = False,
     ) -> None:
         self._settings = settings
         self._inputs = list(inputs)
@@ -61,6 +65,8 @@ class Job:
         self._state = state
         self._overwrite = overwrite
         self._rules = tuple(rules)
+        self._groups = True if "groups" in outputs or "alerts" in outputs else groups
+        self._no_groups = no_groups
 
     def run(self, progress: Callable[[Progress], None] = lambda _: None) -> Summary:
         """Run to the end of the inputs.
@@ -79,11 +85,13 @@ class Job:
         persistent = self._state is not None
         watched = "alerts" in self._outputs
         engine = Engine.open(
-            self._settings, folder, durable=persistent, resuming=True, groups=watched or "groups" in self._outputs,
+            self._settings, folder, durable=persistent, resuming=True, groups=self._groups,
             rules=self._rules if watched else None,
         )  # fmt: skip
         index, job = engine.index, engine.job
         with _closing(index):
+            if self._no_groups and engine.groups is not None:
+                raise StateError(GROUPS.format(folder))
             feed = Feed(self._inputs, engine.fields, index.store, growing=persistent)
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:

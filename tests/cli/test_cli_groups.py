@@ -115,9 +115,25 @@ def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
     assert "there is no group 3" in run("groups", "--state", state, "3", code=2).stderr
     run("groups", "--state", state, "--since", "yesterday", code=2)
     run("groups", "--state", tmp_path / "none", code=3)
-    run("dedup", folder / "feed", "--state", tmp_path / "plain", "--quiet")
+    run("dedup", folder / "feed", "--state", tmp_path / "plain", "--quiet", "--no-groups")
     without = run("groups", "--state", tmp_path / "plain", code=3).stderr
-    assert "keeps no groups" in without and "feed it again into a new folder with --groups" in without
+    assert "keeps no groups" in without and "feed it again into a new folder without --no-groups" in without
+
+
+def test_an_index_keeps_groups_unless_it_is_told_not_to(folder: Path, tmp_path: Path) -> None:
+    def feed(*more: object, code: int = 0) -> str:
+        return run("dedup", folder / "feed", *more, "--quiet", code=code).stderr
+
+    state = ("--state", tmp_path / "index")
+    feed(*state, "--source-field", "outlet", "--time-field", "at")
+    assert lines(*state) == lines("--state", folder / "index")
+    assert "keeps groups, from the beginning on" in feed(*state, "--no-groups", code=3)
+    plain = ("--state", tmp_path / "plain")
+    feed(*plain, "--no-groups")
+    feed(*plain)  # as it was made
+    assert "keeps no groups" in run("groups", *plain, code=3).stderr
+    feed("--state", tmp_path / "any", "--against", "any")
+    assert "keeps no groups" in run("groups", "--state", tmp_path / "any", code=3).stderr
 
 
 def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
@@ -127,7 +143,12 @@ def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
 
 def test_a_source_field_is_for_groups(folder: Path) -> None:
     done = run("dedup", folder / "feed", "--source-field", "outlet", code=2)
-    assert "--source-field is for groups: add --groups FILE" in done.stderr
+    assert "--source-field is for groups, which an index keeps: add --state DIR or --groups FILE" in done.stderr
+    for more in (["--groups", "x"], ["--alerts", "x", "--rules", "y"], ["--source-field", "outlet"]):
+        assert (
+            f"{more[0]} is for groups; leave out --no-groups"
+            in run("dedup", folder / "feed", "--no-groups", *more, code=2).stderr
+        )
     assert "--source-field" not in run("pairs", "--help").stdout
 
 

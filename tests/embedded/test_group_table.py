@@ -110,7 +110,7 @@ def test_an_index_keeps_groups_from_its_beginning_or_not_at_all(tmp_path: Path) 
     inputs = feed(tmp_path, 600, 3)
     late = tmp_path / "late"
     run(late, inputs[:1], groups=False)
-    with pytest.raises(StateError, match=r"keeps no groups: .* feed it again into a new folder with --groups FILE"):
+    with pytest.raises(StateError, match=r"keeps no groups: .* feed it again into a new folder without --no-groups"):
         run(late, inputs)
     with pytest.raises(StateError, match="keeps no groups"):
         table(late / "index")
