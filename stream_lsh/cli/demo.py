@@ -129,8 +129,15 @@ def _show_stories(folder: Path, documents: int, seed: int, *, kept: bool, quiet:
 def _serve(folder: Path, documents: int, seed: int, rate: int, port: int, quiet: bool) -> None:
     """Serve the feed while it flows."""
     require_serve()
+    from stream_lsh.serve.address import Address, listen
+
+    listening, address = listen(Address(port=port))
+    if not quiet:
+        complain(f"making {count(documents, 'document')} of news; {address.url} is starting")
+
+    # Here, because they take long.
     from stream_lsh.demo.live import Flow, service
-    from stream_lsh.serve.server import Address, serve
+    from stream_lsh.serve.server import serve
 
     flows: list[Flow] = []
 
@@ -140,7 +147,7 @@ def _serve(folder: Path, documents: int, seed: int, rate: int, port: int, quiet:
             complain(f"{count(documents, 'document')} of news, {rate} a second: open {url} (Ctrl-C ends it)")
 
     try:
-        serve(lambda failed: service(folder / "index", failed), Address(port=port), started=started)
+        serve(lambda failed: service(folder / "index", failed), address, listening, started=started)
     finally:
         for flow in flows:
             flow.stop()

@@ -66,7 +66,8 @@ class Duration(click.ParamType):
     cls=Command,
     examples=EXAMPLES,
     help="""Show the groups of an index: kept documents with what was dropped for them, the largest first. The index has
-them unless it was made with `dedup --no-groups` or `pairs`. Another process may be writing to it: it is seen as it was committed last.
+them unless it was made by `dedup --no-groups` or `pairs`. Another process may be writing to it: it is seen as it was
+committed last.
 
 Without --state those of a pipeline on Kafka whose workers have `groups`: what its role group remembers is read from
 PREFIX.group-changelog into a temporary folder.

@@ -149,13 +149,19 @@ def serve(
     if kafka:
         require_kafka()
 
-    from stream_lsh.serve import server
-    from stream_lsh.serve.interface import Limits
+    from stream_lsh.serve.address import Address, check_address, listen
     from stream_lsh.serve.tokens import Tokens
 
-    address = server.Address(host, port, tls_certificate, tls_key)
-    server.check_address(address, token_file is not None)
+    check_address(address := Address(host, port, tls_certificate, tls_key), token_file is not None)
     tokens = Tokens(token_file) if token_file is not None else None
+    listening, address = listen(address)
+    if not quiet:
+        complain(f"{address.url} is starting; requests get 503 until it is ready")
+
+    # Here, because it takes long.
+    from stream_lsh.serve import server
+    from stream_lsh.serve.interface import Limits
+
     limits = Limits(max_body, max_documents, max_waiting, keep_events, origins, answer_seconds)
     logging.basicConfig(format="stream-lsh: %(message)s", level=logging.WARNING)
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)
@@ -171,7 +177,7 @@ def serve(
             who = "whoever has a token" if tokens is not None else "this machine only, as there are no tokens"
             complain(f"{url} serves {what} to {who}; the page is there, the interface at {url}/docs")
 
-    server.serve(made, address, started=started)
+    server.serve(made, address, listening, started=started)
 
 
 def _check(context: click.Context, kafka: bool) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.door import STOP_SECONDS
 from stream_lsh.serve.problems import Problem
-
-STOP_SECONDS = 10.0  # for those who are in the middle of sending documents
 
 
 class Intake:
@@ -21,18 +21,35 @@ class Intake:
             refused. closed: why nothing is taken at the moment, asked only while that is so.
 
     Attributes:
-        ready: whether documents are taken. stopping: whether they never will be again. taken: requests that documents
-            are being taken of.
+        ready: whether documents are taken. began: whether they ever were. stopping: whether they never will be again.
+        taken: requests that documents are being taken of.
     """
 
     def __init__(self, tally: Tally, waiting: Callable[[], int], most: int, closed: Callable[[], str]) -> None:
-        self.ready = False
+        self.began = False
         self.stopping = False
         self.taken = 0
+        self._ready = False
         self._tally = tally
         self._waiting = waiting
         self._most = most
         self._closed = closed
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @ready.setter
+    def ready(self, value: bool) -> None:
+        self._ready = value
+        self.began |= value
+
+    @property
+    def health(self) -> Literal["starting", "ready", "not_ready", "stopping"]:
+        """The state in a word."""
+        if self.stopping:
+            return "stopping"
+        return "ready" if self.ready else "not_ready" if self.began else "starting"
 
     @property
     def why_not(self) -> str:

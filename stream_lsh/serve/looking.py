@@ -119,5 +119,7 @@ async def live(_: Served) -> dict[Literal["status"], str]:
 async def ready(service: Served) -> dict[Literal["status"], str]:
     """Whether documents are taken."""
     if not service.intake.ready:
-        raise Problem(503, service.intake.why_not)
+        raise Problem(
+            503, service.intake.why_not, headers={"Retry-After": "1"}, more={"health": service.intake.health}
+        )  # fmt: skip
     return {"status": "ready"}

@@ -6,24 +6,23 @@ import asyncio
 import logging
 import os
 import socket
-import ssl
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stream_lsh.embedded.signals import Signals
-from stream_lsh.errors import OutputError, StreamLshError, UsageError
-from stream_lsh.serve.app import make_app
-from stream_lsh.serve.intake import STOP_SECONDS
-from stream_lsh.serve.interface import Interface
+from stream_lsh.errors import StreamLshError
+from stream_lsh.serve.address import Address, tls
+from stream_lsh.serve.door import STOP_SECONDS, Door
 from stream_lsh.serve.problems import MEDIA_TYPE, Problem
-from stream_lsh.serve.security import is_loopback
+
+if TYPE_CHECKING:
+    from stream_lsh.serve.interface import Interface
 
 HEADER_SECONDS = 10.0  # in which a client has to say what it wants
 SILENT_SECONDS = 60.0  # in which something of its body has to come, or something of the answer be taken
@@ -111,42 +110,21 @@ class Connection(HttpToolsProtocol):
             self._move()
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen; certificate and key as files, for TLS."""
-
-    host: str = "127.0.0.1"
-    port: int = 8765
-    certificate: Path | None = None
-    key: Path | None = None
-
-    @property
-    def url(self) -> str:
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http{'' if self.certificate is None else 's'}://{name}:{self.port}"
-
-
 class _Server(uvicorn.Server):
     """Listens on a socket in the state folder as well, without TLS. Signals are not its business."""
-
-    def __init__(self, config: uvicorn.Config, path: Path | None) -> None:
-        super().__init__(config)
-        self._path = path
 
     def capture_signals(self) -> Any:
         return nullcontext()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self._path is None:
-            return
+    async def listen_locally(self, path: Path) -> None:
+        """Listen on a socket in the folder of an index that is this process's, once it has begun."""
         with suppress(FileNotFoundError):  # who left it is dead: the index is ours
-            self._path.unlink()
+            path.unlink()
         before = os.umask(0o177)
         try:
             loop = asyncio.get_running_loop()
             server = await loop.create_unix_server(
-                lambda: Connection(self.config, self.server_state, self.lifespan.state), str(self._path)
+                lambda: Connection(self.config, self.server_state, self.lifespan.state), str(path)
             )
         finally:
             os.umask(before)
@@ -156,17 +134,20 @@ class _Server(uvicorn.Server):
 def serve(
     service_of: Callable[[Callable[[BaseException], None]], Interface],
     address: Address,
+    listening: socket.socket,
     *,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until a signal comes. service_of: makes the service, given what to call when it cannot go on. started:
-    called with the URL once it answers.
+    """Serve until a signal comes, on a socket that listens, which is closed at the end.
+
+    Args:
+        service_of: makes the service, given what to call when it cannot go on; in a thread. started: called with the
+            URL once documents are taken; until then requests are answered with 503.
 
     Raises:
         StreamLshError: it cannot begin, or the index cannot be written any more; what was answered before is in it.
-        KeyboardInterrupt: a second signal came, or the service was made while one came.
+        KeyboardInterrupt: a second signal came.
     """
-    listening = _listen(address)
     try:
         with Signals(_second) as signals:
             signals.run(
@@ -188,37 +169,42 @@ async def run(
     stop: asyncio.Event,
     started: Callable[[str], None],
 ) -> None:
-    """Serve until an event is set, on a socket that listens, in the running loop; for the rest see `serve`."""
+    """Serve until an event is set, in the running loop; for the rest see `serve`."""
     errors: list[BaseException] = []
 
     def failed(error: BaseException) -> None:
         errors.append(error)
         stop.set()
 
-    service = service_of(failed)
-    path = _reachable(service.socket)
-    hosts = ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None
+    door = Door()
     config = uvicorn.Config(
-        make_app(service, hosts), http=Connection, ws="none", lifespan="off", log_config=None,
+        door, http=Connection, ws="none", lifespan="off", log_config=None,
         log_level="error", access_log=False,
         server_header=False, date_header=False, proxy_headers=False, backlog=1024, limit_concurrency=CONNECTIONS,
         timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
     )  # fmt: skip
     if address.certificate is not None:
         config.load()
-        config.ssl = _tls(address)
-    server = _Server(config, path)
+        config.ssl = tls(address)
+    server = _Server(config)
     serving = asyncio.create_task(server.serve([listening]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    try:
+        service = await asyncio.to_thread(_opened, service_of, failed, door)
+    except BaseException:
+        server.should_exit = True
+        await serving
+        raise
+    path = _reachable(service.socket)
+    if path is not None:
+        await server.listen_locally(path)
     refreshing = asyncio.create_task(_refresh(service))
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(service.start())
     await asyncio.wait({starting, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.01)
-    begun = starting.done() and starting.exception() is None and not service.intake.stopping
-    if begun and server.started:
-        port = listening.getsockname()[1]
-        started(Address(address.host, port, address.certificate, address.key).url)
+    if starting.done() and starting.exception() is None and not service.intake.stopping:
+        started(address.url)
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     for ending in (service.stop(), starting, serving):
@@ -235,6 +221,19 @@ async def run(
         raise errors[0]
 
 
+def _opened(
+    service_of: Callable[[Callable[[BaseException], None]], Interface],
+    failed: Callable[[BaseException], None],
+    door: Door,
+) -> Interface:
+    """The service, and the door opened to it."""
+    from stream_lsh.serve.app import make_app  # here, because it takes numba and RocksDB with it
+
+    service = service_of(failed)
+    door.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
+    return service
+
+
 def _reachable(path: Path | None) -> Path | None:
     """Where the command line finds the service, None if it cannot."""
     if path is None or len(os.fsencode(path)) <= _LONGEST_PATH:
@@ -248,45 +247,3 @@ async def _refresh(service: Interface) -> None:
     while service.tokens is not None:
         await asyncio.sleep(TOKEN_SECONDS)
         await asyncio.to_thread(service.tokens.refresh)
-
-
-def _listen(address: Address) -> socket.socket:
-    """The socket, open: before an index is opened, or made, for nothing."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((address.host, address.port))
-        listening.listen(1024)
-    except OSError as error:
-        listening.close()
-        raise OutputError(
-            f"cannot listen on {address.host} port {address.port}: {error.strerror or error}; give another --host or "
-            "--port"
-        ) from None
-    return listening
-
-
-def check_address(address: Address, tokens: bool) -> None:
-    """Raise UsageError if strangers could come in without a token, or TLS lacks a file."""
-    if not tokens and not is_loopback(address.host):
-        raise UsageError(
-            f"--host {address.host}: without tokens only this machine may reach it (127.0.0.1); give --token-file FILE"
-        )
-    if (address.certificate is None) != (address.key is None):
-        raise UsageError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
-    if address.certificate is not None:
-        _tls(address)
-
-
-def _tls(address: Address) -> ssl.SSLContext:
-    assert address.certificate is not None and address.key is not None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(address.certificate, address.key)
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(
-            f"--tls-certificate {address.certificate}, --tls-key {address.key}: {error.strerror or error}"
-        ) from None
-    return context

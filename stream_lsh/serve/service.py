@@ -40,7 +40,8 @@ from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Wr
 from stream_lsh.settings.model import Settings
 
 SIZE_SECONDS = 5.0  # for which a size on disk is good enough
-CLOSED = "the service is starting, or its index cannot be written"
+STARTING = "the service is starting: what it needs is compiled or loaded"
+CLOSED = "the index of the service cannot be written"
 
 
 class Service:
@@ -68,7 +69,7 @@ class Service:
         self._failed = failed
         self.writer = Writer(engine, self._committed, self._broken)
         self.tally = Tally(lambda: engine.seq, lambda: self.writer.waiting, lambda: self.ring.listeners)
-        self.intake = Intake(self.tally, lambda: self.writer.waiting, limits.waiting_documents, lambda: CLOSED)
+        self.intake = Intake(self.tally, lambda: self.writer.waiting, limits.waiting_documents, self._why_not)
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # when it was measured, bytes
 
@@ -100,6 +101,9 @@ class Service:
         await self.writer.stop()
         self.ring.finish()
         await asyncio.to_thread(self.engine.close)
+
+    def _why_not(self) -> str:
+        return CLOSED if self.intake.began else STARTING
 
     def _committed(self, done: Round) -> None:
         self.tally.add(done)

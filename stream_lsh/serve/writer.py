@@ -133,6 +133,8 @@ class Writer:
         """
         if self._ended:
             raise StreamLshError("the service has stopped")
+        if self._thread.ident is None:
+            raise StreamLshError("the service is starting")
         waiting = _Waiting(work, self._loop.create_future())
         self.waiting += len(work)
         self._queue.put(waiting)

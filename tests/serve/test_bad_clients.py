@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE
 
+from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.serve.address import Address, listen
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.service import Limits, Service
 from stream_lsh.settings.model import Settings
@@ -45,12 +48,12 @@ async def serving(folder: Path, limits: Limits = LIMITS, **settings: Any) -> Asy
         services.append(Service(Settings(**settings), folder / "index", limits=limits, failed=failed))
         return services[0]
 
-    listening, stop, started = server._listen(server.Address(port=0)), asyncio.Event(), asyncio.Event()
-    running = asyncio.create_task(server.run(service_of, server.Address(), listening, stop, lambda _: started.set()))
+    (listening, address), stop, started = listen(Address(port=0)), asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(server.run(service_of, address, listening, stop, lambda _: started.set()))
     await started.wait()
     try:
         async with asyncio.timeout(2 * PATIENCE):
-            yield listening.getsockname()[1], services[0]
+            yield address.port, services[0]
     finally:
         stop.set()
         await running
@@ -228,6 +231,47 @@ async def test_nobody_waits_for_what_is_compiled_or_closed(tmp_path: Path) -> No
     with pytest.raises(Problem, match="the service is starting") as problem:
         service.intake.admit()
     assert problem.value.status == 503
+    with pytest.raises(StreamLshError, match="the service is starting"):
+        await service.stats(1)
     await service.stop()  # before it has started
     with pytest.raises(Problem, match="the service is stopping"):
         service.intake.admit()
+
+
+async def test_what_is_asked_while_an_index_is_opened_is_told_to_come_again(tmp_path: Path) -> None:
+    from stream_lsh.serve import server
+
+    opened = threading.Event()
+
+    def service_of(failed: Callable[[BaseException], None]) -> Service:
+        assert opened.wait(PATIENCE)
+        return Service(Settings(), tmp_path / "index", failed=failed)
+
+    (listening, address), stop, started = listen(Address(port=0)), asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(server.run(service_of, address, listening, stop, lambda _: started.set()))
+
+    async def get(path: str) -> bytes:
+        return await say(address.port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+
+    for path in ("/v1/stats", "/health/ready", "/v1/documents/a"):
+        answer = await get(path)
+        assert b" 503 " in answer and b"retry-after: 1" in answer and b'"health": "starting"' in answer
+    assert b" 200 " in await get("/health/live")
+    assert b" 503 " in (page := await get("/")) and b"refresh: 1" in page
+    opened.set()
+    await started.wait()
+    assert b'{"status":"ready"}' in await get("/health/ready")
+    assert b" 404 " in await get("/v1/documents/a")
+    stop.set()
+    await running
+
+
+async def test_an_index_that_cannot_be_opened_ends_the_service(tmp_path: Path) -> None:
+    from stream_lsh.serve import server
+
+    def service_of(failed: Callable[[BaseException], None]) -> Service:
+        return Service(Settings(id_field="@line"), tmp_path / "index", failed=failed)
+
+    listening, address = listen(Address(port=0))
+    with pytest.raises(UsageError, match="what comes over HTTP has no lines"):
+        await server.run(service_of, address, listening, asyncio.Event(), lambda _: None)

@@ -66,6 +66,10 @@ def test_a_document_gets_its_verdict_and_is_found_again(served: Serving) -> None
         assert first["seq"] in [row["group"] for row in listed]
 
 
+def test_where_it_will_be_is_the_first_that_is_said(served: Serving) -> None:
+    assert served.said.splitlines()[0] == f"stream-lsh: {served.url} is starting; requests get 503 until it is ready"
+
+
 def test_the_same_again_gets_the_answer_of_the_first_time(served: Serving) -> None:
     first = served.add({"id": "r1", "text": text("r"), "ts": 1})
     second = served.add({"id": "r2", "text": text("r", "winters"), "ts": 2})
@@ -240,7 +244,8 @@ def test_the_command_line_deletes_through_the_service(served: Serving) -> None:
 def test_an_index_is_served_as_it_was_made(tmp_path: Path, command: str) -> None:
     """By a command that keeps no groups: nothing has to be given; what only groups can do is refused."""
     state = tmp_path / "index"
-    run(command, write_lines(tmp_path / "feed.jsonl", [{"id": 1, "text": BRIDGE}]), "--state", state, "-q")
+    feed = write_lines(tmp_path / "feed.jsonl", [{"id": 1, "text": BRIDGE}])
+    run(command, feed, "--state", state, "-q", *(["--no-groups"] if command == "dedup" else []))
     with Serving(state) as serving:
         assert serving.add({"id": 2, "text": AGAIN})["of"] == 1
         problem(serving.client.get("/v1/groups"), 409)

@@ -47,6 +47,7 @@ class Serving:
         while (found := re.search(r"(https?://\S+) serves", said)) is None:  # perhaps it compiles first, and says so
             said += (line := self.process.stderr.readline())
             assert line, said
+        self.said = said
         self.url = found[1]
         self.client.close()
         self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)

@@ -1,0 +1,34 @@
+"""What stands before the app of a service: until there is one it says that it is starting."""
+
+from __future__ import annotations
+
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from stream_lsh.serve.problems import Problem
+
+STOP_SECONDS = 10.0  # for requests that send documents when the service stops
+WAITS = "the service is starting: it opens its index, or reaches Kafka"
+STARTING = {"Retry-After": "1"}
+_PAGE = "<!doctype html><html lang=en><title>stream_lsh</title><p>The service is starting.</p></html>"
+
+
+class Door:
+    """Answers until `open` is called, then the app does."""
+
+    def __init__(self) -> None:
+        self._app: ASGIApp | None = None
+
+    def open(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._app or _answer(scope["path"]))(scope, receive, send)
+
+
+def _answer(path: str) -> Response:
+    if path == "/health/live":
+        return JSONResponse({"status": "live"})
+    if path == "/":  # a browser that looks again
+        return HTMLResponse(_PAGE, 503, {**STARTING, "Refresh": "1"})
+    return Problem(503, WAITS, headers=STARTING, more={"health": "starting"}).response()
