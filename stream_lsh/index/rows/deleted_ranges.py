@@ -3,6 +3,9 @@
 The dead stay posted until their generation goes, and count in no limit. So that a bucket full of them is read once and
 not for every document: under this key nobody lives from this row down to that one. Who is dead stays so, whatever is
 flushed, merged or read from elsewhere meanwhile. What is forgotten here is read again: no answer depends on it.
+To leave postings out when runs are merged would not do instead: a feed whose documents are deleted as they come has
+10,000 of them in a bucket of the memory segment, long before any merge, and takes 100 µs a document without this, 13
+with it.
 """
 
 from __future__ import annotations

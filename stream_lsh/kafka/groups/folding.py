@@ -87,8 +87,7 @@ class Folding:
     def add(self, found: Memberships) -> str | None:
         """Fold a frame; None, or why it does not count: it was folded before, or one before it is missing.
 
-        By the chain rule a frame counts that follows the last one. A judge without transactions says things again,
-        and may have failed in between: then he says the missing one and all after it again.
+        By the chain rule a frame counts that follows the last one.
 
         Raises:
             StateError: it is of another chain.

@@ -1,6 +1,6 @@
 """Group: folds what the judge says of every document into groups, and tells events and alerts; one at a time works.
 
-Exactly once, whatever `delivery` says: events, alerts, what is to be remembered and the position are committed in one
+Exactly once: events, alerts, what is to be remembered and the position are committed in one
 transaction. Whoever takes over starts the transactional producer first, which ends every transaction of the one before,
 and only then reads position and changelog.
 """

@@ -157,7 +157,7 @@ def test_rounds_repeats_and_those_who_take_over_change_nothing(
         store = state.opened(tmp_path / f"member-{number}")
         folding = Folding(store, SETTINGS, rules, last)
         for _ in range(chance.randrange(1, 6)):
-            begin = max(0, at - chance.randrange(3))  # a judge without transactions says things again
+            begin = max(0, at - chance.randrange(3))  # some were said before
             end = min(len(said), at + chance.randrange(1, 9))
             for place, value in enumerate(said[begin:end], begin):
                 outcome = folding.add(Memberships.decode(value, SETTINGS))
