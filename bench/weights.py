@@ -27,7 +27,7 @@ from bench import report
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.api import Verdict
 from stream_lsh.documents.weights import weights_text
-from stream_lsh.evaluation.weights import EverySet, WeightedSets
+from stream_lsh.evaluation.lists import EveryList, Lists
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.likeness import Likeness
 
@@ -74,7 +74,7 @@ def true_pairs(made: list[Basket], threshold: float) -> Pairs:
     texts = [weights_text(basket, "", b"").encode() for basket in made]
     signer = signer_of(Settings(likeness="sets").signing)
     words, offsets = signer.shingle(b"".join(texts), np.cumsum([len(text) for text in texts]))
-    found = EverySet(WeightedSets(words, offsets, np.zeros(len(made), np.uint64)), threshold).run()
+    found = EveryList(Lists(False, words, offsets, np.zeros(len(made), np.uint64)), threshold).run()
     return set(zip(found.older.tolist(), found.newer.tolist(), strict=True))
 
 

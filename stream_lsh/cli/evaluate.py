@@ -136,22 +136,19 @@ def evaluate(
 
 def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tuple[Pairs, dict[str, Any]]:
     from stream_lsh.evaluation.contained import Contained, EveryShare
-    from stream_lsh.evaluation.edits import EveryText, ShortTexts
     from stream_lsh.evaluation.exact import AllPairs, Ranked
     from stream_lsh.evaluation.items import EveryPair
+    from stream_lsh.evaluation.lists import EveryList, Lists
     from stream_lsh.evaluation.report import Pairs
-    from stream_lsh.evaluation.weights import EverySet, WeightedSets
 
     workers = min(WORKERS, os.cpu_count() or 1)
-    every: AllPairs | EveryPair | EveryText | EveryShare | EverySet
+    every: AllPairs | EveryPair | EveryList | EveryShare
     if isinstance(collection.compared, Ranked):
         every = AllPairs(collection.compared, settings.threshold, workers)
-    elif isinstance(collection.compared, ShortTexts):
-        every = EveryText(collection.compared, int(settings.distance or 0))
+    elif isinstance(collection.compared, Lists):
+        every = EveryList(collection.compared, settings.least)
     elif isinstance(collection.compared, Contained):
         every = EveryShare(collection.compared, settings.threshold)
-    elif isinstance(collection.compared, WeightedSets):
-        every = EverySet(collection.compared, settings.threshold)
     else:
         every = EveryPair(collection.compared, settings.least)
     expected = every.seconds()

@@ -34,18 +34,17 @@ def measure(drawn: Sample, settings: Settings) -> ItemBackground:
     """How similar the pairs of a sample are."""
     import numpy as np
 
-    from stream_lsh.evaluation.edits import ShortTexts
     from stream_lsh.evaluation.items import Items, background
-    from stream_lsh.evaluation.weights import WeightedSets
+    from stream_lsh.evaluation.lists import Lists
     from stream_lsh.families.family import signer_of
 
     words, offsets = signer_of(settings.signing).shingle(drawn.texts, drawn.ends)
-    if settings.likeness == "edit":
-        return ShortTexts(words, offsets, np.zeros(len(drawn), np.uint64)).background(2 * int(settings.curve.asked) + 2)
-    if settings.likeness == "sets":
-        return WeightedSets(words, offsets, np.zeros(len(drawn), np.uint64)).background()
+    salts = np.zeros(len(drawn), np.uint64)
+    if settings.likeness in ("edit", "sets"):
+        lists = Lists(settings.likeness == "edit", words, offsets, salts)
+        return lists.background(2 * int(settings.curve.asked) + 2)
     words = words.reshape(len(drawn), -1 if len(drawn) else 0)
-    items = Items(settings.likeness, settings.dimensions or 0, words, np.zeros(len(drawn), np.uint64))
+    items = Items(settings.likeness, settings.dimensions or 0, words, salts)
     return background(items, settings.curve)
 
 

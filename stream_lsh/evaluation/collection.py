@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.evaluation.contained import Contained
-from stream_lsh.evaluation.edits import ShortTexts
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.items import Items
+from stream_lsh.evaluation.lists import Lists
 from stream_lsh.evaluation.reading import read_batches, texts_of
-from stream_lsh.evaluation.weights import WeightedSets
 from stream_lsh.families.family import signer_of
 from stream_lsh.settings.model import Settings
 
@@ -29,7 +28,7 @@ class Collection:
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
-    compared: Ranked | Items | ShortTexts | Contained | WeightedSets = field(
+    compared: Ranked | Items | Lists | Contained = field(
         default_factory=lambda: Ranked(np.empty(0, np.int32), np.zeros(1, np.int64), 0)
     )
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
@@ -91,10 +90,8 @@ def collect(
     elif shingles:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
         words = np.concatenate(shingles)
-        if settings.likeness == "edit":
-            collection.compared = ShortTexts(words, offsets, collection.salts)
-        elif settings.likeness == "sets":
-            collection.compared = WeightedSets(words, offsets, collection.salts)
+        if settings.likeness in ("edit", "sets"):
+            collection.compared = Lists(settings.likeness == "edit", words, offsets, collection.salts)
         else:
             collection.compared = Ranked.of(words, offsets)
     if settings.likeness == "quotations" and isinstance(collection.compared, Ranked):

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from support.models.distances import cosine_distance, euclidean_distance, levenshtein_distance, weighted_jaccard
 
 from stream_lsh.documents.weights import weights_text
-from stream_lsh.evaluation import edits, weights
-from stream_lsh.evaluation.edits import EveryText, ShortTexts
+from stream_lsh.evaluation import lists
 from stream_lsh.evaluation.items import EveryPair, Items, background
+from stream_lsh.evaluation.lists import EveryList, Lists
 from stream_lsh.evaluation.report import edges_of_distance
-from stream_lsh.evaluation.weights import EverySet, WeightedSets
 from stream_lsh.families.distances import similarity
 from stream_lsh.families.family import signer_of
 from stream_lsh.settings.model import Settings
@@ -55,21 +54,21 @@ def items_of(likeness: str, count: int = 150, far: float = 0.0) -> Items:
     return Items(likeness, dimensions, np.ascontiguousarray(vectors).view(np.uint64), salts)  # type: ignore[arg-type]
 
 
-def short_texts() -> tuple[list[str], ShortTexts]:
+def short_texts() -> tuple[list[str], Lists]:
     chance = random.Random(3)
     texts = ["".join(chance.choices("abcé漢 ", k=chance.randrange(9))) for _ in SALTS]
     points = np.array([ord(x) for text in texts for x in text], np.uint64)
-    return texts, ShortTexts(points, np.cumsum([0, *map(len, texts)]), SALTS)
+    return texts, Lists(True, points, np.cumsum([0, *map(len, texts)]), SALTS)
 
 
-def weighted_sets() -> tuple[list[dict[str, float]], WeightedSets]:
+def weighted_sets() -> tuple[list[dict[str, float]], Lists]:
     chance = np.random.default_rng(3)
     sets = [{f"e{x}": float(chance.integers(1, 8)) / 4 for x in chance.choice(12, 5)} for _ in SALTS]
     sets[7] = sets[3]
     texts = [weights_text(one, "", b"").encode() for one in sets]
     signer = signer_of(Settings(likeness="sets").signing)
     words, offsets = signer.shingle(b"".join(texts), np.cumsum(list(map(len, texts))))
-    return sets, WeightedSets(words, offsets, SALTS)
+    return sets, Lists(False, words, offsets, SALTS)
 
 
 Alike = Callable[[int, int], float]
@@ -94,15 +93,15 @@ def of_texts(texts: list[str]) -> Alike:
     return alike
 
 
-def every(what: str, least: float) -> tuple[EveryPair | EveryText | EverySet, list[tuple[int, int, float]]]:
+def every(what: str, least: float) -> tuple[EveryPair | EveryList, list[tuple[int, int, float]]]:
     """The exhaustive comparison, and what it is to find."""
     if what == "edit":
         texts, short = short_texts()
-        return EveryText(short, round(1 / least - 1)), by_definition(of_texts(texts), SALTS, least)
+        return EveryList(short, least), by_definition(of_texts(texts), SALTS, least)
     if what == "sets":
         sets, all_sets = weighted_sets()
         expected = by_definition(lambda i, j: weighted_jaccard(sets[i], sets[j]), SALTS, least)
-        return EverySet(all_sets, least), expected
+        return EveryList(all_sets, least), expected
     items = items_of(what)
     return EveryPair(items, least), by_definition(of_items(items), items.salts, least)
 
@@ -121,8 +120,7 @@ def test_every_pair_of_the_definition_and_no_other(
     what: str, least: float, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EveryPair, "BLOCK", block)
-    monkeypatch.setattr(edits, "_BLOCK", block)
-    monkeypatch.setattr(weights, "_BLOCK", block)
+    monkeypatch.setattr(lists, "_BLOCK", block)
     comparison, expected = every(what, least)
     told: list[tuple[int, int]] = []
     found = listed(comparison.run(progress=lambda *done: told.append(done)))
@@ -186,8 +184,8 @@ def test_backgrounds_of_texts_and_sets() -> None:
     assert found.quantile(1.0) == np.inf
     sets, all_sets = weighted_sets()
     values = [weighted_jaccard(sets[i], sets[j]) for i in range(120) for j in range(i)]
-    assert all_sets.background().pairs == len(values)
-    assert abs(all_sets.background().alike(0.5) - sum(value >= 0.5 for value in values)) < 20
+    assert all_sets.background(0).pairs == len(values)
+    assert abs(all_sets.background(0).alike(0.5) - sum(value >= 0.5 for value in values)) < 20
 
 
 @pytest.mark.parametrize("likeness", SETTINGS)

@@ -1,0 +1,157 @@
+"""The truth about short texts and sets with weights: every pair whose sizes allow it is compared, by the very functions
+that the engine has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.evaluation.exact import ExactPairs
+from stream_lsh.evaluation.items import ItemBackground
+from stream_lsh.families.distances import MOST_COUNTED, edits, weighted_jaccard
+from stream_lsh.hashing.kernels import njit
+
+_BLOCK = 256  # documents that are compared with all others between two words on progress
+_SOME = 500  # documents by which it is known how long all will take
+_BINS = 1000  # of a background of sets
+_ROUNDING = 1e-9  # of sums of weights
+_NEAR = 1 - 1e-6  # of a bound on the similarity, which is rounded, too
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Short texts (edit) or sets with weights, by position. words: uint64, as their signer's `shingle` makes them;
+    document i has words[offsets[i]:offsets[i + 1]]. salts: uint64[n], equal where two may match."""
+
+    edit: bool
+    words: NDArray[np.uint64]
+    offsets: NDArray[np.int64]
+    salts: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.salts)
+
+    def similarities(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Similarity of given pairs, as verdicts have it: float64[len(first)]; 0 where two are not to match, or have
+        more than MOST_COUNTED edits between them."""
+        found = self._compared(first, second, MOST_COUNTED)
+        return np.where(self.salts[first] == self.salts[second], found, 0.0)
+
+    def _compared(self, first: NDArray[np.int64], second: NDArray[np.int64], most: int) -> NDArray[np.float64]:
+        found = np.empty(len(first))
+        _compare(self.edit, self.words, self.offsets, first, second, most, found)
+        return found
+
+    def background(self, most: int) -> ItemBackground:
+        """How many edits the pairs of texts are apart, infinitely many where they are more than `most`; how similar
+        sets are, to a thousandth."""
+        counts = np.zeros(most + 2 if self.edit else _BINS, np.int64)
+        for newer in range(len(self)):
+            found = self._compared(np.full(newer, newer), np.arange(newer), most)
+            if self.edit:
+                bins = np.where(found > 0, np.rint(1 / np.maximum(found, 1e-9) - 1), most + 1)
+            else:
+                bins = np.minimum(found * _BINS, _BINS - 1)
+            counts += np.bincount(bins.astype(np.int64), minlength=len(counts))
+        if self.edit:
+            return ItemBackground(np.append(np.arange(most + 1, dtype=np.float64), np.inf), counts, by_distance=True)
+        return ItemBackground((np.arange(_BINS) + 0.5) / _BINS, counts, by_distance=False)
+
+    def chosen(self, places: NDArray[np.int64]) -> Lists:
+        """Some of them."""
+        parts = [self.words[self.offsets[place] : self.offsets[place + 1]] for place in places.tolist()]
+        offsets = np.cumsum([0, *map(len, parts)])
+        return Lists(self.edit, np.concatenate([self.words[:0], *parts]), offsets, self.salts[places])
+
+
+class EveryList:
+    """The comparison of all lists with all older ones, as `exact.AllPairs` does it for copies. least: the similarity
+    from which a pair counts."""
+
+    def __init__(self, lists: Lists, least: float) -> None:
+        self.lists, self.least = lists, least
+
+    def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
+        """All pairs at or above the similarity, by newer, then older document. The time grows with the square of the
+        documents, memory with the pairs found. `progress` is called with documents done and documents in all."""
+        lists = self.lists
+        if lists.edit:
+            sizes = np.diff(lists.offsets).astype(np.float64)
+        else:
+            sums = np.concatenate((np.zeros(1), np.cumsum(lists.words[1::2].view(np.float64))))[lists.offsets >> 1]
+            sizes = np.diff(sums) + _ROUNDING * sums[-1:]
+        order = np.argsort(sizes, kind="stable")
+        parts, values = [np.empty((0, 2), np.int64)], [np.empty(0)]
+        for begin in range(0, len(order), _BLOCK):
+            end = min(begin + _BLOCK, len(order))
+            pairs, found = _near(
+                lists.edit, lists.words, lists.offsets, lists.salts, sizes, order, begin, end, self.least
+            )
+            parts.append(pairs)
+            values.append(found)
+            if progress is not None:
+                progress(end, len(order))
+        pairs, found = np.concatenate(parts), np.concatenate(values)
+        places = np.lexsort((pairs[:, 0], pairs[:, 1]))
+        return ExactPairs(pairs[places, 0], pairs[places, 1], found[places])
+
+    def seconds(self) -> float:
+        """How long `run` will take, from timing some."""
+        n = len(self.lists)
+        size = min(_SOME, n)
+        places = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
+        some = EveryList(self.lists.chosen(places), self.least)
+        some.run()  # compiling is not what is timed
+        began = time.perf_counter()
+        some.run()
+        return (time.perf_counter() - began) * (n / max(1, size)) ** 2
+
+
+@njit
+def _similarity(edit, words, offsets, one, other, most, scratch):  # type: ignore[no-untyped-def]
+    """Of texts 0 where more than `most` edits are between them. scratch: as for `edits`."""
+    a, b = offsets[one], offsets[other]
+    size, length = offsets[one + 1] - a, offsets[other + 1] - b
+    if not edit:
+        return weighted_jaccard(words, a, size, words, b, length)
+    apart = edits(words, a, size, words, b, length, most, scratch)
+    return 1.0 / (1.0 + apart) if apart <= most else 0.0
+
+
+@njit(allocates=True)
+def _near(edit, words, offsets, salts, sizes, order, begin, end, least):  # type: ignore[no-untyped-def]
+    """Of the documents order[begin:end], from small to large, the pairs (older, newer) with larger ones; how similar.
+    An empty text is similar to nothing."""
+    pairs, values, n = np.empty((256, 2), np.int64), np.empty(256), 0
+    most = np.int64(1.0 / least - 1.0 + 1e-9)
+    scratch = np.empty((2 * most + 3, 2), np.uint64)
+    for i in range(begin, end):
+        one = order[i]
+        if sizes[one] == 0:
+            continue
+        for j in range(i + 1, len(order)):
+            other = order[j]
+            bound = 1.0 / (1.0 + sizes[other] - sizes[one]) if edit else sizes[one] / sizes[other]
+            if bound < least * _NEAR:
+                break
+            if salts[one] != salts[other]:
+                continue
+            older, newer = min(one, other), max(one, other)
+            value = _similarity(edit, words, offsets, newer, older, most, scratch)
+            if value >= least:
+                if n == len(pairs):
+                    pairs, values = np.concatenate((pairs, pairs)), np.concatenate((values, values))
+                pairs[n, 0], pairs[n, 1], values[n] = older, newer, value
+                n += 1
+    return pairs[:n].copy(), values[:n].copy()
+
+
+@njit(allocates=True)
+def _compare(edit, words, offsets, first, second, most, out):  # type: ignore[no-untyped-def]
+    scratch = np.empty((2 * most + 3, 2), np.uint64)
+    for k in range(len(first)):
+        out[k] = _similarity(edit, words, offsets, first[k], second[k], most, scratch)
