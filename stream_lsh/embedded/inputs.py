@@ -62,8 +62,8 @@ class Input(ABC):
         """Those of whole blocks that have been read since the position (`checksums.Checksums`)."""
 
     @abstractmethod
-    def check(self) -> None:
-        """Raises InputError if the input can't be read at all; reads nothing of a pipe."""
+    def check(self, *, tables: bool = False) -> None:
+        """Raises InputError if the input can't be read at all; reads nothing of a pipe. tables: of a table, too."""
 
     @abstractmethod
     def identity(self) -> InputIdentity | None:
@@ -141,13 +141,13 @@ class LineInput(Input):
         super().__init__(name, fields)
         self._decompress = None if name == "-" else decompressor(name)
 
-    def check(self) -> None:
+    def check(self, *, tables: bool = False) -> None:
         if self.name == "-":
             return
         self._status()
         if not os.access(self.name, os.R_OK):
             raise InputError(f"cannot read {self.name}: permission denied.")
-        if self._regular():
+        if self._regular() and not tables:
             head = self._head(HEAD_BYTES)
             if is_table(self.name, head):
                 raise InputError(how_to_convert(self.name, head))

@@ -70,7 +70,7 @@ def read_pairs(name: str, ids: list[bytes]) -> Given:
 
 def _lines(name: str) -> Iterator[tuple[int, bytes]]:
     source = open_input(name, Fields())
-    source.check()
+    source.check(tables=True)
     for lines in source.lines(Position()):
         spans = zip(lines.numbers.tolist(), lines.starts.tolist(), lines.ends.tolist(), strict=True)
         for place, (number, start, end) in enumerate(spans):
